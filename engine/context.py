@@ -1,0 +1,53 @@
+"""Context: what one command sees while it is decided."""
+
+from __future__ import annotations
+
+from tidelog.engine.effects import DEL, Effect
+from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.state import Database, Settings, State
+from tidelog.engine.stream import Stream
+
+
+class Context:
+    """The arguments of decide besides the command itself. One is reused for many commands.
+
+    effects     decide appends here; discarded as a whole when it raises CommandError
+    now         unix ms, sampled once per unit (spec 1)
+    may_block   False inside EXEC and in replay: Park becomes the null array (spec 10.5)
+    """
+
+    __slots__ = ("state", "settings", "db", "now", "may_block", "effects")
+
+    def __init__(self, state: State, settings: Settings) -> None:
+        self.state = state
+        self.settings = settings
+        self.db = 0
+        self.now = 0
+        self.may_block = True
+        self.effects: list[Effect] = []
+
+    @property
+    def database(self) -> Database:
+        return self.state.databases[self.db]
+
+    def lookup(self, key: bytes) -> Stream | bytes | None:
+        """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
+        database = self.state.databases[self.db]
+        value = database.keys.get(key)
+        if value is not None and database.expires and database.expires.get(key, self.now + 1) <= self.now:
+            self.expire(self.db, key)
+            return None
+        return value
+
+    def expire(self, db: int, key: bytes) -> None:
+        """Log the DEL of an expired key, once per unit."""
+        effect: Effect = (DEL, db, (key,))
+        if effect not in self.effects:
+            self.effects.append(effect)
+
+    def stream(self, key: bytes) -> Stream | None:
+        """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type."""
+        value = self.lookup(key)
+        if value is None or value.__class__ is Stream:
+            return value  # type: ignore[return-value]
+        raise CommandError(WRONGTYPE)

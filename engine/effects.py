@@ -1,0 +1,79 @@
+"""Effects: the only language in which state changes, and the records of the AOF.
+
+An effect is a tuple whose first element is an opcode below; msgpack of that tuple is the log record.
+Opcodes and field orders are numbered by hand and never renumbered; 0 means "nothing was written here".
+
+The last effect of a unit has `END` added to its opcode, so a unit's end costs no byte. `APPLY` and every
+other table by opcode has both entries. Opcodes from `VOLATILE` on are applied but never logged: they
+carry only what a crash may take back (DESIGN: the seen-time of a call that changed nothing else).
+
+Fields, by name:
+
+    db          database number                    key, group, consumer, pid, iid   bytes
+    ms, seq     the two halves of an entry ID      row     (field, value, field, value, ...) of bytes
+    ids         an ID list as engine.idlist packs it
+    slots       (block ordinal, slot, block ordinal, slot, ...), one pair per deleted entry, ascending
+    time, now   unix milliseconds                  entries_read   -1 = unknown
+
+An effect holds the outcome: concrete IDs, absolute times, resulting counters. Apply trusts it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Effect = tuple[Any, ...]
+
+END: Final = 64  # added to the opcode of the last effect of a unit
+OPCODE: Final = 63  # mask: effect[0] & OPCODE
+VOLATILE: Final = 48  # opcodes 48..63 are never logged
+
+# --- the life of a leader
+EPOCH: Final = 1  # (op, number, incarnation)             a writable life begins; no change of data
+
+# --- streams
+XADD: Final = 2  # (op, db, key, ms, seq, row)            into the open tail node
+XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       seals the tail, if any; starts a new node. Creates the key
+XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
+XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
+#                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
+#                       blocks: ((count, node_bytes, sealed bytes), ...) whole nodes, tail: rows of a new open node
+XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
+XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
+#                    length: of the stream afterwards. drop: whole nodes dropped from the head; floor: slots below
+#                    it in the then first node are gone; slots, ids: entries removed one by one besides (ACKED), or ()
+XDEL: Final = 8  # (op, db, key, ids, slots)              raises max-deleted-entry-id
+XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
+XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) clears the dedup tables
+XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq)
+IDMP_DUPLICATE: Final = 12  # (op, db, key, pid, iid)     iids-duplicates + 1
+STREAM_CREATE: Final = 13  # (op, db, key)                an empty stream (XGROUP CREATE MKSTREAM, oversized first XADD)
+
+# --- consumer groups
+XGROUP_CREATE: Final = 14  # (op, db, key, group, ms, seq, entries_read)
+XGROUP_SETID: Final = 15  # (op, db, key, group, ms, seq, entries_read)
+XGROUP_DESTROY: Final = 16  # (op, db, key, group)
+XGROUP_CREATECONSUMER: Final = 17  # (op, db, key, group, consumer, now)
+XGROUP_DELCONSUMER: Final = 18  # (op, db, key, group, consumer)
+XCLAIM: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms, seq, entries_read])
+#                      Each id belongs to consumer from now on, whether it was pending or not; counts is one int
+#                      for all or a tuple. The consumer is created if missing; its active time becomes now, or stays
+#                      if now is -1 (history re-read). The last three, if there: the group's last ID and entries-read
+XACK: Final = 20  # (op, db, key, group, ids)             also entries dropped because their message is gone
+XNACK: Final = 21  # (op, db, key, group, ids, counts)    to the end of the NACK zone in this order, no owner
+
+# --- keys
+DEL: Final = 24  # (op, db, keys)                         a tuple of keys
+SET: Final = 25  # (op, db, key, value, expire_at)        expire_at unix ms, -1 = none
+PEXPIREAT: Final = 26  # (op, db, key, at)
+PERSIST: Final = 27  # (op, db, key)
+RENAME: Final = 28  # (op, db, source, target)            target is replaced
+COPY: Final = 29  # (op, db, source, target_db, target)   target is replaced
+MOVE: Final = 30  # (op, db, key, target_db)
+SWAPDB: Final = 31  # (op, a, b)
+FLUSHDB: Final = 32  # (op, db)
+FLUSHALL: Final = 33  # (op,)
+APPEND: Final = 34  # (op, db, key, suffix)               creates the string if missing
+
+# --- applied, never logged
+SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of a consumer that exists

@@ -1,0 +1,24 @@
+"""Errors of the engine: what a command may answer instead of a reply."""
+
+
+class CommandError(Exception):
+    """A command was refused; nothing changed. The caller can correct the command and try again.
+
+    `line` is the error exactly as Redis sends it after the leading `-`, code first
+    (`b"ERR syntax error"`, `b"WRONGTYPE Operation against ..."`). Bytes, because keys are echoed.
+    """
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__(line.decode("utf-8", "backslashreplace"))
+        self.line = line
+
+
+class CorruptBlock(Exception):
+    """Bytes of a sealed block do not match their checksum. Raised by decide, never by apply."""
+
+
+WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
+SYNTAX = b"ERR syntax error"
+NOT_INTEGER = b"ERR value is not an integer or out of range"
+INVALID_ID = b"ERR Invalid stream ID specified as stream command argument"
+NO_SUCH_KEY = b"ERR no such key"

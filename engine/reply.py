@@ -1,0 +1,61 @@
+"""Replies: what decide answers, before any face renders it.
+
+A reply is one of
+
+    None          null bulk                      int          integer
+    NULL_ARRAY    null array                     bytes        bulk string (IDs too, as `ms-seq` text)
+    Status        simple string (`OK`)           list         array of replies
+    Map           map: a flat list k, v, k, v    Entries      a run of stream entries (engine.entries)
+    Park          nothing to serve: wait for one of these keys, then decide again
+
+A face turns it into its own form: RESP bytes, redis-py's Python shapes. Source: spec section 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+
+class Status(bytes):
+    """A simple string, such as `OK`."""
+
+    __slots__ = ()
+
+
+class NullArray:
+    """The null array (`*-1` in RESP2). There is one: `NULL_ARRAY`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NULL_ARRAY"
+
+
+class Map(list[Any]):
+    """A map, as the flat list `k1, v1, k2, v2`: an array in RESP2, a map in RESP3."""
+
+    __slots__ = ()
+
+
+class Park:
+    """A blocking read found nothing. Park the caller on `keys` and decide `args` again when one is signalled.
+
+    keys        (database, key) pairs, in argument order, each once
+    args        the command to decide again, with every `$` replaced by the ID it meant (spec 10.1)
+    timeout_ms  0 = wait for ever
+    claim_at    unix ms at which a pending entry becomes claimable (XREADGROUP CLAIM, spec 10.4), or None
+    """
+
+    __slots__ = ("keys", "args", "timeout_ms", "claim_at")
+
+    def __init__(
+        self, keys: list[tuple[int, bytes]], args: list[bytes], timeout_ms: int, claim_at: int | None
+    ) -> None:
+        self.keys, self.args, self.timeout_ms, self.claim_at = keys, args, timeout_ms, claim_at
+
+
+OK: Final = Status(b"OK")
+QUEUED: Final = Status(b"QUEUED")
+NULL_ARRAY: Final = NullArray()
+
+Reply = Any

@@ -1,0 +1,56 @@
+"""State: sixteen databases of keys. Changed by `engine.apply` alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.engine.stream import Stream
+
+DATABASES = 16
+
+
+class Settings:
+    """Limits that decide consults and apply never does, so replay does not depend on them.
+
+    Changed at run time by CONFIG SET. Defaults are Redis's (spec 16.3).
+    """
+
+    __slots__ = (
+        "stream_node_max_entries",
+        "stream_node_max_bytes",
+        "stream_idmp_duration",
+        "stream_idmp_maxsize",
+    )
+
+    def __init__(self) -> None:
+        self.stream_node_max_entries = 100  # 0 = no limit
+        self.stream_node_max_bytes = 4096  # 0 = no limit, hard cap 1 GiB
+        self.stream_idmp_duration = 100  # seconds
+        self.stream_idmp_maxsize = 100  # ids per producer
+
+
+class Database:
+    """One numbered database: key -> value, and key -> expiry in unix milliseconds.
+
+    A value is a `Stream`, or `bytes` for a string.
+    """
+
+    __slots__ = ("keys", "expires")
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, Stream | bytes] = {}
+        self.expires: dict[bytes, int] = {}
+
+
+class State:
+    """Everything a store holds. Two states that went through the same effects have the same digest."""
+
+    __slots__ = ("databases", "next_stream_number", "next_expiry", "epoch")
+
+    def __init__(self) -> None:
+        self.databases = [Database() for _ in range(DATABASES)]
+        self.next_stream_number = 1  # assigned in apply, never reused
+        # No key expires before this moment (a lower bound, unix ms; may be too early, never too late).
+        self.next_expiry: int = 1 << 62
+        self.epoch = 0  # number of the newest EPOCH applied
