@@ -1,0 +1,117 @@
+"""ID lists: many entry IDs as one value of an effect. Two forms, chosen by what the IDs need.
+
+    narrow  bytes: an array of little-endian signed 64-bit keys, `((ms - 2**41) << 22) | seq`
+    wide    a flat tuple (ms, seq, ms, seq, ...)
+
+A list is narrow if each of its IDs has ms < 2**42 (until the year 2109) and seq < 2**22; one ID that
+does not fit makes the whole list wide. Keys order as IDs do, and their base is a constant, so a key means
+the same in a log record, in the pending entries of any group, and on another machine.
+The empty list is narrow. The form is canonical: equal lists have equal packed forms.
+
+An entry ID elsewhere is one int, `ms << 64 | seq`.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import Final
+
+IdList = bytes | tuple[int, ...]
+
+MS_BITS: Final = 42
+SEQ_BITS: Final = 22
+KEY_BASE: Final = 1 << 63  # key = (ms << SEQ_BITS | seq) - KEY_BASE
+SEQ_MASK: Final = (1 << 64) - 1
+KEY_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
+# The bits that no ID of a narrow list has: seq from 2**22 on, ms from 2**42 on.
+WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) - 1) << 64)
+EMPTY: Final = b""
+
+_SWAP = sys.byteorder == "big"
+_SHIFT = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
+
+assert array("q").itemsize == 8
+
+
+def is_narrow(id: int) -> bool:
+    """Whether an ID has a key."""
+    return not id & WIDE_BITS
+
+
+def key_of(id: int) -> int:
+    """The key of an ID for which `is_narrow` holds."""
+    return (id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE
+
+
+def id_of(key: int) -> int:
+    """The ID of a key."""
+    key += KEY_BASE
+    return key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK
+
+
+def pack(ids: Sequence[int]) -> IdList:
+    """IDs as an ID list, in their order."""
+    if reduce(or_, ids, 0) & WIDE_BITS:
+        return tuple(chain.from_iterable((id >> 64, id & SEQ_MASK) for id in ids))
+    return from_keys(array("q", [(id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE for id in ids]))
+
+
+def pack_run(ms: int, seq: int, count: int) -> IdList:
+    """The IDs ms-seq, ms-(seq+1), ... of a gapless run of `count` within one millisecond."""
+    if count and (ms >> MS_BITS or (seq + count - 1) >> SEQ_BITS):
+        return tuple(chain.from_iterable((ms, seq + i) for i in range(count)))
+    first = (ms << SEQ_BITS | seq) - KEY_BASE if count else 0
+    return from_keys(array("q", range(first, first + count)))
+
+
+def unpack(ids: IdList) -> list[int]:
+    """The IDs of a list, in its order."""
+    if isinstance(ids, bytes):
+        return [
+            key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK for key in map(KEY_BASE.__add__, keys(ids))
+        ]
+    return [ms << 64 | seq for ms, seq in zip(ids[::2], ids[1::2])]
+
+
+def iterate(ids: IdList) -> Iterator[int]:
+    """The IDs of a list one after the other."""
+    return iter(unpack(ids))
+
+
+def pairs(ids: IdList) -> list[tuple[int, int]]:
+    """The (ms, seq) of each ID of a list."""
+    if isinstance(ids, bytes):
+        return [(key >> SEQ_BITS, key & KEY_SEQ_MASK) for key in map(KEY_BASE.__add__, keys(ids))]
+    return list(zip(ids[::2], ids[1::2]))
+
+
+def texts(ids: IdList) -> list[bytes]:
+    """The IDs as replies and commands show them: `ms-seq`."""
+    return [b"%d-%d" % pair for pair in pairs(ids)]
+
+
+def count(ids: IdList) -> int:
+    """How many IDs a list has."""
+    return len(ids) >> 3 if isinstance(ids, bytes) else len(ids) >> 1
+
+
+def keys(ids: bytes) -> array[int]:
+    """The keys of a narrow list."""
+    column = array("q")
+    column.frombytes(ids)
+    if _SWAP:
+        column.byteswap()
+    return column
+
+
+def from_keys(column: array[int]) -> bytes:
+    """The narrow list of a column of keys, which is left as it is."""
+    if _SWAP:
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
