@@ -1,0 +1,49 @@
+# `make` alone lists what there is. Everything runs in .venv, which the first target that needs it creates.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
+
+.PHONY: help demo test test-slow check bench clean venv
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(READY)  ## queue the lines of a real file, kill the consumers at random, prove from the files that nothing is lost
+	@$(BIN)/tidelog demo $(DEMO)
+
+test: $(READY) redis  ## all tests but the slow ones, about ten minutes on two cores
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow"
+
+test-slow: $(READY) redis  ## the tests that take minutes each
+	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+
+check: $(READY)  ## lint, format, types, layers and house rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_house_rules.py
+
+bench: $(READY) redis  ## every figure beside its baselines, measured in the same run
+	$(BIN)/python -m tidelog.tools.bench $(BENCH)
+
+clean:  ## remove .venv, caches and build products
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info
+
+venv: $(READY)
+
+# The name carries a checksum of pyproject.toml: a changed dependency makes a new install, not a stale one.
+$(READY): pyproject.toml
+	@.ci/prepare python "$(PYTHON)" "$(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,bench]'
+	@rm -f $(VENV)/.ready-* && touch $@
+
+# The tests and the bench compare with a real Redis.
+.PHONY: redis
+redis:
+	@.ci/prepare redis
