@@ -1,0 +1,118 @@
+"""Execute: find the command an argument list names, and decide it.
+
+Errors of this step have Redis's texts (spec 4, 16.1). They echo what the caller sent as C strings do: up to
+the first NUL, at most 128 bytes, line ends as blanks.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from tidelog.engine.context import Context
+from tidelog.engine.effects import DEL, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import NULL_ARRAY, Park, Reply
+from tidelog.engine.table import COMMANDS, CONTAINERS, Command
+
+# Importing a module registers its commands.
+COMMAND_MODULES = (
+    "expire",
+    "keys",
+    "scan",
+    "server",
+    "strings",
+)
+for _module in COMMAND_MODULES:
+    importlib.import_module(f"tidelog.engine.commands.{_module}")
+
+_ECHO_BYTES_MAX = 128
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+
+# Names as callers type them -> command, so that the usual spelling costs one lookup. Bounded, since
+# callers choose the spelling: 2 ** len(name) of them.
+_SPELLINGS: dict[bytes, Command] = {}
+_SPELLINGS_MAX = 1024
+
+
+def decide(ctx: Context, args: list[bytes]) -> Reply:
+    """Decide one command: `args` with the name first, at least one element.
+
+    Fills `ctx.effects` and returns the reply. Raises CommandError, with `ctx.effects` emptied: nothing is to
+    change then. A read that would block answers Park, or the null array where `ctx.may_block` is False.
+    """
+    try:
+        found = _SPELLINGS.get(args[0])
+        if found is None:
+            found = resolve(args)
+        else:
+            arity = found.arity
+            if len(args) != arity and (arity >= 0 or len(args) < -arity):
+                raise _wrong_arity(found.name)
+        reply = found.decide(ctx, args)
+    except CommandError:
+        ctx.effects.clear()
+        raise
+    if reply.__class__ is Park and not ctx.may_block:
+        return NULL_ARRAY
+    return reply
+
+
+def resolve(args: list[bytes]) -> Command:
+    """The command that `args` names, its arity checked. Raises CommandError with Redis's text."""
+    name = args[0].lower()
+    command = COMMANDS.get(name)
+    if command is not None:
+        if len(_SPELLINGS) < _SPELLINGS_MAX:
+            _SPELLINGS[bytes(args[0])] = command
+    elif name in CONTAINERS:
+        if len(args) == 1:
+            raise _wrong_arity(name)
+        command = COMMANDS.get(name + b"|" + args[1].lower())
+        if command is None:
+            raise _error(
+                b"unknown subcommand '%b'. Try %b HELP." % (_echo(args[1]), _echo(args[0]).upper())
+            )
+    else:
+        raise _unknown_command(args)
+    arity = command.arity
+    if len(args) != arity and (arity >= 0 or len(args) < -arity):
+        raise _wrong_arity(command.name)
+    return command
+
+
+def expire_due(ctx: Context, limit: int) -> None:
+    """Log the DEL of up to `limit` keys whose time has passed, all databases together, into `ctx.effects`.
+
+    To be called when `ctx.now >= state.next_expiry`; again if that still holds after applying.
+    """
+    for db, database in enumerate(ctx.state.databases):
+        due = database.expires.due(ctx.now, limit)
+        if due:
+            effect: Effect = (DEL, db, tuple(due))
+            ctx.effects.append(effect)
+            limit -= len(due)
+            if limit <= 0:
+                return
+
+
+def _unknown_command(args: list[bytes]) -> CommandError:
+    shown = b""
+    for arg in args[1:]:
+        if len(shown) >= _ECHO_BYTES_MAX:
+            break
+        shown += b"'%b' " % _echo(arg, _ECHO_BYTES_MAX - len(shown))
+    return _error(
+        b"unknown command '%b', with args beginning with: %b" % (_echo(args[0]), shown)
+    )
+
+
+def _wrong_arity(name: bytes) -> CommandError:
+    return CommandError(b"ERR wrong number of arguments for '%b' command" % name)
+
+
+def _error(text: bytes) -> CommandError:
+    return CommandError(b"ERR " + text.translate(_LINE_ENDS))
+
+
+def _echo(raw: bytes, bytes_max: int = _ECHO_BYTES_MAX) -> bytes:
+    return raw.partition(b"\0")[0][:bytes_max]

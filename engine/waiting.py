@@ -1,0 +1,144 @@
+"""Waiting: who is parked on which keys, and in what order they are asked again (spec 10).
+
+Pure bookkeeping: no clock, no threads. The store drives it under its lock:
+
+    park        a blocking read found nothing: to the tail of the queue of each of its keys
+    signal      a write may have made a key ready (engine.observe says which); remembered once
+    visits      after the unit: every waiter to decide again, already un-parked. The store answers
+                it or parks it again, before it asks for the next one
+    remove      timeout or cancellation
+    claims_due  a blocked CLAIM may find an idle entry by now
+
+Rules it keeps: signalled keys are handled in the order they were first signalled; of a key, the waiters
+that are there at the start are visited, oldest first, so one that parks again is not visited twice in a
+pass; keys signalled meanwhile are handled in a further round. One that parks again goes to the tail and
+keeps its deadline, since that stands in the waiter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from tidelog.engine.reply import Park
+from tidelog.engine.state import State
+
+Place = tuple[int, bytes]  # database, key
+
+
+class Waiter:
+    """One blocked call. Hashable by identity; may be parked again after a visit, as often as needed.
+
+    keys       (database, key) pairs, each once
+    args       the command to decide again
+    db         the database to decide it in
+    group      True for XREADGROUP, which also wants to know that its key went away
+    claim_at   unix ms from which a pending entry can be claimed, or None
+    deadline   belongs to the store (its own clock); not looked at here
+    owner      belongs to the store: whom to answer; not looked at here
+    """
+
+    __slots__ = ("keys", "args", "db", "group", "claim_at", "deadline", "owner")
+
+    def __init__(
+        self, park: Park, db: int, deadline: float | None = None, owner: Any = None
+    ) -> None:
+        self.db = db
+        self.deadline = deadline
+        self.owner = owner
+        self.again(park)
+
+    def again(self, park: Park) -> None:
+        """Take over what a second decision found, before parking again."""
+        self.keys: list[Place] = park.keys
+        self.args: list[bytes] = park.args
+        self.group: bool = park.args[0].lower() == b"xreadgroup"
+        self.claim_at: int | None = park.claim_at
+
+
+class Waiting:
+    """The registry of all waiters of one store. Not thread-safe: the store's lock guards it."""
+
+    __slots__ = ("_queues", "_signalled", "_claims")
+
+    def __init__(self) -> None:
+        # A dict as a queue: in order of arrival, and a removal from the middle costs nothing.
+        self._queues: dict[Place, dict[Waiter, None]] = {}
+        self._signalled: dict[Place, None] = {}
+        # Per key the earliest claim_at of those who wait on it. May name one who has left: then
+        # the others are asked once for nothing.
+        self._claims: dict[Place, int] = {}
+
+    @property
+    def keys(self) -> Collection[Place]:
+        """The keys someone waits on; empty when nobody waits."""
+        return self._queues.keys()
+
+    @property
+    def signalled(self) -> bool:
+        """Whether `visits` has anything to do."""
+        return bool(self._signalled)
+
+    def waiters(self) -> list[Waiter]:
+        """All who are parked, each once."""
+        return list({waiter: None for queue in self._queues.values() for waiter in queue})
+
+    def park(self, waiter: Waiter) -> None:
+        """Put a waiter at the tail of the queue of each of its keys."""
+        for place in waiter.keys:
+            queue = self._queues.get(place)
+            if queue is None:
+                queue = self._queues[place] = {}
+            queue[waiter] = None
+            if waiter.claim_at is not None:
+                self._claims[place] = min(waiter.claim_at, self._claims.get(place, waiter.claim_at))
+
+    def remove(self, waiter: Waiter) -> None:
+        """Take a waiter out of all its queues; nothing happens if it is in none."""
+        for place in waiter.keys:
+            queue = self._queues.get(place)
+            if queue is not None and waiter in queue:
+                del queue[waiter]
+                if not queue:
+                    del self._queues[place]
+                    self._claims.pop(place, None)
+
+    def signal(self, places: Iterable[Place]) -> None:
+        """Remember keys that may have become ready; keys nobody waits on are passed over."""
+        for place in places:
+            if place in self._queues:
+                self._signalled[place] = None
+
+    def visits(self, state: State) -> Iterator[Waiter]:
+        """Each waiter to decide again, un-parked, until no key is signalled any more.
+
+        `state` is looked at when a key's turn comes: a waiter of XREAD whose key is gone, or holds
+        another type, is left where it is (spec 10.1); one of XREADGROUP gets its error.
+        """
+        while self._signalled:
+            round_, self._signalled = self._signalled, {}
+            for place in round_:
+                for waiter in list(self._queues.get(place, ())):
+                    # It may be gone since the pass began: cancelled while another was served.
+                    if waiter not in self._queues.get(place, ()):
+                        continue
+                    if waiter.group or holds_stream(state, place):
+                        self.remove(waiter)
+                        yield waiter
+
+    def next_claim_at(self) -> int | None:
+        """Unix ms at which `claims_due` will next find something, or None."""
+        return min(self._claims.values(), default=None)
+
+    def claims_due(self, now: int) -> None:
+        """Signal the keys on which a pending entry has become claimable at `now`."""
+        due = [place for place, claim_at in self._claims.items() if claim_at <= now]
+        for place in due:
+            del self._claims[place]
+        self.signal(due)
+
+
+def holds_stream(state: State, place: Place) -> bool:
+    """Whether a key holds a stream. The other type is a string, which is `bytes`."""
+    value = state.databases[place[0]].keys.get(place[1])
+    return value is not None and not isinstance(value, bytes)
