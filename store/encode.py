@@ -1,0 +1,47 @@
+"""Arguments to bytes, by the rules of redis-py's encoder.
+
+bytes stay, str becomes UTF-8, int and float their `repr`; bool, None and everything else are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidelog.store.errors import DataError
+
+
+def encode(value: Any) -> bytes:
+    """One argument as bytes. Raises DataError for a type that Redis has no bytes for."""
+    kind = value.__class__
+    if kind is bytes:
+        return value  # type: ignore[no-any-return]
+    if kind is str:
+        return value.encode()  # type: ignore[no-any-return]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise DataError(
+            f"Invalid input of type: '{type(value).__name__}'. "
+            "Convert to a bytes, string, int or float first."
+        )
+    return (value if isinstance(value, str) else repr(value)).encode()
+
+
+def encode_all(values: Iterable[Any]) -> list[bytes]:
+    """A whole command."""
+    return [
+        v if v.__class__ is bytes else v.encode() if v.__class__ is str else encode(v)
+        for v in values
+    ]
+
+
+def encode_row(fields: Mapping[Any, Any]) -> tuple[bytes, ...]:
+    """The fields of one entry as (field, value, field, value, ...)."""
+    return tuple(
+        [
+            v if v.__class__ is bytes else v.encode() if v.__class__ is str else encode(v)
+            for pair in fields.items()
+            for v in pair
+        ]
+    )

@@ -1,0 +1,79 @@
+"""Write store/async_methods.py and store/pipeline_methods.py from store/methods.py.
+
+The faces differ only in how a call ends: an asyncio method awaits `_call`, a pipeline method queues and
+returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any. Run after every change of
+methods.py:
+
+    python -m tidelog.tools.dev.make_faces
+
+A test compares the generated modules with what this would write.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+STORE = Path(__file__).resolve().parents[2] / "store"
+HEADER = '''"""{what}.
+
+Generated from methods.py by tools/dev/make_faces.py: change that file.
+"""
+
+'''
+ASYNC = "The methods of an asyncio store"
+PIPELINE = "The methods of a pipeline, sync and asyncio"
+_CALL = re.compile(r"return self\._(call|add)\(")
+_RESULT = re.compile(r"\) -> [^\n]*:\n(?=        )")
+
+
+def split(source: str) -> tuple[str, str]:
+    """(imports, class) of methods.py; the helpers between them stay there and are imported."""
+    imports = source[source.index("from __future__") : source.index("T = TypeVar")]
+    return imports, source[source.index("class Methods:") :]
+
+
+def helpers(source: str) -> list[str]:
+    """Names that the methods use from methods.py itself."""
+    between = source[source.index("T = TypeVar") : source.index("class Methods:")]
+    body = split(source)[1]
+    defined = re.findall(r"^(?:def )?(\w+)(?:\(| = )", between, re.MULTILINE)
+    return [name for name in defined if re.search(rf"\b{name}\b", body)]
+
+
+def face(source: str, what: str, name: str) -> str:
+    """One generated module, before formatting."""
+    imports, body = split(source)
+    body = body.replace("class Methods:", f"class {name}:", 1)
+    if name == "AsyncMethods":
+        body = body.replace("    def ", "    async def ")
+        body = _CALL.sub(r"return await self._\1(", body)
+    else:
+        body = _RESULT.sub(") -> Any:\n", body)
+    taken = ", ".join(helpers(source))
+    return (
+        HEADER.format(what=what) + f"{imports}from tidelog.store.methods import {taken}\n\n\n{body}"
+    )
+
+
+def faces() -> dict[Path, str]:
+    """Every generated file and its text, before formatting."""
+    source = (STORE / "methods.py").read_text()
+    return {
+        STORE / "async_methods.py": face(source, ASYNC, "AsyncMethods"),
+        STORE / "pipeline_methods.py": face(source, PIPELINE, "PipelineMethods"),
+    }
+
+
+def main() -> None:
+    for path, text in faces().items():
+        path.write_text(text)
+        ruff = [sys.executable, "-m", "ruff"]
+        subprocess.run([*ruff, "check", "-q", "--fix", "--select", "I,F401", path], check=True)
+        subprocess.run([*ruff, "format", "-q", path], check=True)
+
+
+if __name__ == "__main__":
+    main()
