@@ -1,0 +1,63 @@
+"""The command line of the bench: what it refuses, what it reports, how it exits."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tidelog.tools.bench import machine, subjects
+from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.command import bench
+from tidelog.tools.bench.row import Bound, Row
+
+
+@pytest.fixture
+def one_subject(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Replaces what is measured by two rows made up; gives the directories that were used."""
+    used: list[Path] = []
+
+    def rows(subject: str, run: Bench) -> Iterator[Row]:
+        used.append(run.directory)
+        yield Row("quick thing", "/s", 500, {"bare": 1000}, (Bound(0.4, "bare"),))
+        yield Row("slow thing", "us", 7, {}, (Bound(3, most=True),), "by hand")
+
+    monkeypatch.setattr(subjects, "rows", rows)
+    return used
+
+
+def test_memory_file_systems_are_refused_unless_one_insists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_subject: list[Path]
+) -> None:
+    monkeypatch.setattr(machine, "file_system", lambda directory: "tmpfs")
+    arguments = ["--only", "xadd", "--dir", str(tmp_path)]
+    refused = CliRunner().invoke(bench, arguments)
+    assert refused.exit_code == 2
+    assert "tmpfs" in refused.output and not one_subject
+    assert CliRunner().invoke(bench, [*arguments, "--memory-disk"]).exit_code == 0
+
+
+def test_the_table_the_json_and_the_exit_codes(tmp_path: Path, one_subject: list[Path]) -> None:
+    figures = tmp_path / "figures.json"
+    arguments = ["--only", "xadd", "--dir", str(tmp_path), "--json", str(figures)]
+    done = CliRunner().invoke(bench, arguments)
+    assert done.exit_code == 0
+    for text in ("quick thing", "500/s", "0.50", ">= 0.4 x bare", "not met", "1 of 2 targets met"):
+        assert text in done.output
+    report = json.loads(figures.read_text())
+    assert report["machine"]["file system"] not in ("", "unknown")
+    assert [row["met"] for row in report["rows"]] == [True, False]
+    assert CliRunner().invoke(bench, [*arguments, "--check"]).exit_code == 1
+
+
+def test_it_leaves_nothing_behind(tmp_path: Path, one_subject: list[Path]) -> None:
+    CliRunner().invoke(bench, ["--only", "xadd", "--dir", str(tmp_path)])
+    assert one_subject[0].parent == tmp_path
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_subject_has_a_module() -> None:
+    here = Path(subjects.__file__).parent
+    modules = {path.stem for path in here.glob("*.py")} - {"__init__"}
+    assert modules == set(subjects.SUBJECTS)

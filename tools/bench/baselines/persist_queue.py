@@ -1,0 +1,55 @@
+"""persist-queue's SQLiteAckQueue: SQLite underneath, a commit per put, get and ack; it has no batches.
+
+Durable: synchronous=FULL, which is what it opens with. Relaxed: synchronous=NORMAL, set from outside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from persistqueue import SQLiteAckQueue
+
+from tidelog.tools.bench.messages import Messages
+from tidelog.tools.bench.peer import Peer
+from tidelog.tools.bench.race import Contender
+
+
+class PersistQueue(Peer):
+    def __init__(self, directory: Path, messages: Messages, *, durable: bool) -> None:
+        self.name = "persist-queue"
+        self._messages = messages
+        self._queue = SQLiteAckQueue(str(directory / "persist"), auto_commit=True)
+        if not durable:
+            connections: list[Any] = [self._queue._putter, self._queue._getter]
+            for connection in connections:
+                connection.execute("PRAGMA synchronous = NORMAL")
+
+    def add(self, count: int) -> None:
+        put = self._queue.put
+        for body in self._messages.some_blobs(count):
+            put(body)
+
+    def add_batches(self, count: int) -> None:
+        self.add(count)
+
+    def take(self, count: int, at_once: int) -> None:
+        queue = self._queue
+        for _ in range(count // at_once):
+            taken = [queue.get(raw=True) for _ in range(at_once)]
+            for item in taken:
+                queue.ack(item)
+
+    def taking(self, at_once: int) -> Contender:
+        contender = super().taking(at_once)
+
+        def prepare(count: int) -> None:
+            # Its get walks past every acked row, so they are cleared as its manual asks.
+            self._queue.clear_acked_data(max_delete=None, keep_latest=None)
+            self.add(count)
+
+        contender.prepare = prepare
+        return contender
+
+    def close(self) -> None:
+        self._queue.close()

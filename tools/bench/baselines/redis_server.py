@@ -1,0 +1,101 @@
+"""redis-py with hiredis, to a redis-server on this machine that the bench starts for itself."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tidelog.tools.bench.messages import BATCH, Messages
+from tidelog.tools.bench.peer import Peer
+
+STREAM, GROUP, CONSUMER = "orders", "billing", "worker-1"
+START_S_MAX = 10.0
+
+
+class RedisServer:
+    """A redis-server of its own: free loopback port, AOF in `directory`, no RDB."""
+
+    def __init__(self, directory: Path, appendfsync: str) -> None:
+        program = shutil.which("redis-server")
+        if program is None:
+            raise FileNotFoundError("redis-server is not in PATH")
+        directory.mkdir(parents=True, exist_ok=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        # fmt: off
+        options = {
+            "port": str(self.port), "bind": "127.0.0.1", "dir": str(directory), "save": "",
+            "appendonly": "yes", "appendfsync": appendfsync, "auto-aof-rewrite-percentage": "0",
+            "enable-debug-command": "yes", "logfile": "redis.log",
+        }
+        # fmt: on
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        self._process = subprocess.Popen([program, *arguments], stdin=subprocess.DEVNULL)
+        self.client = self.connect()
+        self._wait_until_ready()
+
+    def connect(self) -> redis.Redis:
+        return redis.Redis(port=self.port, protocol=2, socket_timeout=60)
+
+    def _wait_until_ready(self) -> None:
+        until = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                self.client.ping()
+                return
+            except redis.ConnectionError:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+
+    def command(self, *arguments: str) -> None:
+        self.client.execute_command(*arguments)  # type: ignore[no-untyped-call]
+
+    def rss_bytes(self) -> int:
+        info: dict[str, Any] = self.client.info("memory")
+        return int(info["used_memory_rss"])
+
+    def close(self) -> None:
+        self.client.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+class RedisPeer(Peer):
+    """Streams of a real redis-server, driven by redis-py."""
+
+    def __init__(self, server: RedisServer, messages: Messages) -> None:
+        self.name = "redis-py"
+        self._client = server.connect()
+        self._messages = messages
+        self._client.flushall()
+        self._client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
+
+    def add(self, count: int) -> None:
+        xadd = self._client.xadd
+        for fields in self._messages.some(count):
+            xadd(STREAM, fields)  # type: ignore[arg-type]
+
+    def add_batches(self, count: int) -> None:
+        messages = self._messages.some(count)
+        for start in range(0, count, BATCH):
+            pipeline = self._client.pipeline(transaction=False)
+            for fields in messages[start : start + BATCH]:
+                pipeline.xadd(STREAM, fields)  # type: ignore[arg-type]
+            pipeline.execute()
+
+    def take(self, count: int, at_once: int) -> None:
+        client = self._client
+        for _ in range(count // at_once):
+            reply: Any = client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=at_once)
+            client.xack(STREAM, GROUP, *[id for id, _ in reply[0][1]])
+
+    def close(self) -> None:
+        self._client.close()

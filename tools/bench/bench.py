@@ -1,0 +1,129 @@
+"""One run of the benchmark: its directory, its pace, and the baselines it has started."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tidelog.tools.bench.messages import Messages
+from tidelog.tools.bench.peer import Peer
+from tidelog.tools.bench.race import Contender, race
+
+if TYPE_CHECKING:
+    from tidelog.tools.bench.baselines.redis_server import RedisServer
+
+EVERYSEC, ALWAYS = "everysec", "always"
+
+
+@dataclass
+class Bench(AbstractContextManager["Bench"]):
+    """Passed to every subject. Closing it stops every server it started.
+
+    directory   fresh, on the file system to be measured
+    missing     baseline -> why it could not take part; the report says so
+    """
+
+    directory: Path
+    rounds: int
+    slice_s: float
+    quick: bool = False
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count()
+        self._servers: dict[str, RedisServer] = {}
+        self._exit = ExitStack()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._exit.close()
+
+    def fresh(self, name: str) -> Path:
+        """A new directory for one contender."""
+        path = self.directory / f"{next(self._numbers):03d}-{name}"
+        path.mkdir()
+        return path
+
+    def scaled(self, count: int) -> int:
+        """A size meant for a full run; a fifth of it when quick."""
+        return count // 5 if self.quick else count
+
+    def race(
+        self, contenders: Iterable[Contender], *, more_rounds: int = 1, slice_times: float = 1.0
+    ) -> dict[str, float]:
+        """Name -> median operations per second."""
+        return race(
+            contenders, rounds=self.rounds * more_rounds, slice_s=self.slice_s * slice_times
+        )
+
+    def redis_server(self, appendfsync: str) -> RedisServer:
+        """The run's redis-server of that policy, started on first use."""
+        from tidelog.tools.bench.baselines.redis_server import RedisServer
+
+        server = self._servers.get(appendfsync)
+        if server is None:
+            server = RedisServer(self.fresh(f"redis-{appendfsync}"), appendfsync)
+            self._servers[appendfsync] = server
+            self._exit.callback(server.close)
+        return server
+
+    def redis(self, messages: Messages, *, durable: bool) -> Peer:
+        """redis-py, on an emptied server."""
+        from tidelog.tools.bench.baselines.redis_server import RedisPeer
+
+        return RedisPeer(self.redis_server(ALWAYS if durable else EVERYSEC), messages)
+
+    @contextmanager
+    def peers(self, messages: Messages, *, durable: bool) -> Iterator[list[Peer]]:
+        """Every queue that can run here and keeps that promise, open and empty."""
+        with ExitStack() as closing:
+            opened: list[Peer] = []
+            for name, start in self._starters(messages, durable=durable):
+                try:
+                    peer = start()
+                except (ImportError, FileNotFoundError) as error:
+                    self.missing[name] = str(error)
+                    continue
+                closing.callback(peer.close)
+                opened.append(peer)
+            yield opened
+
+    def _starters(
+        self, messages: Messages, *, durable: bool
+    ) -> Iterator[tuple[str, Callable[[], Peer]]]:
+        def load(module: str, name: str) -> Callable[..., Peer]:
+            found = importlib.import_module(f"tidelog.tools.bench.baselines.{module}")
+            made: Callable[..., Peer] = getattr(found, name)
+            return made
+
+        def at(name: str) -> Path:
+            return self.fresh(name)
+
+        yield "redis-py", lambda: self.redis(messages, durable=durable)
+        yield (
+            "sqlite3",
+            lambda: load("sqlite_queue", "SqliteQueue")(at("sqlite"), messages, durable=durable),
+        )
+        yield (
+            "lmdb",
+            lambda: load("lmdb_queue", "LmdbQueue")(at("lmdb"), messages, durable=durable),
+        )
+        if not durable:
+            yield (
+                "queuelib",
+                lambda: load("queuelib_queue", "QueuelibQueue")(at("queuelib"), messages),
+            )
+        yield (
+            "persist-queue",
+            lambda: load("persist_queue", "PersistQueue")(at("persist"), messages, durable=durable),
+        )

@@ -1,0 +1,112 @@
+"""`tidelog bench`: measure this store beside its baselines, on the reader's own machine and disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tidelog.tools.bench import machine, report, subjects
+from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.row import Row
+
+# fmt: off
+ROUNDS, SLICE_S = 15, 0.1
+QUICK_ROUNDS, QUICK_SLICE_S = 5, 0.05
+# fmt: on
+NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items())
+
+
+@click.command("bench", epilog=f"Subjects: {NAMES}.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(list(subjects.SUBJECTS)),
+    help="A subject; may be repeated.",
+)
+@click.option(
+    "--quick", is_flag=True, help="Fewer and shorter slices, smaller sizes: a first look."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where to measure. Default: the system's temporary directory, or this one if that is in memory.",
+)
+@click.option(
+    "--memory-disk",
+    is_flag=True,
+    help="Measure on tmpfs all the same; its figures say nothing about disks.",
+)
+@click.option(
+    "--json",
+    "json_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the figures here.",
+)
+@click.option("--check", is_flag=True, help="Exit with 1 if a target is not met.")
+def bench(
+    only: tuple[str, ...],
+    quick: bool,
+    directory: Path | None,
+    memory_disk: bool,
+    json_path: Path | None,
+    check: bool,
+) -> None:
+    """Measure tidelog beside bare system calls, redis-server and other queues, in the same run."""
+    where = directory or _default_directory()
+    if machine.file_system(where) in machine.MEMORY_FILE_SYSTEMS and not memory_disk:
+        raise click.UsageError(
+            f"{where} is on {machine.file_system(where)}, which syncs nothing:"
+            " name a directory on a disk with --dir, or insist with --memory-disk"
+        )
+    facts = machine.describe(where)
+    chosen = [name for name in subjects.SUBJECTS if not only or name in only]
+    own = Path(tempfile.mkdtemp(prefix="tidelog-bench-", dir=where))
+    try:
+        rows, missing = _measure(own, chosen, quick=quick)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    report.show_table(Console(width=_width()), facts, rows, missing)
+    if json_path is not None:
+        json_path.write_text(json.dumps(report.as_json(facts, rows, missing), indent=2) + "\n")
+    if check and any(row.met is False for row in rows):
+        raise SystemExit(1)
+
+
+def _measure(own: Path, chosen: list[str], *, quick: bool) -> tuple[list[Row], dict[str, str]]:
+    rounds, slice_s = (QUICK_ROUNDS, QUICK_SLICE_S) if quick else (ROUNDS, SLICE_S)
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    rows: list[Row] = []
+    with (
+        Bench(own, rounds, slice_s, quick) as run,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task("", total=len(chosen))
+        for name in chosen:
+            progress.update(task, description=subjects.SUBJECTS[name])
+            rows += subjects.rows(name, run)
+            progress.advance(task)
+        return rows, run.missing
+
+
+def _default_directory() -> Path:
+    usual = Path(tempfile.gettempdir())
+    in_memory = machine.file_system(usual) in machine.MEMORY_FILE_SYSTEMS
+    return Path.cwd() if in_memory else usual
+
+
+def _width() -> int | None:
+    """A file or a pipe gets the whole table; a terminal decides for itself."""
+    return None if sys.stdout.isatty() else 150
+
+
+def main() -> None:
+    bench(prog_name="tidelog bench")

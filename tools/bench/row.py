@@ -1,0 +1,94 @@
+"""One figure of the benchmark: what was measured, beside what, and what it had to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Bound:
+    """At least (or at most) `value`: of the row's own unit, or times the baseline called `of`."""
+
+    value: float
+    of: str | None = None
+    most: bool = False
+
+    def holds(self, row: Row) -> bool:
+        """Whether the row keeps to it. A baseline that could not run proves nothing: False."""
+        limit = self.value
+        if self.of is not None:
+            if self.of not in row.baselines:
+                return False
+            limit *= row.baselines[self.of]
+        return row.measured <= limit if self.most else row.measured >= limit
+
+    def text(self, unit: str) -> str:
+        sign = "<=" if self.most else ">="
+        if self.of is None:
+            return f"{sign} {show(self.value, unit)}"
+        return f"{sign} {self.value:g} x {self.of}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    unit        "/s" (more is better), or "us", "ms", "B" (less is better)
+    baselines   name -> figure in the same unit, the one the ratio is against first
+    target      it is met if any of these holds; empty = the figure is for information
+    note        what a reader must know to repeat it
+    """
+
+    name: str
+    unit: str
+    measured: float
+    baselines: dict[str, float] = field(default_factory=dict)
+    target: tuple[Bound, ...] = ()
+    note: str = ""
+
+    @property
+    def against(self) -> str | None:
+        """The baseline of the ratio: the target's, or the first."""
+        for bound in self.target:
+            if bound.of is not None:
+                return bound.of
+        return next(iter(self.baselines), None)
+
+    @property
+    def ratio(self) -> float | None:
+        against = self.against
+        base = self.baselines.get(against) if against is not None else None
+        return self.measured / base if base else None
+
+    @property
+    def met(self) -> bool | None:
+        """None where there is no target."""
+        if not self.target:
+            return None
+        return any(bound.holds(self) for bound in self.target)
+
+    @property
+    def target_text(self) -> str:
+        return " or ".join(bound.text(self.unit) for bound in self.target)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "measured": self.measured,
+            "baselines": self.baselines,
+            "ratio": self.ratio,
+            "ratio_to": self.against,
+            "target": self.target_text or None,
+            "met": self.met,
+            "note": self.note,
+        }
+
+
+def show(value: float, unit: str) -> str:
+    """A figure as people read it: 203,000/s, 3.4 us, 14.1 B."""
+    if unit == "/s":
+        digits = max(0, len(str(int(value))) - 3)
+        return f"{round(value, -digits):,.0f}/s"
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"

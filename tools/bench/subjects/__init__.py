@@ -1,0 +1,32 @@
+"""The subjects, in the order of the report. Each module has `rows(bench)`: its figures, measured now."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+
+from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.row import Row
+
+# fmt: off
+SUBJECTS = {
+    "xadd":    "XADD one call at a time",
+    "batches": "batches of 1,000: pipeline, xadd_many",
+    "always":  "every call synced: one thread, 16 threads",
+    "beside":  "XADD beside a thread that computes",
+    "groups":  "XREADGROUP and XACK",
+    "replay":  "opening a store from its log alone",
+    "memory":  "bytes of memory per entry and per pending entry",
+    "pending": "1,000,000 pending entries beside 1,000",
+    "startup": "import and open",
+    "peers":   "the same work by other queues, 100 random bytes a message",
+}
+# fmt: on
+
+
+def rows(subject: str, bench: Bench) -> Iterator[Row]:
+    """Measure one subject. Raises KeyError for a name that is none."""
+    SUBJECTS[subject]
+    module = importlib.import_module(f"tidelog.tools.bench.subjects.{subject}")
+    measure: Callable[[Bench], Iterator[Row]] = module.rows
+    return measure(bench)

@@ -1,0 +1,45 @@
+"""fsync=always: a call returns when the disk has it. Alone, and with 16 threads that share syncs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from tidelog.tools.bench.baselines.bare import Bare
+from tidelog.tools.bench.bench import ALWAYS, Bench
+from tidelog.tools.bench.messages import SMALL
+from tidelog.tools.bench.ours import Tidelog
+from tidelog.tools.bench.row import Bound, Row
+
+THREADS = 16
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    with (
+        closing(Bare(bench.fresh("bare"))) as bare,
+        closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=ALWAYS)) as ours,
+    ):
+        # A disk changes its pace ten times a second: many short slices, for these two above all.
+        sides = [ours.adding(), bare.syncing_filled(), bare.syncing_growing()]
+        alone = bench.race(sides, more_rounds=3, slice_times=0.5)
+        with bench.peers(SMALL, durable=True) as peers:
+            slower = bench.race([peer.adding() for peer in peers])
+        one_thread = alone.pop(ours.name)
+        yield Row(
+            "XADD one at a time, always, one thread",
+            "/s",
+            one_thread,
+            {**alone, **slower},
+            (Bound(0.85, "bare, preallocated"),),
+            "bare: pwrite + fdatasync of 80 bytes",
+        )
+        many = ours.adding_from_threads(THREADS)
+        many.name = "threads"
+        both = bench.race([many, ours.adding()])
+    yield Row(
+        f"XADD one at a time, always, {THREADS} threads",
+        "/s",
+        both["threads"],
+        {"one thread": both[ours.name]},
+        (Bound(3, "one thread"), Bound(25_000)),
+    )

@@ -1,0 +1,50 @@
+"""Start-up: what importing the library costs a process, and opening a store that holds nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import tidelog
+from tidelog.tools.bench.bench import EVERYSEC, Bench
+from tidelog.tools.bench.child import ask
+from tidelog.tools.bench.row import Row
+
+TIMES = 7
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    imports: dict[str, list[float]] = {"tidelog": [], "redis": [], "sqlite3": []}
+    for _ in range(TIMES):
+        for module, times in imports.items():
+            times.append(ask("import", module)["seconds"] * 1000)
+    medians = {f"import {name}": statistics.median(times) for name, times in imports.items()}
+    yield Row("import tidelog", "ms", medians.pop("import tidelog"), medians)
+
+    def open_ours() -> None:
+        tidelog.open(bench.fresh("empty") / "store", fsync=EVERYSEC).close()
+
+    def open_sqlite() -> None:
+        db = sqlite3.connect(bench.fresh("empty") / "queue.db")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY, body BLOB)")
+        db.close()
+
+    ours, theirs = [], []
+    for _ in range(TIMES):
+        ours.append(_ms(open_ours))
+        theirs.append(_ms(open_sqlite))
+    yield Row(
+        "create, open and close an empty store",
+        "ms",
+        statistics.median(ours),
+        {"sqlite3, one table": statistics.median(theirs)},
+    )
+
+
+def _ms(action: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1000
