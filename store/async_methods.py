@@ -6,11 +6,25 @@ Generated from methods.py by tools/dev/make_faces.py: change that file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tidelog.store import shapes
 from tidelog.store.errors import DataError
+from tidelog.store.methods import (
+    RefPolicy,
+    T,
+    conditions,
+    known_policy,
+    milliseconds,
+    not_negative,
+    positive,
+    read_limits,
+    seconds,
+    several,
+    trimming,
+    unix_milliseconds,
+    unix_seconds,
+)
 from tidelog.store.shapes import Shape
 from tidelog.store.types import (
     AbsExpiryT,
@@ -25,8 +39,6 @@ from tidelog.store.types import (
     StreamIdT,
     Text,
 )
-
-from tidelog.store.methods import T, RefPolicy, positive, not_negative, known_policy, read_limits, seconds, milliseconds, unix_seconds, unix_milliseconds, conditions, several, trimming
 
 
 class AsyncMethods:
@@ -115,12 +127,16 @@ class AsyncMethods:
         """Delete entries; how many there were."""
         return await self._call(shapes.integer, [b"XDEL", name, *ids])
 
-    async def xdelex(self, name: KeyT, *ids: StreamIdT, ref_policy: RefPolicy = "KEEPREF") -> list[int]:
+    async def xdelex(
+        self, name: KeyT, *ids: StreamIdT, ref_policy: RefPolicy = "KEEPREF"
+    ) -> list[int]:
         """Delete entries under a reference policy; per ID 1 deleted, -1 missing, 2 kept for a group."""
         if not ids:
             raise DataError("XDELEX requires at least one message ID")
         known_policy("XDELEX", ref_policy)
-        return await self._call(shapes.integers, [b"XDELEX", name, ref_policy, b"IDS", len(ids), *ids])
+        return await self._call(
+            shapes.integers, [b"XDELEX", name, ref_policy, b"IDS", len(ids), *ids]
+        )
 
     async def xcfgset(
         self, name: KeyT, idmp_duration: int | None = None, idmp_maxsize: int | None = None
@@ -177,7 +193,9 @@ class AsyncMethods:
         words = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
         if not isinstance(streams, dict) or not streams:
             raise DataError("XREAD streams must be a non empty dict")
-        return await self._call(shapes.streams, [*words, b"STREAMS", *streams.keys(), *streams.values()])
+        return await self._call(
+            shapes.streams, [*words, b"STREAMS", *streams.keys(), *streams.values()]
+        )
 
     async def xinfo_stream(self, name: KeyT, full: bool = False) -> dict[str, Any]:
         """XINFO STREAM, with `full` the FULL form."""
@@ -224,12 +242,16 @@ class AsyncMethods:
         """Destroy a group; whether there was one."""
         return await self._call(shapes.boolean, [b"XGROUP", b"DESTROY", name, groupname])
 
-    async def xgroup_createconsumer(self, name: KeyT, groupname: GroupT, consumername: ConsumerT) -> int:
+    async def xgroup_createconsumer(
+        self, name: KeyT, groupname: GroupT, consumername: ConsumerT
+    ) -> int:
         """Create a consumer; 1 if it is new."""
         words = [b"XGROUP", b"CREATECONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)
 
-    async def xgroup_delconsumer(self, name: KeyT, groupname: GroupT, consumername: ConsumerT) -> int:
+    async def xgroup_delconsumer(
+        self, name: KeyT, groupname: GroupT, consumername: ConsumerT
+    ) -> int:
         """Delete a consumer and its pending entries; how many those were."""
         words = [b"XGROUP", b"DELCONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)

@@ -1,4 +1,7 @@
-"""The methods of a pipeline, sync and asyncio. Generated from methods.py by tools/dev/make_faces.py: change that file."""
+"""The methods of a pipeline, sync and asyncio.
+
+Generated from methods.py by tools/dev/make_faces.py: change that file.
+"""
 
 from __future__ import annotations
 
