@@ -1,0 +1,160 @@
+"""tidelog in memory, driven as one connection drives a server: SELECT, MULTI and WATCH included."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+
+from tidelog.engine import observe
+from tidelog.engine.apply import APPLY
+from tidelog.engine.context import Context
+from tidelog.engine.digest import digest
+from tidelog.engine.effects import END, OPCODE, VOLATILE, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.execute import decide
+from tidelog.engine.reply import Park
+from tidelog.engine.state import Settings, State
+from tidelog.engine.transaction import Exec, Transaction, Watches
+
+from tests.oracle import differences
+from tests.oracle.differences import Mend
+from tests.oracle.grammar import Command
+from tests.oracle.render import form
+from tests.oracle.wire import OK, Form, error
+
+
+class Unit(NamedTuple):
+    """What one command, or one EXEC, changed; as log records, the volatile effects left out."""
+
+    now: int
+    records: list[bytes]
+
+
+class Outcome(NamedTuple):
+    """`form` is tidelog's reply, `expect` the one that 7.0 owes, `mends` go to the server alone after it."""
+
+    form: Form
+    expect: Form
+    mends: list[Mend]
+    parked: bool = False
+    queued: list[Outcome] | None = None  # of EXEC: the outcomes of what was queued
+
+
+class Tidelog:
+    """One engine and one session. `history` is its log, in order, with the CONFIG SETs between the units."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.ctx = Context(self.state, Settings())
+        self.history: list[Unit | Command] = []
+        self._watches = Watches()
+        self._transaction = Transaction(self._watches)
+
+    def run(self, now: int, args: Command) -> Outcome:
+        self.ctx.now = now
+        if args[:2] == [b"CONFIG", b"SET"]:
+            return self._config(args)
+        try:
+            answer = self._transaction.submit(self.ctx, args)
+        except CommandError as refused:
+            return self._same(error(refused.line))
+        records: list[bytes] = []
+        if answer is None:
+            self.ctx.may_block = True
+            outcome = self._one(args, records)
+        elif isinstance(answer, Exec):
+            self.ctx.may_block = False
+            queued = [self._one(command, records) for command in answer.commands]
+            replies = [each.form for each in queued]
+            outcome = Outcome(replies, [each.expect for each in queued], [], False, queued)
+        else:
+            outcome = self._same(form(answer))
+        if records:
+            self.history.append(Unit(now, records))
+        return outcome
+
+    def look(self, now: int, db: int, args: Command) -> Outcome:
+        """A command of an onlooker, beside the session."""
+        self.ctx.now = now
+        before, self.ctx.db = self.ctx.db, db
+        records: list[bytes] = []
+        outcome = self._one(args, records)
+        self.ctx.db = before
+        if records:
+            self.history.append(Unit(now, records))
+        return outcome
+
+    def _one(self, args: Command, records: list[bytes]) -> Outcome:
+        ctx = self.ctx
+        ctx.effects = []
+        parked = False
+        try:
+            reply = decide(ctx, args)
+        except CommandError as refused:
+            reply = None
+            shown = error(refused.line)
+            assert not ctx.effects
+        else:
+            parked = isinstance(reply, Park)
+            shown = form(reply)
+        effects, ctx.effects = ctx.effects, []
+        expect = differences.expected(ctx, args, shown, effects)
+        mends = differences.mends(ctx, args, shown, effects)
+        for effect in effects:
+            self._watches.touch(observe.touches(effect, self.state, self._watches.keys))
+            APPLY[effect[0]](self.state, effect)
+            if effect[0] & OPCODE < VOLATILE:
+                records.append(packed(effect))
+        if reply is not None:
+            assert form(reply) == shown, "a reply changed after it was decided"
+        return Outcome(shown, expect, mends, parked)
+
+    def _same(self, answer: Form) -> Outcome:
+        return Outcome(answer, differences.expected(self.ctx, [b""], answer, []), [])
+
+    def _config(self, args: Command) -> Outcome:
+        name = args[2].replace(b"-", b"_").decode()
+        setattr(self.ctx.settings, name, int(args[3]))
+        self.history.append(args)
+        return Outcome(OK, OK, [])
+
+
+def packed(effect: Effect) -> bytes:
+    record = msgpack.packb(effect)
+    assert isinstance(record, bytes)
+    return record
+
+
+def unpacked(record: bytes) -> Effect:
+    effect = msgpack.unpackb(record, use_list=False)
+    assert isinstance(effect, tuple)
+    return effect
+
+
+def what_if(ctx: Context, args: Command) -> Form:
+    """What tidelog would answer; nothing changes."""
+    other = Context(ctx.state, ctx.settings)
+    other.db, other.now, other.may_block = ctx.db, ctx.now, False
+    try:
+        return form(decide(other, args))
+    except CommandError as refused:
+        return error(refused.line)
+
+
+def replayed(history: list[Unit | Command]) -> State:
+    """A fresh state after the log: what recovery would build."""
+    state = State()
+    for unit in history:
+        if isinstance(unit, Unit):
+            *inner, last = unit.records
+            effects = [*map(unpacked, inner), unpacked(last)]
+            effects[-1] = (effects[-1][0] | END, *effects[-1][1:])
+            for effect in effects:
+                APPLY[effect[0]](state, effect)
+    return state
+
+
+def digest_of(state: State) -> bytes:
+    value = digest(state)
+    return value if isinstance(value, bytes) else str(value).encode()

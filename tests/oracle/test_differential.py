@@ -1,0 +1,69 @@
+"""tidelog answers as redis-server 7.0 does: every reply, error text and view, apart from differences.TABLE.
+
+ORACLE_SEED picks the first seed, ORACLE_COMMANDS how many commands in all. A failure prints the seed and the
+shortest sequence found that still fails.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.oracle.conftest import Oracle
+from tests.oracle.driver import Disagreement, Pair
+from tests.oracle.export import assert_export_agrees, assert_replay_agrees
+from tests.oracle.grammar import Grammar, Turn
+from tests.oracle.shrink import script, shortest
+
+FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
+COMMANDS = int(os.environ.get("ORACLE_COMMANDS", "24000"))
+BATCHES = 8  # tests to spread the sequences over
+SEQUENCE = 120  # commands
+
+
+def problem(oracle: Oracle, turns: list[Turn]) -> AssertionError | None:
+    """What is wrong with tidelog after these turns."""
+    pair = Pair(oracle)
+    try:
+        pair.play(turns)
+        assert_replay_agrees(pair.tidelog)
+        assert_export_agrees(pair, oracle)
+    except AssertionError as found:
+        return found
+    finally:
+        pair.close()
+    return None
+
+
+def kind(found: AssertionError) -> object:
+    """Two failures of one kind are taken for the same bug while a sequence is made shorter."""
+    if isinstance(found, Disagreement):
+        return found.args_sent[0].upper(), type(found.ours), type(found.got)
+    return type(found)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_reply_and_view_is_as_7_0_owes(oracle: Oracle, batch: int) -> None:
+    sent = 0
+    seed = FIRST_SEED + batch * 1_000_000
+    while sent < COMMANDS // BATCHES:
+        turns = Grammar(random.Random(seed)).sequence(SEQUENCE)
+        found = problem(oracle, turns)
+        if found is not None:
+            report(oracle, seed, turns, found)
+        sent += sum(len(turn.commands) for turn in turns)
+        seed += 1
+
+
+def report(oracle: Oracle, seed: int, turns: list[Turn], found: AssertionError) -> None:
+    same = kind(found)
+
+    def fails(candidate: list[Turn]) -> bool:
+        other = problem(oracle, candidate)
+        return other is not None and kind(other) == same
+
+    short = shortest(turns, fails)
+    last = problem(oracle, short) or found
+    pytest.fail(f"seed {seed}\n{script(short)}\n{last}", pytrace=False)
