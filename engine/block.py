@@ -1,0 +1,298 @@
+"""Sealed blocks: the entries of one full stream node as bytes. Memory, log and disk all hold this form.
+
+     0                              n-4     n
+    +-------------------------------+-------+
+    | msgpack array                 | crc32c|     CRC-32C of the array, little-endian
+    +-------------------------------+-------+
+
+    [ids, names, values]               all entries have the same field names in the same order
+    [ids, shapes, values, shape_of]    they differ: shapes = distinct name lists in order of appearance,
+                                       shape_of = one index into shapes per entry
+
+    ids     [ms, seq, n]               n IDs ms-seq, ms-(seq+1), ...
+            [ms, 0, n, dms]            dms = ms of each entry less the first one's; every seq is 0
+            [ms, seq, n, dms, seqs]    seqs = the seq of each entry
+    values  of all entries, one after the other
+
+Strings are msgpack raw strings (old types: a short one costs one byte), decoded as bytes. The form is canonical:
+equal IDs and rows give equal bytes. Deleted entries stay in; the mask of them is `Block.deleted`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import msgpack
+
+from tidelog.engine import idlist
+from tidelog.engine.crc32c import crc32c_of
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.ids import SEQ_MAX
+
+Row = tuple[bytes, ...]
+Pair = tuple[bytes, dict[bytes, bytes] | None]
+
+CRC_BYTES: Final = 4
+
+# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+_pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
+
+
+def encode(ids: Sequence[int], rows: Sequence[Row]) -> bytes:
+    """Seal entries, given in ascending ID order. At least one."""
+    width = len(rows[0])
+    flat = list(chain.from_iterable(rows))
+    names = flat[:width:2]
+    span = _ids_form(ids)
+    if set(map(len, rows)) == {width} and flat[::2] == names * len(rows):
+        packed: bytes = _pack((span, names, flat[1::2]))
+    else:
+        shapes: dict[Row, int] = {}
+        shape_of = [shapes.setdefault(row[::2], len(shapes)) for row in rows]
+        packed = _pack((span, list(shapes), flat_values(rows), shape_of))
+    return packed + crc32c_of(packed).to_bytes(CRC_BYTES, "little")
+
+
+def encode_run(ms: int, seq: int, count: int, names: Sequence[Any], values: Sequence[Any]) -> bytes:
+    """Seal `count` entries ms-seq, ms-(seq+1), ... of equal names; names and values bytes or str."""
+    packed: bytes = _pack(((ms, seq, count), names, values))
+    return packed + crc32c_of(packed).to_bytes(CRC_BYTES, "little")
+
+
+def flat_values(rows: Sequence[Row]) -> list[bytes]:
+    """The values of all rows in one list."""
+    return list(chain.from_iterable(row[1::2] for row in rows))
+
+
+def rows_of(data: bytes) -> list[Row]:
+    """The rows of sealed bytes, deleted ones included. Raises CorruptBlock."""
+    return Decoded(data).rows()
+
+
+def _ids_form(ids: Sequence[int]) -> tuple[Any, ...]:
+    first, last, count = ids[0], ids[-1], len(ids)
+    ms, seq = first >> 64, first & SEQ_MAX
+    if last - first == count - 1 and last >> 64 == ms:
+        return (ms, seq, count)
+    base = ms << 64
+    offsets = [entry_id - base for entry_id in ids]
+    dms = [offset >> 64 for offset in offsets]
+    seqs = [offset & SEQ_MAX for offset in offsets]
+    return (ms, seq, count, dms, seqs) if any(seqs) else (ms, 0, count, dms)
+
+
+class Block:
+    """A sealed node: bytes, and what must be known without decoding them.
+
+    data        the bytes above            count       slots, deleted ones included
+    last        ID of the last slot        deleted     bit i set = slot i is deleted
+    """
+
+    __slots__ = ("data", "count", "last", "deleted")
+
+    def __init__(self, data: bytes, count: int, last: int, deleted: int = 0) -> None:
+        self.data = data
+        self.count = count
+        self.last = last
+        self.deleted = deleted
+
+    @property
+    def live(self) -> int:
+        """Entries that are not deleted."""
+        return self.count - self.deleted.bit_count()
+
+    def decoded(self) -> Decoded:
+        """The entries, out of a small cache. Raises CorruptBlock."""
+        found = _cache.get(self)
+        return found if found is not None else _remember(self)
+
+    def copy(self) -> Block:
+        """Another block over the same bytes, with deletions of its own."""
+        return Block(self.data, self.count, self.last, self.deleted)
+
+
+# Decoded blocks, oldest first: pure cache. Readers walk forward, so a few dozen serve many of them. Views are
+# rendered by several threads at once, hence single dict operations only, each tolerant of the others.
+CACHED_BLOCKS: Final = 64
+_cache: dict[Block, Decoded] = {}
+
+
+def _remember(block: Block) -> Decoded:
+    decoded = Decoded(block.data)
+    while len(_cache) >= CACHED_BLOCKS:
+        try:
+            _cache.pop(next(iter(_cache)), None)
+        except (RuntimeError, StopIteration):  # another thread changed it in between
+            continue
+    _cache[block] = decoded
+    return decoded
+
+
+class Decoded:
+    """The entries of sealed bytes by slot. IDs, texts and keys are made when first asked for."""
+
+    __slots__ = (
+        *("ms", "seq", "count", "dms", "seqs"),
+        *("names", "values", "shapes", "shape_of", "_starts"),
+        *("_ids", "_texts", "_keys"),
+    )
+
+    def __init__(self, data: bytes) -> None:
+        packed = data[:-CRC_BYTES]
+        if crc32c_of(packed).to_bytes(CRC_BYTES, "little") != data[-CRC_BYTES:]:
+            raise CorruptBlock(f"sealed block of {len(data)} bytes does not match its checksum")
+        span, names, values, *more = msgpack.unpackb(packed, raw=True, use_list=True)
+        self.ms: int = span[0]
+        self.seq: int = span[1]
+        self.count: int = span[2]
+        self.dms: list[int] | None = span[3] if len(span) > 3 else None
+        self.seqs: list[int] | None = span[4] if len(span) > 4 else None
+        self.values: list[bytes] = values
+        self.shapes: list[Row] = [tuple(shape) for shape in names] if more else [tuple(names)]
+        self.shape_of: list[int] | None = more[0] if more else None
+        self.names: Row = self.shapes[0]  # of all entries, if shape_of is None
+        self._starts: list[int] | None = None
+        self._ids: list[int] | None = None
+        self._texts: list[bytes] | None = None
+        self._keys: array[int] | None = None
+
+    # --- IDs
+
+    def id_at(self, slot: int) -> int:
+        """The ID of one slot."""
+        if self.dms is None:
+            return (self.ms << 64 | self.seq) + slot
+        return (self.ms + self.dms[slot]) << 64 | (self.seqs[slot] if self.seqs else 0)
+
+    def slot_from(self, entry_id: int) -> int:
+        """The first slot whose ID is `entry_id` or greater; `count` if there is none."""
+        if self.dms is None:
+            return min(max(entry_id - (self.ms << 64 | self.seq), 0), self.count)
+        dms, seq = (entry_id >> 64) - self.ms, entry_id & SEQ_MAX
+        low = bisect_left(self.dms, dms)
+        if not seq:
+            return low
+        high = bisect_right(self.dms, dms, low)
+        if self.seqs is None:
+            return high
+        return bisect_left(self.seqs, seq, low, high)
+
+    def find(self, entry_id: int) -> int:
+        """The slot of an ID, deleted or not; -1 if it has none."""
+        slot = self.slot_from(entry_id)
+        return slot if slot < self.count and self.id_at(slot) == entry_id else -1
+
+    def ids(self) -> list[int]:
+        """The IDs of all slots. Not to be changed."""
+        ids = self._ids
+        if ids is None:
+            if self.dms is None:
+                first = self.ms << 64 | self.seq
+                ids = list(range(first, first + self.count))
+            elif self.seqs is None:
+                ms = self.ms
+                ids = [(ms + dms) << 64 for dms in self.dms]
+            else:
+                ms = self.ms
+                ids = [(ms + dms) << 64 | seq for dms, seq in zip(self.dms, self.seqs)]
+            self._ids = ids
+        return ids
+
+    def texts(self) -> list[bytes]:
+        """The IDs of all slots as `ms-seq`. Not to be changed."""
+        texts = self._texts
+        if texts is None:
+            ms = self.ms
+            if self.dms is None:
+                head = b"%d-" % ms
+                texts = [head + b"%d" % seq for seq in range(self.seq, self.seq + self.count)]
+            elif self.seqs is None:
+                texts = [b"%d-0" % (ms + dms) for dms in self.dms]
+            else:
+                texts = [b"%d-%d" % (ms + dms, seq) for dms, seq in zip(self.dms, self.seqs)]
+            self._texts = texts
+        return texts
+
+    def idlist(self, start: int, stop: int) -> idlist.IdList:
+        """The IDs of slots start..stop-1 as an ID list."""
+        if self.dms is None:
+            return idlist.pack_run(self.ms, self.seq + start, stop - start)
+        keys = self._keys
+        if keys is None:
+            ids = self.ids()
+            packed = idlist.pack(ids)
+            if not isinstance(packed, bytes):  # perhaps not all of them are wide
+                return idlist.pack(ids[start:stop])
+            keys = self._keys = idlist.keys(packed)
+        return idlist.from_keys(keys[start:stop])
+
+    # --- rows
+
+    def starts(self) -> list[int]:
+        """Where each entry's values begin in `values`, and their end; for entries of several shapes."""
+        starts = self._starts
+        if starts is None:
+            shape_of = self.shape_of or [0] * self.count
+            widths = [len(shape) for shape in self.shapes]
+            starts = self._starts = list(accumulate((widths[shape] for shape in shape_of), initial=0))
+        return starts
+
+    def row(self, slot: int) -> Row:
+        """One entry as (field, value, field, value, ...)."""
+        if self.shape_of is None:
+            names = self.names
+            width = len(names)
+            values = self.values[slot * width : (slot + 1) * width]
+        else:
+            names = self.shapes[self.shape_of[slot]]
+            starts = self.starts()
+            values = self.values[starts[slot] : starts[slot + 1]]
+        return tuple(chain.from_iterable(zip(names, values)))
+
+    def rows(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        """The entries of slots start..stop-1 (to the end if None), each as `row`."""
+        stop = self.count if stop is None else stop
+        if self.shape_of is not None or len(self.names) > 2:
+            row = self.row
+            return [row(slot) for slot in range(start, stop)]
+        if len(self.names) == 1:
+            (one,) = self.names
+            return [(one, value) for value in self.values[start:stop]]
+        one, two = self.names
+        part = self.values[2 * start : 2 * stop]
+        return [(one, first, two, second) for first, second in zip(part[::2], part[1::2])]
+
+    def pairs(self, start: int, stop: int) -> list[Pair]:
+        """The entries of slots start..stop-1 as redis-py shows them: (ID text, {field: value}).
+
+        Unrolled for one and two fields, which halves the cost (the names are the same objects throughout).
+        """
+        texts = self.texts()[start:stop]
+        names, width = self.names, len(self.names)
+        if self.shape_of is not None:
+            starts, shapes, shape_of = self.starts(), self.shapes, self.shape_of
+            return [
+                (
+                    text,
+                    dict(zip(shapes[shape_of[slot]], self.values[starts[slot] : starts[slot + 1]])),
+                )
+                for slot, text in enumerate(texts, start)
+            ]
+        part = self.values[width * start : width * stop]
+        if width == 2:
+            one, two = names
+            return [
+                (text, {one: first, two: second})
+                for text, first, second in zip(texts, part[::2], part[1::2])
+            ]
+        if width == 1:
+            (one,) = names
+            return [(text, {one: value}) for text, value in zip(texts, part)]
+        return [
+            (text, dict(zip(names, part[at : at + width])))
+            for text, at in zip(texts, range(0, len(part), width))
+        ]

@@ -1,0 +1,174 @@
+"""Entries: the reply of a read, as a view over blocks that a face renders in its own form.
+
+A view is fixed when it is made, under the store's lock, and rendered later without it: parts of sealed blocks by
+reference (their bytes never change; deletions after the view do not show), entries of the open tail copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from tidelog.engine import idlist
+from tidelog.engine.block import Block, Pair, Row
+from tidelog.engine.ids import SEQ_MAX
+
+
+class BlockPart:
+    """Slots start..stop-1 of a sealed block, or just `slots` if some of those are deleted."""
+
+    __slots__ = ("block", "start", "stop", "slots")
+
+    def __init__(self, block: Block, start: int, stop: int, slots: list[int] | None) -> None:
+        self.block, self.start, self.stop, self.slots = block, start, stop, slots
+
+    def ids(self) -> list[int]:
+        """IDs, ascending."""
+        ids = self.block.decoded().ids()
+        if self.slots is not None:
+            return [ids[slot] for slot in self.slots]
+        return ids[self.start : self.stop]
+
+    def rows(self) -> Sequence[Row | None]:
+        """Rows, in the order of the IDs."""
+        decoded = self.block.decoded()
+        if self.slots is not None:
+            return [decoded.row(slot) for slot in self.slots]
+        return decoded.rows(self.start, self.stop)
+
+    def pairs(self) -> list[Pair]:
+        """Entries in redis-py's form."""
+        pairs = self.block.decoded().pairs(self.start, self.stop)
+        if self.slots is not None:
+            return [pairs[slot - self.start] for slot in self.slots]
+        return pairs
+
+    def idlist(self) -> idlist.IdList:
+        """IDs as an ID list."""
+        if self.slots is not None:
+            return idlist.pack(self.ids())
+        return self.block.decoded().idlist(self.start, self.stop)
+
+
+class RowsPart:
+    """Entries as two lists, of the open tail or gathered one by one. A row of None: the message is gone."""
+
+    __slots__ = ("_ids", "_rows")
+
+    def __init__(self, ids: list[int], rows: Sequence[Row | None]) -> None:
+        self._ids, self._rows = ids, rows
+
+    def ids(self) -> list[int]:
+        """IDs, in the order given."""
+        return self._ids
+
+    def rows(self) -> Sequence[Row | None]:
+        """Rows, in the order of the IDs."""
+        return self._rows
+
+    def pairs(self) -> list[Pair]:
+        """Entries in redis-py's form; (ID text, None) for a message that is gone."""
+        texts = [b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX) for entry_id in self._ids]
+        rows = self._rows
+        if None not in rows:
+            widths = set(map(len, rows))  # type: ignore[arg-type]
+            if widths == {4}:
+                return [(text, {a: b, c: d}) for text, (a, b, c, d) in zip(texts, rows)]  # type: ignore[misc]
+            if widths == {2}:
+                return [(text, {a: b}) for text, (a, b) in zip(texts, rows)]  # type: ignore[misc]
+        return [
+            (text, None if row is None else dict(zip(row[::2], row[1::2])))
+            for text, row in zip(texts, rows)
+        ]
+
+    def idlist(self) -> idlist.IdList:
+        """IDs as an ID list."""
+        return idlist.pack(self._ids)
+
+
+Part = BlockPart | RowsPart
+
+
+class Entries:
+    """A run of stream entries. Immutable; may be rendered by any thread, more than once.
+
+    parts       in reply order, each ascending inside     reverse     each part is to be read backwards
+
+    Every method may raise CorruptBlock, except `len`.
+    """
+
+    __slots__ = ("parts", "reverse", "_length")
+
+    def __init__(self, parts: Sequence[Part], length: int, reverse: bool = False) -> None:
+        self.parts = parts
+        self.reverse = reverse
+        self._length = length
+
+    @staticmethod
+    def of(entries: Sequence[tuple[int, Row | None]]) -> Entries:
+        """Entries gathered one by one; a row of None stands for a message that is gone."""
+        part = RowsPart([entry_id for entry_id, _ in entries], [row for _, row in entries])
+        return Entries((part,), len(entries))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bool__(self) -> bool:
+        return self._length > 0
+
+    def __iter__(self) -> Iterator[tuple[int, Row | None]]:
+        for part in self.parts:
+            both = list(zip(part.ids(), part.rows()))
+            yield from reversed(both) if self.reverse else both
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entries) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Entries({list(self)!r})"
+
+    def ids(self) -> list[int]:
+        """The IDs, in reply order."""
+        if len(self.parts) == 1 and not self.reverse:
+            return list(self.parts[0].ids())
+        each = (part.ids() for part in self.parts)
+        return list(chain.from_iterable(ids[::-1] for ids in each) if self.reverse else chain(*each))
+
+    def idlist(self) -> idlist.IdList:
+        """The IDs in reply order as an ID list; without making ints where blocks hold them as runs."""
+        if not self.reverse:
+            packed = [part.idlist() for part in self.parts]
+            if len(packed) == 1:
+                return packed[0]
+            if all(each.__class__ is bytes for each in packed):
+                return b"".join(packed)  # type: ignore[arg-type]
+        return idlist.pack(self.ids())
+
+    def pairs(self) -> list[Pair]:
+        """The entries as redis-py shows them: [(ID text, {field: value}), ...]; of equal fields the last wins."""
+        if len(self.parts) == 1 and not self.reverse:
+            return self.parts[0].pairs()
+        each = (part.pairs() for part in self.parts)
+        return list(chain.from_iterable(p[::-1] for p in each) if self.reverse else chain(*each))
+
+
+class ClaimedEntries(Entries):
+    """The reply of a read with CLAIM (spec 7.2.4): each entry also has idle ms and deliveries before this one.
+
+    idle, deliveries    columns of ints, one per entry; 0 and 0 for a new message
+    """
+
+    __slots__ = ("idle", "deliveries")
+
+    def __init__(
+        self, parts: Sequence[Part], length: int, idle: Sequence[int], deliveries: Sequence[int]
+    ) -> None:
+        super().__init__(parts, length)
+        self.idle = idle
+        self.deliveries = deliveries
+
+
+NO_ENTRIES: Final = Entries((), 0)

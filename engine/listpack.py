@@ -1,0 +1,134 @@
+"""Listpack sizes: how many bytes Redis 7 would give a stream node. Nothing is encoded, only counted.
+
+`stream-node-max-bytes` compares with this size, so node boundaries, approximate trims and radix-tree-keys
+agree with Redis only if it is exact. A node's listpack:
+
+    header 6 | count | deleted | numfields | field... | 0 | entry... | EOF 1         master entry, then entries
+    entry    flags | ms diff | seq diff | [numfields] | [field] value ... | lp-count
+
+numfields and fields of an entry are left out when they equal the master's, which are those of the node's
+first entry. Diffs are to the node's first ID, as signed 64-bit numbers. Every element is its encoding and
+the encoding's length once more, backwards (backlen). Strings that are canonical integers are stored so.
+Source: Redis 7.0 listpack.c, t_stream.c; `count` and `deleted` change with deletions, hence the split
+into a *body* and the two counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress
+from typing import Final
+
+from tidelog.engine.ids import strict_int
+
+Row = tuple[bytes, ...]
+
+HEADER_AND_EOF: Final = 7
+FLAGS: Final = 2  # a small integer, 0 or 2
+
+_INT64: Final = 1 << 64
+
+
+def int_size(value: int) -> int:
+    """Bytes of an integer element, backlen included."""
+    if 0 <= value <= 127:
+        return 2
+    if -4096 <= value <= 4095:
+        return 3
+    if -32768 <= value <= 32767:
+        return 4
+    if -8388608 <= value <= 8388607:
+        return 5
+    if -2147483648 <= value <= 2147483647:
+        return 6
+    return 10
+
+
+def text_size(length: int) -> int:
+    """Bytes of a string element that is no integer, backlen included."""
+    encoded = length + (1 if length < 64 else 2 if length < 4096 else 5)
+    if encoded <= 127:
+        return encoded + 1
+    if encoded < 16383:
+        return encoded + 2
+    if encoded < 2097151:
+        return encoded + 3
+    return encoded + (4 if encoded < 268435455 else 5)
+
+
+def size(value: bytes) -> int:
+    """Bytes of a field or value as an element: an integer if it is one in canonical form."""
+    if len(value) <= 20:
+        number = strict_int(value)
+        if number is not None:
+            return int_size(number)
+    return text_size(len(value))
+
+
+_TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
+
+
+def sizes(values: Sequence[bytes]) -> list[int]:
+    """`size` of each, several times faster for many: by length first, then the integers put right."""
+    lengths = list(map(len, values))
+    if lengths and max(lengths) < 4096:
+        out = list(map(_TEXT_SIZES.__getitem__, lengths))
+    else:
+        out = list(map(text_size, lengths))
+    for at in compress(range(len(values)), map(bytes.isdigit, values)):
+        out[at] = size(values[at])
+    if b"-" in b"".join(values):
+        for at, value in enumerate(values):
+            if value[:1] == b"-":
+                out[at] = size(value)
+    return out
+
+
+def diff_size(value: int, base: int) -> int:
+    """Bytes of the difference of two unsigned 64-bit numbers, stored as a signed one."""
+    diff = (value - base) % _INT64
+    return int_size(diff if diff < _INT64 >> 1 else diff - _INT64)
+
+
+def counters_size(live: int, deleted: int) -> int:
+    """Bytes of the master entry's count and deleted."""
+    return int_size(live) + int_size(deleted)
+
+
+def master_size(fields: Sequence[bytes]) -> int:
+    """Bytes of a node before its first entry, the two counters left out."""
+    return HEADER_AND_EOF + int_size(len(fields)) + sum(map(size, fields)) + int_size(0)
+
+
+def entry_sizes(ids: Iterable[int], rows: Sequence[Row], first_id: int, fields: Row) -> list[int]:
+    """Bytes of each entry in a node that starts with `first_id` and whose first row has `fields`."""
+    ms0, seq0 = first_id >> 64, first_id & (_INT64 - 1)
+    width = len(fields)
+    same = 2 * width
+    own = FLAGS + int_size(width + 3)
+    flat = list(chain.from_iterable(rows))
+    if set(map(len, rows)) == {same} and flat[::2] == list(fields) * len(rows):
+        values = sizes(flat[1::2])
+        totals = values if width == 1 else [sum(c) for c in zip(*[iter(values)] * width)]
+        overhead = [own] * len(rows)
+    else:
+        totals = []
+        overhead = []
+        for row in rows:
+            if row[::2] == fields:
+                totals.append(sum(map(size, row[1::2])))
+                overhead.append(own)
+            else:
+                count = len(row) >> 1
+                totals.append(sum(map(size, row)) + int_size(count))
+                overhead.append(FLAGS + int_size(2 * count + 4))
+    return [
+        total + extra + diff_size(entry_id >> 64, ms0) + diff_size(entry_id & (_INT64 - 1), seq0)
+        for total, extra, entry_id in zip(totals, overhead, ids)
+    ]
+
+
+def body_size(ids: Sequence[int], rows: Sequence[Row]) -> int:
+    """Bytes of a node of these slots, deleted ones included, without the two counters."""
+    fields = rows[0][::2]
+    return master_size(fields) + sum(entry_sizes(ids, rows, ids[0], fields))
