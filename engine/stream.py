@@ -39,7 +39,8 @@ SEPARATOR: Final = b"\0\0"
 ENTRY_BYTES_MAX: Final = 21
 SEQ_SMALL_MAX: Final = 4095  # a greater diff of seqs takes up to 7 bytes more
 SEQ_LARGE_BYTES: Final = 7
-NODE_BYTES_BASE: Final = 60  # header, EOF, counters, numfields, terminator
+COUNTERS_MAX: Final = 20  # count and deleted
+NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # and header, EOF, numfields, terminator
 
 
 class Node:
@@ -96,7 +97,8 @@ class Stream:
 
     __slots__ = (
         *("number", "length", "last_id", "max_deleted_id", "entries_added", "groups", "idmp"),
-        *("first_ordinal", "head", "blocks", "firsts"),
+        "removed_max",
+        *("first_ordinal", "head", "holes", "blocks", "firsts"),
         *("tail_ids", "tail_rows", "tail_deleted"),
         *("tail_base", "tail_bound", "tail_fixed", "tail_counted", "_first"),
     )
@@ -107,10 +109,14 @@ class Stream:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
+        # Above this ID nothing was ever removed, by whatever means; never lowered. A bound by whole nodes, so
+        # that apply need not know the IDs it removes. Unseen by users and not part of a digest.
+        self.removed_max = 0
         self.groups: dict[bytes, Group] = {}
         self.idmp: Idmp | None = None  # None: never used, everything default
         self.first_ordinal = 0  # of blocks[head], or of the tail
         self.head = 0
+        self.holes = 0  # Nones behind the head
         self.blocks: list[Block | None] = []
         self.firsts: list[int] = []
         self.tail_ids: list[int] = []
@@ -173,6 +179,10 @@ class Stream:
     def contains(self, entry_id: int) -> bool:
         """Whether the entry exists. May raise CorruptBlock."""
         return self.find(entry_id) is not None
+
+    def still_has(self, entry_id: int) -> bool:
+        """`contains` for an ID that was here once, as pending ones were: mostly told without reading a block."""
+        return entry_id > self.removed_max or self.find(entry_id) is not None
 
     def get(self, entry_id: int) -> Row | None:
         """The row of an entry, or None. May raise CorruptBlock."""
@@ -240,8 +250,7 @@ class Stream:
 
     def nodes(self) -> int:
         """How many nodes there are (XINFO's radix-tree-keys)."""
-        holes = self.blocks.count(None)
-        return len(self.blocks) - max(holes, self.head) + bool(self.tail_ids)
+        return len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
 
     def walk(self) -> Iterator[Node]:
         """Every node from the head on."""
@@ -290,13 +299,13 @@ class Stream:
         if counted:
             body = self.tail_base + counted * self.tail_fixed
         else:
-            body = listpack.master_size(fields) + NODE_BYTES_BASE
+            body = listpack.master_size(fields) + COUNTERS_MAX
         body += sum(listpack.entry_sizes(ids[counted:], rows[counted:], ids[0], fields))
         self.tail_counted = len(ids)
         self.tail_base = body - len(ids) * self.tail_fixed
         self.tail_bound = 0
         deleted = self.tail_deleted.bit_count()
-        return body - NODE_BYTES_BASE + listpack.counters_size(len(ids) - deleted, deleted)
+        return body - COUNTERS_MAX + listpack.counters_size(len(ids) - deleted, deleted)
 
     def _forget_tail_size(self) -> None:
         """Start the bound over from the tail's own entries."""
@@ -392,7 +401,7 @@ class Stream:
         """Delete entries at `slots` whose IDs are `ids`; raises max_deleted_id."""
         self._mark_slots(slots)
         self.length -= len(ids)
-        self.max_deleted_id = max(self.max_deleted_id, *ids)
+        self.max_deleted_id = max(self.max_deleted_id, max(ids))
         self._first = None
 
     def set_id(self, last_id: int, entries_added: int, max_deleted_id: int) -> None:
@@ -428,12 +437,14 @@ class Stream:
     def _mark(self, at: int, mask: int) -> None:
         """Mark slots of one node deleted; the node goes with its last live entry."""
         if at == len(self.blocks):
+            self.removed_max = max(self.removed_max, self.tail_ids[-1])
             self.tail_deleted |= mask
             if self.tail_deleted.bit_count() == len(self.tail_ids):
                 self._drop(at)
             return
         block = self.blocks[at]
         assert block is not None
+        self.removed_max = max(self.removed_max, block.last)
         block.deleted |= mask
         if block.deleted.bit_count() == block.count:
             self._drop(at)
@@ -441,11 +452,16 @@ class Stream:
     def _drop(self, at: int) -> None:
         """Drop a whole node."""
         if at == len(self.blocks):
+            self.removed_max = max(self.removed_max, self.tail_ids[-1])
             self._clear_tail()
             if at == self.head:
                 self.first_ordinal += 1
         else:
+            block = self.blocks[at]
+            if block is not None:
+                self.removed_max = max(self.removed_max, block.last)
             self.blocks[at] = None
+            self.holes += 1
         self._tidy()
 
     def _clear_tail(self) -> None:
@@ -459,10 +475,12 @@ class Stream:
         while head < len(blocks) and blocks[head] is None:
             head += 1
         self.first_ordinal += head - self.head
+        self.holes -= head - self.head
         if not self.tail_ids:
             while len(blocks) > head and blocks[-1] is None:
                 blocks.pop()
                 firsts.pop()
+                self.holes -= 1
         if head > COMPACT_AT and 2 * head > len(blocks) or head == len(blocks):
             del blocks[:head], firsts[:head]
             head = 0
@@ -490,7 +508,7 @@ class Stream:
         """Assert what this module keeps true. O(entries); for tests and verify."""
         assert len(self.blocks) == len(self.firsts)
         assert self.head <= len(self.blocks)
-        assert self.blocks.count(None) >= self.head
+        assert self.blocks.count(None) == self.head + self.holes
         if self.head < len(self.blocks):
             assert self.blocks[self.head] is not None
             assert self.tail_ids or self.blocks[-1] is not None
