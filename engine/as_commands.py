@@ -18,14 +18,15 @@ around a unit of several commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterator
+from itertools import chain, groupby
 from typing import Final
 
 from tidelog.engine import effects as e
 from tidelog.engine import idlist
 from tidelog.engine.block import rows_of
 from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.ids import text as id_text
 
 Command = list[bytes]
 
@@ -55,6 +56,21 @@ def keys(effect: Effect) -> tuple[bytes, ...]:
     if opcode == e.COPY:
         return (effect[2], effect[4])
     return (effect[2],)
+
+
+def added(effect: Effect) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    """(ID, row) of every entry that an XADD, XADD_NODE, XADD_IDMP or XADD_MANY adds, in ID order.
+
+    Raises CorruptBlock if sealed bytes do not match their checksum.
+    """
+    first = effect[3] << 64 | effect[4]
+    if effect[0] & OPCODE != e.XADD_MANY:
+        yield first, tuple(effect[5])
+        return
+    _, _, _, _, _, head, blocks, tail = effect
+    sealed = chain.from_iterable(rows_of(data) for _, _, data in blocks)
+    for id, row in enumerate(chain(head, sealed, tail), first):
+        yield id, tuple(row)
 
 
 def _number(value: int) -> bytes:
@@ -95,22 +111,8 @@ def _xadd_idmp(effect: Effect) -> list[Command]:
 
 
 def _xadd_many(effect: Effect) -> list[Command]:
-    _, _, key, ms, seq, head, blocks, tail = effect
-    return [
-        [b"XADD", key, _id(ms, seq + i), *row]
-        for i, row in enumerate(_rows_in_order(head, blocks, tail))
-    ]
-
-
-def _rows_in_order(
-    head: Iterable[tuple[bytes, ...]],
-    blocks: Iterable[tuple[int, int, bytes]],
-    tail: Iterable[tuple[bytes, ...]],
-) -> Iterator[tuple[bytes, ...]]:
-    yield from head
-    for _, _, sealed in blocks:
-        yield from rows_of(sealed)
-    yield from tail
+    key = effect[2]
+    return [[b"XADD", key, id_text(id), *row] for id, row in added(effect)]
 
 
 def _xtrim(effect: Effect) -> list[Command]:

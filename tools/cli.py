@@ -1,0 +1,108 @@
+"""The `tidelog` command: the table of its commands, and what an error looks like.
+
+One command is one module beside this one, imported only when it runs. An error is one line on standard error that
+says what, where and what to do, never a traceback, and an exit code per kind (tools/exits.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tidelog.tools import exits
+from tidelog.tools.lazy import LazyGroup
+
+# fmt: off
+AOF = {
+    "ls":     ("tidelog.tools.aof_ls", "List the segments of the log."),
+    "dump":   ("tidelog.tools.aof_dump", "Print the records of the log as Redis commands."),
+    "verify": ("tidelog.tools.aof_verify", "Check every byte of the log; one exit code per check."),
+    "export": ("tidelog.tools.aof_export", "Write the log as commands for redis-cli --pipe."),
+}
+TOP = {
+    "aof":    ("tidelog.tools.cli", "Look into the append-only file of a store."),
+    "info":   ("tidelog.tools.info", "Say what a store holds."),
+    "digest": ("tidelog.tools.digest", "Print the digest of a store's whole state."),
+    "demo":   ("tidelog.tools.demo", "Kill consumers at random and prove that nothing is lost."),
+}
+# fmt: on
+
+
+def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from tidelog import __version__
+
+        click.echo(f"tidelog {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, table=TOP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version)
+def cli() -> None:
+    """Redis Streams as a durable engine.
+
+    Inspects and proves the stores of tidelog. All commands but demo only read, need no lock and work beside a
+    running writer. Exit codes: docs/guides/command-line.md.
+    """
+
+
+@click.group(cls=LazyGroup, table=AOF)
+def command() -> None:
+    """Look into the append-only file of a store."""
+
+
+def exit_code(error: Exception) -> int | None:
+    """The exit code of an expected error; None for one that is a mistake of ours."""
+    from tidelog.aof import errors as aof
+    from tidelog.store import errors as store
+
+    # fmt: off
+    table: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
+        (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, FileNotFoundError, NotADirectoryError)),
+        (exits.NEWER,       (aof.NewerFormat,)),
+        (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked)),
+        (exits.DAMAGED,     (aof.Damage, store.StoreDamaged)),
+        (exits.REFUSED,     (aof.AofError, store.TidelogError)),
+        (exits.SYSTEM,      (OSError,)),
+    )
+    # fmt: on
+    return next((code for code, kinds in table if isinstance(error, kinds)), None)
+
+
+def line_of(error: Exception) -> str:
+    """What an expected error says, on one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        result: Any = cli.main(list(args), prog_name="tidelog", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else exits.OK
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has seen enough (`| head`). Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        click.echo(f"tidelog: {line_of(error)}", err=True)
+        return code
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

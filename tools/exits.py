@@ -1,0 +1,20 @@
+"""Exit codes of the `tidelog` command, numbered by hand, never renumbered. docs/guides/command-line.md explains them.
+
+0, 1, 2 and 130 mean what they mean everywhere. From 20 on each is a check of `tidelog aof verify`; where several
+fail, the code is the highest of them, since the later ones are the graver.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1  # the demo found the promise broken, or an internal error
+USAGE: Final = 2  # unknown option, bad argument (click's own code)
+NOT_A_STORE: Final = 3  # no such path, or nothing of tidelog's in it
+LOCKED: Final = 4  # another process has the store open for writing
+SYSTEM: Final = 5  # the operating system refused: permission, full disk, input/output error
+DAMAGED: Final = 6  # damage in the log; the command stopped there
+NEWER: Final = 7  # written by a newer version of tidelog
+REFUSED: Final = 8  # the store refused the call
+INTERRUPTED: Final = 130  # Ctrl-C

@@ -1,0 +1,101 @@
+"""Bytes, times and sizes as people and programs read them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+_PLAIN: Final = re.compile(rb"[!#-&(-~]+")  # printable ASCII without blanks and quotes
+_ESCAPES: Final = {
+    0x07: "\\a",
+    0x08: "\\b",
+    0x09: "\\t",
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x22: '\\"',
+    0x5C: "\\\\",
+}
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def argument(value: bytes) -> str:
+    """One argument as redis-cli takes it: plain where that is unambiguous, else quoted and escaped."""
+    if _PLAIN.fullmatch(value):
+        return value.decode("ascii")
+    inside = "".join(
+        _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
+        for byte in value
+    )
+    return f'"{inside}"'
+
+
+def command_line(command: Sequence[bytes]) -> str:
+    """One command on one line, which redis-cli reads back as it was."""
+    return " ".join(map(argument, command))
+
+
+def json_value(value: bytes) -> Any:
+    """Bytes in JSON: a string if they are UTF-8, else `{"base64": "..."}`, so that nothing is lost."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def resp(command: Sequence[bytes]) -> bytes:
+    """One command as a RESP array (spec 12.1)."""
+    parts = [b"*%d\r\n" % len(command)]
+    parts += [b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in command]
+    return b"".join(parts)
+
+
+def time_text(ms: int) -> str:
+    """Unix milliseconds as ISO 8601 in UTC; as the bare number where the calendar ends."""
+    try:
+        moment = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """Unix ms of `2026-11-21T10:00`, of a unix time in ms, or of `15m` (as long ago: s, m, h, d).
+
+    An ISO time without a zone is UTC. Raises ValueError.
+    """
+    ago = re.fullmatch(r"(\d+)([smhd])", text)
+    if ago:
+        return now_ms - int(ago[1]) * _UNITS[ago[2]] * 1000
+    if text.isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in the largest unit that leaves one digit or more before the point."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:
+    """A table of plain text, two blanks between columns; the column names in `right` are set to the right."""
+    table = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    to_right = {i for i, name in enumerate(head) if name in right.split()}
+    lines = [
+        "  ".join(
+            cell.rjust(width) if i in to_right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+    return "\n".join(lines) + "\n"
