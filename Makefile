@@ -14,10 +14,10 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the consumers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) redis  ## all tests but the slow ones, about ten minutes on two cores
+test: $(READY) oracle  ## all tests but the slow ones, about ten minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow"
 
-test-slow: $(READY) redis  ## the tests that take minutes each
+test-slow: $(READY) oracle  ## the tests that take minutes each
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
 
 check: $(READY)  ## lint, format, types, layers and house rules
@@ -27,7 +27,7 @@ check: $(READY)  ## lint, format, types, layers and house rules
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_house_rules.py
 
-bench: $(READY) redis  ## every figure beside its baselines, measured in the same run
+bench: $(READY) oracle  ## every figure beside its baselines, measured in the same run
 	$(BIN)/python -m tidelog.tools.bench $(BENCH)
 
 clean:  ## remove .venv, caches and build products
@@ -44,6 +44,6 @@ $(READY): pyproject.toml
 	@rm -f $(VENV)/.ready-* && touch $@
 
 # The tests and the bench compare with a real Redis.
-.PHONY: redis
-redis:
-	@.ci/prepare redis
+.PHONY: oracle
+oracle:
+	@.ci/prepare oracle
