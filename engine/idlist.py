@@ -3,9 +3,9 @@
     narrow  bytes: an array of little-endian signed 64-bit keys, `((ms - 2**41) << 22) | seq`
     wide    a flat tuple (ms, seq, ms, seq, ...)
 
-A list is narrow if each of its IDs has ms < 2**42 (until the year 2109) and seq < 2**22; one ID that
-does not fit makes the whole list wide. Keys order as IDs do, and their base is a constant, so a key means
-the same in a log record, in the pending entries of any group, and on another machine.
+A list is narrow if each of its IDs has ms < 2**42 (until the year 2109) and seq < 2**22; one ID
+that does not fit makes the whole list wide. Keys order as IDs do, and their base is a constant, so a
+key means the same in a log record, in the pending entries of any group, and on another machine.
 The empty list is narrow. The form is canonical: equal lists have equal packed forms.
 
 An entry ID elsewhere is one int, `ms << 64 | seq`.

@@ -1,0 +1,91 @@
+"""Apply of the group effects: facts into `Group` objects.
+
+Total: it trusts the effect, reads no entry and cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.engine import effects as e
+from tidelog.engine.effects import Effect
+from tidelog.engine.group import Group
+from tidelog.engine.state import State
+
+
+def _group(state: State, effect: Effect) -> Group:
+    return state.databases[effect[1]].keys[effect[2]].groups[effect[3]]  # type: ignore[union-attr]
+
+
+def apply_xgroup_create(state: State, effect: Effect) -> None:
+    """XGROUP_CREATE."""
+    _, db, key, name, ms, seq, entries_read = effect
+    stream = state.databases[db].keys[key]
+    stream.groups[name] = Group(name, ms << 64 | seq, entries_read)  # type: ignore[union-attr]
+
+
+def apply_xgroup_destroy(state: State, effect: Effect) -> None:
+    """XGROUP_DESTROY."""
+    _, db, key, name = effect
+    del state.databases[db].keys[key].groups[name]  # type: ignore[union-attr]
+
+
+def apply_to_group(group: Group, effect: Effect) -> None:
+    """An effect on one existing group: all but its creation and its end."""
+    _IN_GROUP[effect[0] & e.OPCODE](group, effect)
+
+
+def _setid(group: Group, effect: Effect) -> None:
+    group.set_position(effect[4] << 64 | effect[5], effect[6])
+
+
+def _createconsumer(group: Group, effect: Effect) -> None:
+    group.create_consumer(effect[4], effect[5])
+
+
+def _delconsumer(group: Group, effect: Effect) -> None:
+    group.drop_consumer(effect[4])
+
+
+def _xclaim(group: Group, effect: Effect) -> None:
+    group.claim(*effect[4:9])
+    if len(effect) > 9:
+        group.last_id = effect[9] << 64 | effect[10]
+        group.entries_read = effect[11]
+
+
+def _xack(group: Group, effect: Effect) -> None:
+    group.pending.remove(effect[4])
+
+
+def _xnack(group: Group, effect: Effect) -> None:
+    group.pending.nack(effect[4], effect[5])
+
+
+def _seen(group: Group, effect: Effect) -> None:
+    group.consumers[effect[4]].seen_time = effect[5]
+
+
+_IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {
+    e.XGROUP_SETID: _setid,
+    e.XGROUP_CREATECONSUMER: _createconsumer,
+    e.XGROUP_DELCONSUMER: _delconsumer,
+    e.XCLAIM: _xclaim,
+    e.XACK: _xack,
+    e.XNACK: _xnack,
+    e.SEEN: _seen,
+}
+
+
+def _located(change: Callable[[Group, Effect], None]) -> Callable[[State, Effect], None]:
+    def apply(state: State, effect: Effect) -> None:
+        change(_group(state, effect), effect)
+
+    return apply
+
+
+APPLY: dict[int, Callable[[State, Effect], None]] = {
+    e.XGROUP_CREATE: apply_xgroup_create,
+    e.XGROUP_DESTROY: apply_xgroup_destroy,
+    **{opcode: _located(change) for opcode, change in _IN_GROUP.items()},
+}
