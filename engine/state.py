@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tidelog.engine.stream import Stream
+from tidelog.engine.expiries import NEVER, Expiries
+from tidelog.engine.keyspace import Keyspace
 
 DATABASES = 16
 
@@ -39,8 +37,8 @@ class Database:
     __slots__ = ("keys", "expires")
 
     def __init__(self) -> None:
-        self.keys: dict[bytes, Stream | bytes] = {}
-        self.expires: dict[bytes, int] = {}
+        self.keys = Keyspace()
+        self.expires = Expiries()
 
 
 class State:
@@ -51,6 +49,6 @@ class State:
     def __init__(self) -> None:
         self.databases = [Database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
-        # No key expires before this moment (a lower bound, unix ms; may be too early, never too late).
-        self.next_expiry: int = 1 << 62
+        # No key expires before this moment (unix ms). Apply keeps it exact; readers rely on a lower bound.
+        self.next_expiry = NEVER
         self.epoch = 0  # number of the newest EPOCH applied

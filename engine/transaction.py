@@ -89,7 +89,7 @@ class Transaction:
 
     def __init__(self, watches: Watches, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self._watches = watches
-        self._watched: list[Place] = []
+        self._watched: dict[Place, None] = {}
         self._bytes_max = queued_bytes_max
         self._end()
 
@@ -159,7 +159,7 @@ class Transaction:
         for key in args[1:]:
             place = (ctx.db, key)
             if place not in self._watched:
-                self._watched.append(place)
+                self._watched[place] = None
                 self._watches.add(self, place, expires.get(key, ctx.now + 1) <= ctx.now)
         return OK
 
@@ -177,7 +177,7 @@ class Transaction:
 
     def _forget_watches(self) -> None:
         self._watches.remove(self, self._watched)
-        self._watched = []
+        self._watched = {}
         self.broken = False
 
     def _end(self) -> None:

@@ -1,0 +1,41 @@
+"""Integers as Redis reads them in arguments and in strings: plain decimal of 64 bits, nothing else.
+
+No sign but a minus, no leading zero, no blank. Python's `int()` is laxer, so the form is checked first.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidelog.engine.errors import NOT_INTEGER, CommandError
+
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+_DIGITS_MAX = 20
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+
+
+def read_int64(raw: bytes) -> int | None:
+    """The number, or None if `raw` is not one."""
+    if len(raw) > _DIGITS_MAX or _INTEGER.fullmatch(raw) is None:
+        return None
+    value = int(raw)
+    return value if INT64_MIN <= value <= INT64_MAX else None
+
+
+def int64(raw: bytes, error: bytes = NOT_INTEGER) -> int:
+    """The number. Raises CommandError(error) if `raw` is not one."""
+    value = read_int64(raw)
+    if value is None:
+        raise CommandError(error)
+    return value
+
+
+def int32(raw: bytes, error: bytes | None = None) -> int:
+    """As `int64`, of 32 bits; out of that range it says so, unless `error` is given."""
+    value = int64(raw, error or NOT_INTEGER)
+    if not -(1 << 31) <= value < 1 << 31:
+        raise CommandError(
+            error or b"ERR value is out of range, value must between -2147483648 and 2147483647"
+        )
+    return value

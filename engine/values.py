@@ -1,0 +1,58 @@
+"""Values: what a key can hold. A `Stream`, or `bytes` for a string."""
+
+from __future__ import annotations
+
+from tidelog.engine.integers import read_int64
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+
+_EMBEDDED_BYTES_MAX = 44  # up to here a string lies in one piece with its header, in Redis
+# What CPython takes besides the bytes themselves, about.
+_KEY_BYTES = 150
+_GROUP_BYTES = 2000
+_CONSUMER_BYTES = 700
+_PENDING_BYTES = 64
+
+
+class RawString(bytes):
+    """A string that APPEND has grown. Only OBJECT ENCODING tells it from another."""
+
+    __slots__ = ()
+
+
+def copy_value(state: State, value: Stream | bytes) -> Stream | bytes:
+    """An independent copy: a stream with its groups, pending entries and dedup tables, under a new number."""
+    if isinstance(value, bytes):
+        return value
+    number = state.next_stream_number
+    state.next_stream_number = number + 1
+    stream = value.copy(number)
+    stream.groups = {name: group.copy() for name, group in value.groups.items()}
+    return stream
+
+
+def type_name(value: Stream | bytes) -> bytes:
+    """As TYPE says it."""
+    return b"string" if isinstance(value, bytes) else b"stream"
+
+
+def encoding_name(value: Stream | bytes) -> bytes:
+    """As OBJECT ENCODING says it."""
+    if not isinstance(value, bytes):
+        return b"stream"
+    if isinstance(value, RawString):
+        return b"raw"
+    if read_int64(value) is not None:
+        return b"int"
+    return b"embstr" if len(value) <= _EMBEDDED_BYTES_MAX else b"raw"
+
+
+def memory_bytes(key: bytes, value: Stream | bytes) -> int:
+    """Roughly the bytes of memory that a key and its value take."""
+    if isinstance(value, bytes):
+        return _KEY_BYTES + len(key) + len(value)
+    groups = sum(
+        _GROUP_BYTES + _CONSUMER_BYTES * len(group.consumers) + _PENDING_BYTES * len(group.pending)
+        for group in value.groups.values()
+    )
+    return _KEY_BYTES + len(key) + value.memory() + groups
