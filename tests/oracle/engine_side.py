@@ -16,6 +16,7 @@ from tidelog.engine.execute import decide
 from tidelog.engine.reply import Park
 from tidelog.engine.state import Settings, State
 from tidelog.engine.transaction import Exec, Transaction, Watches
+from tidelog.engine.waiting import Waiter, Waiting
 
 from tests.oracle import differences
 from tests.oracle.differences import Mend
@@ -50,6 +51,7 @@ class Tidelog:
         self.history: list[Unit | Command] = []
         self._watches = Watches()
         self._transaction = Transaction(self._watches)
+        self._waiting = Waiting()
 
     def run(self, now: int, args: Command) -> Outcome:
         self.ctx.now = now
@@ -72,7 +74,54 @@ class Tidelog:
             outcome = self._same(form(answer))
         if records:
             self.history.append(Unit(now, records))
+        self._serve(now)
         return outcome
+
+    def block(self, now: int, args: Command) -> list[Form]:
+        """A read by another connection that blocks. The list receives its reply when it is served."""
+        self.ctx.now = now
+        self.ctx.may_block = True
+        park = self._waiting_decide(self.ctx.db, args)
+        assert isinstance(park, Park), park
+        answer: list[Form] = []
+        self._waiting.park(Waiter(park, self.ctx.db, owner=answer))
+        return answer
+
+    def tick(self, now: int) -> None:
+        """Time has passed: blocked CLAIMs look again."""
+        self.ctx.now = now
+        self._waiting.claims_due(now)
+        self._serve(now)
+
+    @property
+    def next_claim_at(self) -> int | None:
+        return self._waiting.next_claim_at()
+
+    def _serve(self, now: int) -> None:
+        """Blocked readers of signalled keys decide again, each as a unit of its own (spec 10.1)."""
+        for waiter in self._waiting.visits(self.state):
+            self.ctx.may_block = True
+            reply = self._waiting_decide(waiter.db, waiter.args)
+            if isinstance(reply, Park):
+                waiter.again(reply)
+                self._waiting.park(waiter)
+            else:
+                waiter.owner.append(reply)
+
+    def _waiting_decide(self, db: int, args: Command) -> Form | Park:
+        ctx = self.ctx
+        before, ctx.db, ctx.effects = ctx.db, db, []
+        try:
+            reply = decide(ctx, args)
+        except CommandError as refused:
+            return error(refused.line)
+        finally:
+            ctx.db = before
+        records: list[bytes] = []
+        self._commit(ctx.effects, records)
+        if records:
+            self.history.append(Unit(ctx.now, records))
+        return reply if isinstance(reply, Park) else form(reply)
 
     def look(self, now: int, db: int, args: Command) -> Outcome:
         """A command of an onlooker, beside the session."""
@@ -101,14 +150,18 @@ class Tidelog:
         effects, ctx.effects = ctx.effects, []
         expect = differences.expected(ctx, args, shown, effects)
         mends = differences.mends(ctx, args, shown, effects)
-        for effect in effects:
-            self._watches.touch(observe.touches(effect, self.state, self._watches.keys))
-            APPLY[effect[0]](self.state, effect)
-            if effect[0] & OPCODE < VOLATILE:
-                records.append(packed(effect))
+        self._commit(effects, records)
         if reply is not None:
             assert form(reply) == shown, "a reply changed after it was decided"
         return Outcome(shown, expect, mends, parked)
+
+    def _commit(self, effects: list[Effect], records: list[bytes]) -> None:
+        for effect in effects:
+            self._watches.touch(observe.touches(effect, self.state, self._watches.keys))
+            self._waiting.signal(observe.signals(effect, self.state, self._waiting.keys))
+            APPLY[effect[0]](self.state, effect)
+            if effect[0] & OPCODE < VOLATILE:
+                records.append(packed(effect))
 
     def _same(self, answer: Form) -> Outcome:
         return Outcome(answer, differences.expected(self.ctx, [b""], answer, []), [])
