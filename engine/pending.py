@@ -222,7 +222,6 @@ class Pending:
         """How many entries a consumer has pending."""
         return self._owner(owner).n
 
-    @property
     def nacked(self) -> int:
         """How many entries are in the NACK zone."""
         return self.n - sum(owned.n for owned in self._owned if owned is not None)
@@ -747,7 +746,7 @@ class Pending:
         for column, times, top in zip(self._time_ids, self._times, self._time_maxes):
             assert 0 < len(column) == len(times) < 2 * LOAD
             assert times[-1] == top
-        assert all(time < self._nack_time for time, _ in by_age[: self.nacked])
+        assert all(time < self._nack_time for time, _ in by_age[: self.nacked()])
         for owner, owned in enumerate(self._owned):
             held = [row[0] for row in rows if row[2] == owner]
             if owned is None:

@@ -162,7 +162,7 @@ class PendingMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         self.pending.check()
         assert len(self.pending) == len(self.model)
-        assert self.pending.nacked == len(self.zone)
+        assert self.pending.nacked() == len(self.zone)
         rows = {id: (max(row[0], -1), *row[1:]) for id, *row in self.pending.entries()}
         assert rows == self.model
         by_age = [id for _, id in self.pending.by_age()]
