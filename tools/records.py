@@ -1,0 +1,58 @@
+"""Records of the log, one by one, as the tools show them: decoded, numbered, and with their place in a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgpack
+
+from tidelog.aof.frame import Frame
+from tidelog.engine import effects
+from tidelog.engine.effects import END, OPCODE, Effect
+
+# Where a record stands in its unit: alone, or the first, one in the middle, the last of several.
+ONLY: Final = "only"
+FIRST: Final = "first"
+MIDDLE: Final = "middle"
+LAST: Final = "last"
+
+NAMES: Final[dict[int, str]] = {
+    value: name
+    for name, value in vars(effects).items()
+    if name.isupper() and isinstance(value, int) and name not in ("END", "OPCODE", "VOLATILE")
+}
+
+
+class Record(NamedTuple):
+    """One record. `now` is its frame's time in unix ms, `offset` its frame's place in the segment."""
+
+    lsn: int
+    now: int
+    segment: str
+    offset: int
+    unit: str
+    effect: Effect
+
+    @property
+    def name(self) -> str:
+        """The effect's own name, `XADD_NODE` for one."""
+        opcode = self.effect[0] & OPCODE
+        return NAMES.get(opcode, f"opcode {opcode}")
+
+
+def decode(body: bytes) -> Iterator[Effect]:
+    """The effects in the body of a frame."""
+    unpacker = msgpack.Unpacker(raw=True, use_list=False, strict_map_key=False, max_buffer_size=0)
+    unpacker.feed(body)
+    yield from unpacker
+
+
+def records_of(segment: str, frame: Frame) -> Iterator[Record]:
+    """The records of one frame, which holds whole units."""
+    begins = True
+    for lsn, effect in enumerate(decode(frame.body), frame.lsn):
+        ends = bool(effect[0] & END)
+        unit = (ONLY if ends else FIRST) if begins else (LAST if ends else MIDDLE)
+        yield Record(lsn, frame.now, segment, frame.offset, unit, effect)
+        begins = ends
