@@ -34,14 +34,14 @@ class Context:
         """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
         database = self.state.databases[self.db]
         value = database.keys.get(key)
-        if value is not None and database.expires and database.expires.get(key, self.now + 1) <= self.now:
+        if value is not None and database.expires and database.expires.get(key, self.now) < self.now:
             self.expire(self.db, key)
             return None
         return value
 
     def passed(self, key: bytes) -> bool:
         """Whether a key's time has passed. Logs nothing: for walks over many keys, whose DELs others log."""
-        return self.state.databases[self.db].expires.get(key, self.now + 1) <= self.now
+        return self.state.databases[self.db].expires.get(key, self.now) < self.now
 
     def expire(self, db: int, key: bytes) -> None:
         """Log the DEL of an expired key, once per unit."""

@@ -22,3 +22,10 @@ SYNTAX = b"ERR syntax error"
 NOT_INTEGER = b"ERR value is not an integer or out of range"
 INVALID_ID = b"ERR Invalid stream ID specified as stream command argument"
 NO_SUCH_KEY = b"ERR no such key"
+
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+
+
+def echo(raw: bytes, bytes_max: int = 128) -> bytes:
+    """What of an argument an error shows: it was a C string, so up to the first NUL; line ends as blanks."""
+    return raw.partition(b"\0")[0][:bytes_max].translate(_LINE_ENDS)

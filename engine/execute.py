@@ -10,7 +10,7 @@ import importlib
 
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, Effect
-from tidelog.engine.errors import CommandError
+from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.table import COMMANDS, CONTAINERS, Command
 
@@ -26,7 +26,6 @@ for _module in COMMAND_MODULES:
     importlib.import_module(f"tidelog.engine.commands.{_module}")
 
 _ECHO_BYTES_MAX = 128
-_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 # Names as callers type them -> command, so that the usual spelling costs one lookup. Bounded, since
 # callers choose the spelling: 2 ** len(name) of them.
@@ -69,8 +68,8 @@ def resolve(args: list[bytes]) -> Command:
             raise _wrong_arity(name)
         command = COMMANDS.get(name + b"|" + args[1].lower())
         if command is None:
-            raise _error(
-                b"unknown subcommand '%b'. Try %b HELP." % (_echo(args[1]), _echo(args[0]).upper())
+            raise CommandError(
+                b"ERR unknown subcommand '%b'. Try %b HELP." % (echo(args[1]), name.upper())
             )
     else:
         raise _unknown_command(args)
@@ -83,7 +82,7 @@ def resolve(args: list[bytes]) -> Command:
 def expire_due(ctx: Context, limit: int) -> None:
     """Log the DEL of up to `limit` keys whose time has passed, all databases together, into `ctx.effects`.
 
-    To be called when `ctx.now >= state.next_expiry`; again if that still holds after applying.
+    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying.
     """
     for db, database in enumerate(ctx.state.databases):
         due = database.expires.due(ctx.now, limit)
@@ -100,19 +99,11 @@ def _unknown_command(args: list[bytes]) -> CommandError:
     for arg in args[1:]:
         if len(shown) >= _ECHO_BYTES_MAX:
             break
-        shown += b"'%b' " % _echo(arg, _ECHO_BYTES_MAX - len(shown))
-    return _error(
-        b"unknown command '%b', with args beginning with: %b" % (_echo(args[0]), shown)
+        shown += b"'%b' " % echo(arg, _ECHO_BYTES_MAX - len(shown))
+    return CommandError(
+        b"ERR unknown command '%b', with args beginning with: %b" % (echo(args[0]), shown)
     )
 
 
 def _wrong_arity(name: bytes) -> CommandError:
     return CommandError(b"ERR wrong number of arguments for '%b' command" % name)
-
-
-def _error(text: bytes) -> CommandError:
-    return CommandError(b"ERR " + text.translate(_LINE_ENDS))
-
-
-def _echo(raw: bytes, bytes_max: int = _ECHO_BYTES_MAX) -> bytes:
-    return raw.partition(b"\0")[0][:bytes_max]

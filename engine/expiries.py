@@ -1,6 +1,6 @@
 """Expiries: the keys of one database that have a time to live, and which of them are due.
 
-A dict key -> unix ms at which the key is gone, and beside it a heap of (ms, key). The heap may hold
+A dict key -> the last unix ms of its life (Redis: expired once now is *later* than that), and beside it a heap of (ms, key). The heap may hold
 entries the dict no longer agrees with; they are dropped when they reach its top, and all at once when
 they outnumber the rest. So setting, dropping and finding what is due are O(log n), however many keys
 have a time.
@@ -23,7 +23,7 @@ class Expiries(dict[bytes, int]):
         self._heap: list[tuple[int, bytes]] = []
 
     def put(self, key: bytes, at: int) -> None:
-        """The key is gone at `at`, whatever was set before."""
+        """The key lives up to and including `at`, whatever was set before."""
         self[key] = at
         heappush(self._heap, (at, key))
         if len(self._heap) > 2 * len(self) + 64:
@@ -45,7 +45,7 @@ class Expiries(dict[bytes, int]):
         return NEVER
 
     def due(self, now: int, limit: int) -> list[bytes]:
-        """Up to `limit` keys whose time is at most `now`, each once. Changes nothing."""
+        """Up to `limit` keys whose time is before `now`, each once. Changes nothing."""
         heap = self._heap
         found: dict[bytes, None] = {}
         # What is due is the top of the heap: no child is earlier than its parent.
@@ -53,7 +53,7 @@ class Expiries(dict[bytes, int]):
         while visit and len(found) < limit:
             index = visit.pop()
             at, key = heap[index]
-            if at <= now:
+            if at < now:
                 if self.get(key) == at:
                     found[key] = None
                 visit.extend(child for child in (2 * index + 1, 2 * index + 2) if child < len(heap))

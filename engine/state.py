@@ -49,6 +49,6 @@ class State:
     def __init__(self) -> None:
         self.databases = [Database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
-        # No key expires before this moment (unix ms). Apply keeps it exact; readers rely on a lower bound.
+        # No key expires up to and including this moment (unix ms): the earliest time in any database.
         self.next_expiry = NEVER
         self.epoch = 0  # number of the newest EPOCH applied

@@ -96,17 +96,21 @@ class Transaction:
     def submit(self, ctx: Context, args: list[bytes]) -> Reply | Exec | None:
         """See the module's text. Raises CommandError; an error while queuing dooms the transaction."""
         name = args[0].lower()
-        if not self.active:
-            if name not in _SESSION:
-                return None
-            resolve(args)
-            return _SESSION[name](self, ctx, args)
+        if not self.active and name not in _SESSION:
+            return None
         try:
             resolve(args)
-            if name not in _NOT_QUEUED:
+            if self.active and name not in _NOT_QUEUED:
                 return self._enqueue(args)
-        except CommandError:
-            self._aborted = True
+        except CommandError as error:
+            self._aborted = self.active
+            if name == b"exec":
+                # A malformed EXEC ends the transaction all the same, also one that was never begun.
+                self._end()
+                reason = error.line.removeprefix(b"ERR ")
+                raise CommandError(
+                    b"EXECABORT Transaction discarded because of: " + reason
+                ) from None
             raise
         return _SESSION[name](self, ctx, args)
 
@@ -160,7 +164,7 @@ class Transaction:
             place = (ctx.db, key)
             if place not in self._watched:
                 self._watched[place] = None
-                self._watches.add(self, place, expires.get(key, ctx.now + 1) <= ctx.now)
+                self._watches.add(self, place, expires.get(key, ctx.now) < ctx.now)
         return OK
 
     def _unwatch(self, ctx: Context, args: list[bytes]) -> Reply:
@@ -170,7 +174,7 @@ class Transaction:
     def _watched_expired(self, state: State, now: int) -> bool:
         """Whether a watched key's time has passed since, though nobody has deleted it yet."""
         return any(
-            state.databases[db].expires.get(key, now + 1) <= now
+            state.databases[db].expires.get(key, now) < now
             and not self._watches.expired_at_watch(self, (db, key))
             for db, key in self._watched
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, PERSIST, PEXPIREAT
-from tidelog.engine.errors import CommandError
+from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.integers import INT64_MAX, INT64_MIN, int64
 from tidelog.engine.reply import Reply
 from tidelog.engine.table import Decide, command
@@ -17,7 +17,8 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            shown = arg.partition(b"\0")[0].translate(bytes.maketrans(b"\r\n", b"  "))
+            # The option ends the line, and Redis cuts line ends there.
+            shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)
     if b"nx" in words and len(words) > 1:

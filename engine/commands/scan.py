@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tidelog.engine.context import Context
-from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.glob import matcher
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
@@ -37,7 +37,7 @@ def scan(ctx: Context, args: list[bytes]) -> Reply:
         elif word == b"type":
             wanted = value.lower()
             if wanted not in _TYPES:
-                raise CommandError(b"ERR unknown type name '%b'" % value.partition(b"\0")[0])
+                raise CommandError(b"ERR unknown type name '%b'" % echo(value, len(value)))
         else:
             raise CommandError(SYNTAX)
         at += 2
