@@ -18,9 +18,12 @@ from typing import NamedTuple
 from tidelog.engine import effects as op
 from tidelog.engine.context import Context
 from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.execute import decide
 from tidelog.engine.group import Group
 from tidelog.engine.stream import Stream
 
+from tests.oracle.render import form as render
 from tests.oracle.wire import Form, error, is_error
 
 
@@ -47,6 +50,7 @@ TABLE: dict[str, Row] = {
     "xadd-auto-seq": Row("5.1", "7.2", "XADD ms-* past the last sequence has the error of a too small ID"),
     "block-overflow": Row("4", "7.2", "a BLOCK beyond the end of time is refused"),
     "help": Row("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
+    "dbsize": Row("14", "-", "DBSIZE counts a key whose time has passed until something deletes it"),
     "scan-type": Row("14", "7.2", "SCAN refuses an unknown TYPE"),
 }
 
@@ -226,11 +230,17 @@ def expected(ctx: Context, args: list[bytes], form: Form, effects: list[Effect])
         return xadd_7_0(ctx, args, form)
     if name == b"KEYS" and isinstance(form, list):
         return Unordered(form)
+    if name == b"DBSIZE" and isinstance(form, int):
+        passed = sum(at < ctx.now for at in ctx.database.expires.values())
+        if passed:
+            row("dbsize")
+            return Between(form - passed, form)
     if name == b"SCAN" and isinstance(form, list):
         return [form[0], Unordered(form[1])]
     if name == b"SCAN" and is_error(form) and form[1].startswith(b"ERR unknown type name"):
         row("scan-type")
-        return [b"0", []]
+        unknown = form[1].split(b"'")[1]
+        return what_if(ctx, [b"hash" if arg == unknown else arg for arg in args])
     return form
 
 
@@ -248,8 +258,6 @@ def read_7_0(ctx: Context, args: list[bytes], form: Form) -> Form:
 
 def xread_plus_7_0(ctx: Context, args: list[bytes], form: Form) -> Form:
     """7.0 refuses the first `+`, unless what stands before it is refused earlier."""
-    from tests.oracle.engine_side import what_if
-
     words = [arg.upper() for arg in args]
     if b"STREAMS" not in words:
         return form
@@ -343,6 +351,16 @@ def consumer_7_0(form: list[Form]) -> list[Form]:
             row("seen-time")
             items[b"seen-time"] = Between(max(active, 0), seen)
     return flat(list(items.items()))
+
+
+def what_if(ctx: Context, args: list[bytes]) -> Form:
+    """What tidelog would answer; nothing changes."""
+    other = Context(ctx.state, ctx.settings)
+    other.db, other.now, other.may_block = ctx.db, ctx.now, False
+    try:
+        return render(decide(other, args))
+    except CommandError as refused:
+        return error(refused.line)
 
 
 # --- mends

@@ -62,8 +62,17 @@ class Pair:
     def step(self, turn: Turn) -> None:
         self.now = turn.now
         self.clock.set(turn.now)
+        if turn.now % 2:
+            self._expire_due()
         self._exchange(self._plan(turn))
         self.compare_views()
+
+    def _expire_due(self) -> None:
+        """tidelog clears away what is due in one go, the server key by key as somebody looks."""
+        for db, key in self.tidelog.expire_due(self.now):
+            replies = self.onlooker.pipeline([[b"SELECT", b"%d" % db], [b"EXISTS", key]])
+            if replies[1] != 0:
+                raise Disagreement([b"EXISTS", key], 0, 0, replies[1], self.turn)
 
     def _plan(self, turn: Turn) -> list[Sent]:
         plan: list[Sent] = []
@@ -74,7 +83,7 @@ class Pair:
                 outcome = self._mended_exec(plan, queued, outcome)
             if outcome.form == QUEUED:
                 queued.append(len(plan))
-            elif args[0].upper() in (b"EXEC", b"DISCARD", b"MULTI") and len(args) == 1:
+            elif args[0].upper() in (b"EXEC", b"DISCARD") and len(args) == 1:
                 queued = []
             plan.append(Sent(args, outcome.form, outcome.expect, outcome.parked))
             plan += [Sent(mend.args, f"(mend: {mend.row})", mend.expect) for mend in outcome.mends]

@@ -12,7 +12,7 @@ from tidelog.engine.context import Context
 from tidelog.engine.digest import digest
 from tidelog.engine.effects import END, OPCODE, VOLATILE, Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide
+from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.reply import Park
 from tidelog.engine.state import Settings, State
 from tidelog.engine.transaction import Exec, Transaction, Watches
@@ -123,6 +123,19 @@ class Tidelog:
             self.history.append(Unit(ctx.now, records))
         return reply if isinstance(reply, Park) else form(reply)
 
+    def expire_due(self, now: int) -> list[tuple[int, bytes]]:
+        """What a store does when time has passed. Returns (database, key) of all that went."""
+        ctx = self.ctx
+        ctx.now, ctx.effects = now, []
+        expire_due(ctx, 1000)
+        gone = [(effect[1], key) for effect in ctx.effects for key in effect[2]]
+        records: list[bytes] = []
+        self._commit(ctx.effects, records)
+        ctx.effects = []
+        if records:
+            self.history.append(Unit(now, records))
+        return gone
+
     def look(self, now: int, db: int, args: Command) -> Outcome:
         """A command of an onlooker, beside the session."""
         self.ctx.now = now
@@ -183,16 +196,6 @@ def unpacked(record: bytes) -> Effect:
     effect = msgpack.unpackb(record, use_list=False)
     assert isinstance(effect, tuple)
     return effect
-
-
-def what_if(ctx: Context, args: Command) -> Form:
-    """What tidelog would answer; nothing changes."""
-    other = Context(ctx.state, ctx.settings)
-    other.db, other.now, other.may_block = ctx.db, ctx.now, False
-    try:
-        return form(decide(other, args))
-    except CommandError as refused:
-        return error(refused.line)
 
 
 def replayed(history: list[Unit | Command]) -> State:

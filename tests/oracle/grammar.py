@@ -134,7 +134,7 @@ class Grammar:
         args = make()
         if self.r.random() < 0.12 and args[0] != b"CONFIG":
             args = self.broken(args)
-        if self.r.random() < 0.1:
+        if self.r.random() < 0.1 and args[0] != b"CONFIG":
             args[0] = args[0].lower()
         return args
 
