@@ -238,7 +238,9 @@ class Decoded:
         if starts is None:
             shape_of = self.shape_of or [0] * self.count
             widths = [len(shape) for shape in self.shapes]
-            starts = self._starts = list(accumulate((widths[shape] for shape in shape_of), initial=0))
+            starts = self._starts = list(
+                accumulate((widths[shape] for shape in shape_of), initial=0)
+            )
         return starts
 
     def row(self, slot: int) -> Row:

@@ -38,7 +38,8 @@ XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 #                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
 #                       blocks: ((count, node_bytes, sealed bytes), ...) whole nodes, tail: rows of a new open node
-XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
+XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again. deleted: bit mask
+#                      over its slots as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 #                    length: of the stream afterwards. drop: whole nodes dropped from the head; floor: slots below
 #                    it in the then first node are gone; slots, ids: entries removed one by one besides (ACKED), or ()

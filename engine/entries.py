@@ -135,7 +135,9 @@ class Entries:
         if len(self.parts) == 1 and not self.reverse:
             return list(self.parts[0].ids())
         each = (part.ids() for part in self.parts)
-        return list(chain.from_iterable(ids[::-1] for ids in each) if self.reverse else chain(*each))
+        return list(
+            chain.from_iterable(ids[::-1] for ids in each) if self.reverse else chain(*each)
+        )
 
     def idlist(self) -> idlist.IdList:
         """The IDs in reply order as an ID list; without making ints where blocks hold them as runs."""

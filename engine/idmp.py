@@ -30,9 +30,7 @@ class Idmp:
 
     __slots__ = ("duration", "maxsize", "producers", "added", "duplicates")
 
-    def __init__(
-        self, duration: int = DURATION_DEFAULT_S, maxsize: int = MAXSIZE_DEFAULT
-    ) -> None:
+    def __init__(self, duration: int = DURATION_DEFAULT_S, maxsize: int = MAXSIZE_DEFAULT) -> None:
         self.duration = duration
         self.maxsize = maxsize
         self.producers: dict[bytes, Table] = {}

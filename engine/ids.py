@@ -93,20 +93,6 @@ def parse_many(args: list[bytes]) -> list[int]:
     return [parse(arg) for arg in args]
 
 
-def strict_int(arg: bytes) -> int | None:
-    """A signed 64-bit integer as the other arguments want it: canonical decimal, or None.
-
-    No `+`, blanks or leading zeros (Redis's string2ll).
-    """
-    digits = arg[1:] if arg[:1] == b"-" else arg
-    if not digits.isdigit() or len(arg) > 20:
-        return None
-    if digits[:1] == b"0" and arg != b"0":
-        return None
-    number = int(arg)
-    return number if -(1 << 63) <= number < 1 << 63 else None
-
-
 def _parse_odd(arg: bytes, missing_seq: int) -> int:
     if len(arg) > TEXT_BYTES_MAX:
         raise CommandError(INVALID_ID)

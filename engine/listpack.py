@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from typing import Final
 
-from tidelog.engine.ids import strict_int
+from tidelog.engine.integers import read_int64
 
 Row = tuple[bytes, ...]
 
@@ -59,7 +59,7 @@ def text_size(length: int) -> int:
 def size(value: bytes) -> int:
     """Bytes of a field or value as an element: an integer if it is one in canonical form."""
     if len(value) <= 20:
-        number = strict_int(value)
+        number = read_int64(value)
         if number is not None:
             return int_size(number)
     return text_size(len(value))
@@ -106,14 +106,15 @@ def entry_sizes(ids: Iterable[int], rows: Sequence[Row], first_id: int, fields: 
     width = len(fields)
     same = 2 * width
     own = FLAGS + int_size(width + 3)
+    totals: list[int]
+    overhead: list[int]
     flat = list(chain.from_iterable(rows))
     if set(map(len, rows)) == {same} and flat[::2] == list(fields) * len(rows):
         values = sizes(flat[1::2])
         totals = values if width == 1 else [sum(c) for c in zip(*[iter(values)] * width)]
         overhead = [own] * len(rows)
     else:
-        totals = []
-        overhead = []
+        totals, overhead = [], []
         for row in rows:
             if row[::2] == fields:
                 totals.append(sum(map(size, row[1::2])))

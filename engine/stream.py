@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.engine import listpack
 from tidelog.engine.block import Block, Row, encode
 from tidelog.engine.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
-from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.idmp import Idmp
+from tidelog.engine.ids import MAX, SEQ_MAX
 
 if TYPE_CHECKING:
     from tidelog.engine.group import Group
@@ -228,9 +228,7 @@ class Stream:
                 if block is None:
                     continue
                 low = block.decoded().slot_from(start) if self.firsts[at] < start else 0
-                high = (
-                    block.decoded().slot_from(end + 1) if block.last > end else block.count
-                )
+                high = block.decoded().slot_from(end + 1) if block.last > end else block.count
                 if block.deleted:
                     slots = live_slots(block.deleted, low, high)
                     slots = slots[-left:] if reverse else slots[:left]
@@ -310,7 +308,9 @@ class Stream:
     def _forget_tail_size(self) -> None:
         """Start the bound over from the tail's own entries."""
         size = sum(len(SEPARATOR.join(row)) for row in self.tail_rows)
-        size += sum(SEQ_LARGE_BYTES for entry_id in self.tail_ids if entry_id & SEQ_MAX > SEQ_SMALL_MAX)
+        size += sum(
+            SEQ_LARGE_BYTES for entry_id in self.tail_ids if entry_id & SEQ_MAX > SEQ_SMALL_MAX
+        )
         self._start_size(self.tail_ids[0], len(SEPARATOR.join(self.tail_rows[0])))
         self.tail_bound += size
 
@@ -530,7 +530,9 @@ class Stream:
         if self.tail_ids:
             assert len(self.tail_rows) == len(self.tail_ids)
             assert self.tail_bytes_max() >= self.tail_node().node_bytes()
-        assert self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
+        assert (
+            self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
+        )
 
 
 def live_slots(deleted: int, start: int, stop: int) -> list[int]:

@@ -1,0 +1,521 @@
+"""XADD, one entry and many (spec 5.1). Here it is decided where a node ends; apply only obeys.
+
+Two entrances lead past the general parser. `decide_xadd_auto` is the condition "`*` and no options" written out: the
+plain version is `xadd`, and a test holds them to the same effects. `decide_xadd_many` makes one record of many rows,
+with whole nodes sealed as they go into it, cut where single adds would cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from tidelog.engine import effects as e
+from tidelog.engine import idlist, ids, listpack
+from tidelog.engine.block import Row, encode, encode_run
+from tidelog.engine.commands.idempotent import settle_limits
+from tidelog.engine.commands.trim import TrimOptions, log_trim, plan_trim
+from tidelog.engine.context import Context
+from tidelog.engine.effects import Effect
+from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.idmp import auto_iid
+from tidelog.engine.ids import SEQ_MAX
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings, State
+from tidelog.engine.stream import NODE_BYTES_BASE, SEPARATOR, SEQ_SMALL_MAX, Node, Stream
+from tidelog.engine.table import command
+
+ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
+
+ARITY: Final = b"ERR wrong number of arguments for 'xadd' command"
+ZERO_ID: Final = b"ERR The ID specified in XADD must be greater than 0-0"
+EXHAUSTED: Final = b"ERR The stream has exhausted the last possible ID, unable to add more items"
+NOT_GREATER: Final = (
+    b"ERR The ID specified in XADD is equal or smaller than the target stream top item"
+)
+TOO_LARGE: Final = b"ERR Elements are too large to be stored"
+IDMP_TWICE: Final = b"ERR syntax error, IDMP/IDMPAUTO specified multiple times"
+IDMP_EMPTY_PID: Final = b"ERR syntax error, %b requires a non-empty producer ID"
+IDMP_EMPTY_IID: Final = b"ERR syntax error, IDMP requires a non-empty idempotent ID"
+IDMP_EXPLICIT: Final = b"ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
+
+
+# --- one entry, nothing but defaults
+
+
+def decide_xadd_auto(
+    state: State,
+    settings: Settings,
+    db: int,
+    key: bytes,
+    row: Row,
+    now: int,
+    end: int = e.END,
+) -> Effect | None:
+    """The whole of `XADD key * field value ...`: one effect, a unit by itself; its ID is effect[3], effect[4].
+
+    The caller has logged the DEL of keys whose time has passed. None: the rare case that needs more than one
+    effect; take `xadd`. `end` is 0 for an effect that is not the last of its unit. Raises CommandError.
+    """
+    stream = state.databases[db].keys.get(key)
+    if stream.__class__ is Stream:
+        last = stream.last_id
+        ms = last >> 64
+        if now > ms:
+            ms = now
+            seq = 0
+        else:
+            seq = (last & SEQ_MAX) + 1
+            if seq > SEQ_MAX:
+                ms, seq = _next_ms(ms)
+        slots = len(stream.tail_ids)
+        if slots:
+            most = settings.stream_node_max_entries
+            if slots >= most > 0:
+                if len(SEPARATOR.join(row)) < ELEMENTS_BYTES_MAX:
+                    return (e.XADD_NODE + end, db, key, ms, seq, row)
+            else:
+                # Stream.tail_bytes_max, and the new entry's fields and values at their greatest
+                bound = stream.tail_bound + len(SEPARATOR.join(row))
+                bound += (bound >> 5) + stream.tail_base + slots * stream.tail_fixed
+                most = settings.stream_node_max_bytes or ELEMENTS_BYTES_MAX
+                if bound < most and bound < ELEMENTS_BYTES_MAX:
+                    return (e.XADD + end, db, key, ms, seq, row)
+        new_node, reopened = place(stream, settings, ms << 64 | seq, row)
+        if reopened is not None:
+            return None
+        return (e.XADD_NODE + end if new_node else e.XADD + end, db, key, ms, seq, row)
+    if stream is not None:
+        raise CommandError(WRONGTYPE)
+    if sum(map(len, row)) > ELEMENTS_BYTES_MAX:
+        raise CommandError(TOO_LARGE)
+    first = next_id(0, now)
+    return (e.XADD_NODE + end, db, key, first >> 64, first & SEQ_MAX, row)
+
+
+def _next_ms(ms: int) -> tuple[int, int]:
+    if ms == SEQ_MAX:
+        raise CommandError(EXHAUSTED)
+    return ms + 1, 0
+
+
+def next_id(last_id: int, now: int) -> int:
+    """The ID of `*`. Raises CommandError if there is none left."""
+    if now > last_id >> 64:
+        return now << 64
+    if last_id == ids.MAX:
+        raise CommandError(EXHAUSTED)
+    return last_id + 1
+
+
+def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[bool, Node | None]:
+    """Whether an entry starts a new node, and the sealed node that must be opened again for it, if any.
+
+    Exact, as Redis decides it (spec 2.4). Raises CommandError for an entry that is too large for any node.
+    """
+    size = sum(map(len, row))
+    if size > ELEMENTS_BYTES_MAX:
+        raise CommandError(TOO_LARGE)
+    slots_max = settings.stream_node_max_entries
+    bytes_max = _node_bytes_max(settings)
+    if stream.tail_ids:
+        if len(stream.tail_ids) >= slots_max > 0 or entry_id <= stream.tail_ids[-1]:
+            return True, None
+        if stream.tail_bytes_max() + size < bytes_max:
+            return False, None
+        return stream.tail_bytes() + size >= bytes_max, None
+    node = stream.last_sealed()
+    if node is None or node.count >= slots_max > 0 or entry_id <= node.last:
+        return True, None
+    if node.node_bytes() + size >= bytes_max:
+        return True, None
+    return False, node
+
+
+def reopen_effect(db: int, key: bytes, node: Node) -> Effect:
+    """The XREOPEN of a sealed node."""
+    deleted = node.deleted.to_bytes((node.count + 7) // 8, "little")
+    return (e.XREOPEN, db, key, idlist.pack(node.ids()), tuple(node.rows()), deleted)
+
+
+def _node_bytes_max(settings: Settings) -> int:
+    given = settings.stream_node_max_bytes
+    return given if 0 < given < ELEMENTS_BYTES_MAX else ELEMENTS_BYTES_MAX
+
+
+# --- one entry, all options
+
+
+@command("xadd", -5, "write denyoom fast")
+def xadd(ctx: Context, args: list[bytes]) -> Reply:
+    """XADD key [NOMKSTREAM] [policy] [IDMPAUTO pid | IDMP pid iid] [trimming] <* | id> field value [...]"""
+    key = args[1]
+    if args[2] == b"*":
+        row = tuple(args[3:])
+        if len(row) & 1:
+            raise CommandError(ARITY)
+        if not ctx.state.databases[ctx.db].expires:
+            effect = decide_xadd_auto(ctx.state, ctx.settings, ctx.db, key, row, ctx.now, 0)
+            if effect is not None:
+                ctx.effects.append(effect)
+                return b"%d-%d" % (effect[3], effect[4])
+        return _add(ctx, key, None, row, TrimOptions(), False, None)
+    return _xadd_with_options(ctx, args)
+
+
+def _xadd_with_options(ctx: Context, args: list[bytes]) -> Reply:
+    options = TrimOptions()
+    may_create = True
+    idmp: tuple[bytes, bytes | None] | None = None
+    given: tuple[int, int | None] | None = None
+    at = 2
+    while at < len(args) and args[at] != b"*":
+        taken = options.take(args, at)
+        if not taken:
+            word = args[at].upper()
+            more = len(args) - 1 - at
+            if word == b"NOMKSTREAM":
+                may_create = False
+                taken = 1
+            elif word == b"IDMPAUTO" and more or word == b"IDMP" and more >= 2:
+                taken = 2 if word == b"IDMPAUTO" else 3
+                idmp = _take_idmp(word, args[at + 1 : at + taken], idmp)
+            else:
+                if idmp is not None and args[at][:1] != b"*":
+                    raise CommandError(IDMP_EXPLICIT)
+                given = ids.parse_add(args[at])
+                break
+        at += taken
+    options.finish(strategy_required=False)
+    row = tuple(args[at + 1 :])
+    if not row or len(row) & 1:
+        raise CommandError(ARITY)
+    if given == (0, 0):
+        raise CommandError(ZERO_ID)
+    return _add(ctx, args[1], given, row, options, not may_create, idmp)
+
+
+def _take_idmp(
+    word: bytes, values: list[bytes], before: tuple[bytes, bytes | None] | None
+) -> tuple[bytes, bytes | None]:
+    if before is not None:
+        raise CommandError(IDMP_TWICE)
+    if not values[0]:
+        raise CommandError(IDMP_EMPTY_PID % word)
+    if word == b"IDMPAUTO":
+        return values[0], None
+    if not values[1]:
+        raise CommandError(IDMP_EMPTY_IID)
+    return values[0], values[1]
+
+
+def _add(
+    ctx: Context,
+    key: bytes,
+    given: tuple[int, int | None] | None,
+    row: Row,
+    options: TrimOptions,
+    existing_only: bool,
+    idmp: tuple[bytes, bytes | None] | None,
+) -> Reply:
+    """XADD once its arguments are read. `given` is None for `*`; an iid of None is a digest of the row."""
+    stream = ctx.stream(key)
+    if stream is None and existing_only:
+        return None
+    pid = iid = b""
+    if idmp is not None:
+        pid, iid = idmp[0], idmp[1] if idmp[1] is not None else auto_iid(row)
+        known = stream.idmp.lookup(pid, iid, ctx.now) if stream and stream.idmp else None
+        if known is not None:
+            ctx.effects.append((e.IDMP_DUPLICATE, ctx.db, key, pid, iid))
+            return ids.text(known)
+    entry_id = _new_id(stream.last_id if stream is not None else 0, given, ctx.now)
+    new_node, reopened = True, None
+    if stream is not None:
+        new_node, reopened = place(stream, ctx.settings, entry_id, row)
+        if reopened is not None:
+            ctx.effects.append(reopen_effect(ctx.db, key, reopened))
+    elif sum(map(len, row)) > ELEMENTS_BYTES_MAX:
+        raise CommandError(TOO_LARGE)
+    place_of = (ctx.db, key, entry_id >> 64, entry_id & SEQ_MAX, row)
+    if idmp is None:
+        ctx.effects.append((e.XADD_NODE if new_node else e.XADD, *place_of))
+    else:
+        settle_limits(ctx, key, stream)
+        ctx.effects.append((e.XADD_IDMP, *place_of, int(new_node), pid, iid))
+    if options.strategy is not None:
+        before = stream if stream is not None else Stream(0)
+        nodes = _nodes_after(before, new_node, entry_id, row)
+        plan = plan_trim(before, nodes, before.length + 1, options, ctx.settings)
+        log_trim(ctx, key, before, options, before.length + 1, plan)
+    return ids.text(entry_id)
+
+
+def _new_id(last_id: int, given: tuple[int, int | None] | None, now: int) -> int:
+    if last_id == ids.MAX:
+        raise CommandError(EXHAUSTED)
+    if given is None:
+        return next_id(last_id, now)
+    ms, seq = given
+    if seq is None:
+        same_ms = ms == last_id >> 64
+        if same_ms and last_id & SEQ_MAX == SEQ_MAX:
+            raise CommandError(NOT_GREATER)
+        entry_id = last_id + 1 if same_ms else ms << 64
+    else:
+        entry_id = ms << 64 | seq
+    if entry_id <= last_id:
+        raise CommandError(NOT_GREATER)
+    return entry_id
+
+
+def _nodes_after(stream: Stream, new_node: bool, entry_id: int, row: Row) -> Iterator[Node]:
+    """The nodes of a stream as they will be once the entry is in."""
+    ordinal = stream.first_ordinal
+    held: Node | None = None
+    for node in stream.walk():
+        if held is not None:
+            yield held
+        held = node
+        ordinal = node.ordinal + 1
+    if held is not None and not new_node:
+        slot_ids = [*held.ids(), entry_id]
+        rows = [*held.rows(), row]
+        yield Node(held.ordinal, held.deleted, held.first, entry_id, None, slot_ids, rows)
+        return
+    if held is not None:
+        yield held
+    yield Node(ordinal, 0, entry_id, entry_id, None, [entry_id], [row])
+
+
+# --- many entries
+
+
+def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any]) -> tuple[int, int, int]:
+    """Add many entries with auto IDs, all of one millisecond: (ms, seq of the first, how many).
+
+    A row is a dict or a flat sequence (field, value, ...) of bytes or str; int and float go a slower way. Appends
+    the effects to ctx.effects: one XADD_MANY, unless a sealed node must be opened again first. Nodes end where
+    single adds would end them. Raises CommandError, TypeError for other values, UnicodeEncodeError.
+    """
+    stream = ctx.stream(key)
+    if not rows:
+        return 0, 0, 0
+    first = _first_of_many(stream.last_id if stream is not None else 0, ctx.now, len(rows))
+    ms, seq = first >> 64, first & SEQ_MAX
+    batch = _batch(rows)
+    head: tuple[Row, ...] = ()
+    if stream is not None:
+        new_node, reopened = place(stream, ctx.settings, first, batch.row(0))
+        if reopened is not None:
+            ctx.effects.append(reopen_effect(ctx.db, key, reopened))
+        if not new_node:
+            head = _head(ctx.settings, reopened or stream.tail_node(), first, batch)
+    blocks, start = _seal(ctx.settings, ms, seq, batch, len(head))
+    tail = tuple(batch.row(at) for at in range(start, len(rows)))
+    ctx.effects.append((e.XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
+    return ms, seq, len(rows)
+
+
+def _first_of_many(last_id: int, now: int, count: int) -> int:
+    first = next_id(last_id, now)
+    if (first & SEQ_MAX) + count - 1 > SEQ_MAX:
+        first = (first >> 64) + 1 << 64
+        if first > ids.MAX:
+            raise CommandError(EXHAUSTED)
+    return first
+
+
+class _Batch:
+    """Rows of many adds. `names` and flat `values` if all have the same fields (bytes or str), else `rows`."""
+
+    __slots__ = ("count", "names", "values", "rows", "sized", "_sizes", "_lengths")
+
+    def __init__(
+        self,
+        count: int,
+        names: tuple[bytes | str, ...] | None,
+        values: list[Any],
+        rows: list[Row],
+    ) -> None:
+        self.count, self.names, self.values, self.rows = count, names, values, rows
+        self.sized = False  # some node was too large for the cheap bound; so will be others
+        self._sizes: list[int] = []  # of each row's values in a listpack
+        self._lengths: list[int] = []  # of each row's fields and values
+
+    def row(self, at: int) -> Row:
+        """One row, of bytes."""
+        if self.names is None:
+            return self.rows[at]
+        width = len(self.names)
+        values = self.values[at * width : (at + 1) * width]
+        return tuple(
+            part if part.__class__ is bytes else part.encode()
+            for part in chain.from_iterable(zip(self.names, values))
+        )
+
+    def seal(self, ms: int, seq: int, start: int, stop: int) -> bytes:
+        """Rows start..stop-1 as a sealed block, the first being ms-seq."""
+        if self.names is None:
+            first = ms << 64 | seq
+            return encode(range(first, first + stop - start), self.rows[start:stop])
+        width = len(self.names)
+        return encode_run(
+            ms, seq, stop - start, self.names, self.values[start * width : stop * width]
+        )
+
+    def bytes_max(self, count: int, sealed_bytes: int) -> int:
+        """An upper bound of what Redis compares with the byte limit before the last of `count` entries.
+
+        Sealed bytes hold every value with a header of 1 to 5 bytes. A listpack has at most 2 more for each, or a
+        32nd of its length; per entry flags 2, ms diff 2, seq diff 3, lp-count 3; and the fields twice.
+        """
+        if self.names is None or count > SEQ_SMALL_MAX:
+            return ELEMENTS_BYTES_MAX
+        width = len(self.names)
+        fields = 2 * sum(4 * len(name) + 10 for name in self.names)  # 4: of a str, UTF-8
+        return (
+            sealed_bytes + (sealed_bytes >> 5) + count * (10 + 2 * width) + fields + NODE_BYTES_BASE
+        )
+
+    def cut(self, first: int, start: int, stop: int, bytes_max: int) -> int:
+        """Where the node that starts at row `start` with ID `first` ends: at `stop` at the latest. Exact."""
+        if not self.sized:
+            self._measure()
+        lengths = self._lengths
+        fields = self.row(start)[::2]
+        used = listpack.master_size(fields)
+        if self.names is not None:
+            sizes = self._sizes
+            # flags, ms diff 0 and lp-count are the same for all
+            own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(len(fields) + 3)
+            for at in range(start, stop):
+                slots = at - start
+                if used + listpack.counters_size(slots, 0) + lengths[at] >= bytes_max and slots:
+                    return at
+                used += own + sizes[at] + (2 if slots < 128 else listpack.int_size(slots))
+        else:
+            rows = self.rows[start:stop]
+            ids_of = range(first, first + stop - start)
+            for slots, cost in enumerate(listpack.entry_sizes(ids_of, rows, first, fields)):
+                length = lengths[start + slots]
+                if used + listpack.counters_size(slots, 0) + length >= bytes_max and slots:
+                    return start + slots
+                used += cost
+        return stop
+
+    def _measure(self) -> None:
+        """Sizes of all rows, once. Texts become bytes on the way. Raises CommandError for one too large."""
+        self.sized = True
+        if self.names is None:
+            self._lengths = [sum(map(len, row)) for row in self.rows]
+        else:
+            width = len(self.names)
+            self.names = tuple(map(to_bytes, self.names))
+            if str in set(map(type, self.values)):
+                self.values = list(map(to_bytes, self.values))
+            fields = sum(map(len, self.names))
+            lengths = list(map(len, self.values))
+            sizes = listpack.sizes(self.values)
+            if width > 1:
+                lengths = list(map(sum, zip(*[iter(lengths)] * width)))
+                sizes = list(map(sum, zip(*[iter(sizes)] * width)))
+            self._lengths = [length + fields for length in lengths]
+            self._sizes = sizes
+        if max(self._lengths) > ELEMENTS_BYTES_MAX:
+            raise CommandError(TOO_LARGE)
+
+
+_PLAIN: Final = frozenset((bytes, str))
+
+
+def _batch(rows: Sequence[Any]) -> _Batch:
+    """Take rows apart at C speed if they are alike, one by one if not."""
+    count = len(rows)
+    values: list[Any]
+    if rows[0].__class__ is dict and set(map(type, rows)) == {dict}:
+        names = tuple(rows[0])
+        if names and list(map(tuple, rows)).count(names) == count:
+            values = list(chain.from_iterable(map(dict.values, rows)))
+            if set(map(type, values)) <= _PLAIN and set(map(type, names)) <= _PLAIN:
+                return _Batch(count, names, values, [])
+    elif rows[0].__class__ is tuple and set(map(type, rows)) == {tuple}:
+        width = len(rows[0])
+        if width and not width & 1 and set(map(len, rows)) == {width}:
+            flat = list(chain.from_iterable(rows))
+            if set(map(type, flat)) <= _PLAIN and flat[::2] == flat[:width:2] * count:
+                return _Batch(count, tuple(flat[:width:2]), flat[1::2], [])
+    return _Batch(count, None, [], [_row(row) for row in rows])
+
+
+def _row(row: Any) -> Row:
+    parts = chain.from_iterable(row.items()) if isinstance(row, Mapping) else row
+    flat = tuple(map(to_bytes, parts))
+    if not flat or len(flat) & 1:
+        raise CommandError(ARITY)
+    return flat
+
+
+def to_bytes(value: Any) -> bytes:
+    """A field or value as it is stored, by redis-py's rules. Raises TypeError."""
+    kind = value.__class__
+    if kind is bytes:
+        return value  # type: ignore[no-any-return]
+    if kind is str:
+        return value.encode()  # type: ignore[no-any-return]
+    if isinstance(value, (bytes, memoryview, bytearray)):
+        return bytes(value)
+    if isinstance(value, (int, float)) and kind is not bool:
+        return repr(value).encode()
+    raise TypeError(
+        f"Invalid input of type: {kind.__name__!r}. Convert to a bytes, string, int or float first."
+    )
+
+
+def _head(settings: Settings, node: Node, first: int, batch: _Batch) -> tuple[Row, ...]:
+    """The rows that still go into the open node, of which the first is known to fit."""
+    slots_max = settings.stream_node_max_entries
+    bytes_max = _node_bytes_max(settings)
+    room = batch.count if slots_max <= 0 else min(slots_max - node.count, batch.count)
+    deleted = node.count - node.live
+    fields = node.rows()[0][::2]
+    body = listpack.body_size(node.ids(), node.rows())
+    head: list[Row] = []
+    for at in range(room):
+        row = batch.row(at)
+        counters = listpack.counters_size(node.live + at, deleted)
+        if body + counters + sum(map(len, row)) >= bytes_max:
+            break
+        head.append(row)
+        body += listpack.entry_sizes([first + at], [row], node.first, fields)[0]
+    return tuple(head)
+
+
+def _seal(
+    settings: Settings, ms: int, seq: int, batch: _Batch, start: int
+) -> tuple[list[tuple[int, int, bytes]], int]:
+    """Whole nodes out of the rows from `start` on, and where the rows of an open last node begin.
+
+    A node that the byte limit cannot have ended is sealed unexamined: its sealed bytes bound its size in Redis.
+    """
+    slots_max = settings.stream_node_max_entries
+    bytes_max = _node_bytes_max(settings)
+    count = batch.count
+    blocks: list[tuple[int, int, bytes]] = []
+    while start < count:
+        stop = min(start + slots_max, count) if slots_max > 0 else count
+        if not batch.sized:
+            data = batch.seal(ms, seq + start, start, stop)
+            if batch.bytes_max(stop - start, len(data)) < bytes_max:
+                if stop - start != slots_max:
+                    break
+                blocks.append((slots_max, 0, data))
+                start = stop
+                continue
+        cut = batch.cut(ms << 64 | seq + start, start, stop, bytes_max)
+        if cut == count and cut - start != slots_max:
+            break
+        blocks.append((cut - start, 0, batch.seal(ms, seq + start, start, cut)))
+        start = cut
+    return blocks, start

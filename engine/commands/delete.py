@@ -1,0 +1,95 @@
+"""XDEL and XDELEX (spec 5.4, 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.engine import idlist, ids
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XDEL
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.integers import read_int64
+from tidelog.engine.references import ACKED, DELREF, POLICIES, drop_references, referenced
+from tidelog.engine.reply import Reply
+from tidelog.engine.stream import Stream
+from tidelog.engine.table import command
+
+NUMIDS: Final = b"ERR Number of IDs must be a positive integer"
+NUMIDS_MISMATCH: Final = b"ERR The `numids` parameter must match the number of arguments"
+NO_IDS: Final = b"ERR IDS option is required"
+
+NOT_FOUND: Final = -1
+DELETED: Final = 1
+STILL_REFERENCED: Final = 2
+
+
+def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int]) -> int:
+    """Append the XDEL of those IDs that are there, if any; how many. May raise CorruptBlock."""
+    found = {
+        entry_id: place
+        for entry_id in sorted(set(entry_ids))
+        if (place := stream.find(entry_id)) is not None
+    }
+    if found:
+        slots = tuple(number for place in found.values() for number in place)
+        ctx.effects.append((XDEL, ctx.db, key, idlist.pack(list(found)), slots))
+    return len(found)
+
+
+@command("xdel", -3, "write fast")
+def xdel(ctx: Context, args: list[bytes]) -> Reply:
+    """XDEL key id [id ...]"""
+    stream = ctx.stream(args[1])
+    if stream is None:
+        return 0
+    return log_delete(ctx, args[1], stream, ids.parse_many(args[2:]))
+
+
+def parse_policy_and_ids(args: list[bytes], at: int) -> tuple[bytes | None, list[bytes]]:
+    """`[policy] IDS numids id ...` from `at` on, in any order: (policy, ID arguments). Raises CommandError."""
+    policy: bytes | None = None
+    listed: list[bytes] | None = None
+    while at < len(args):
+        word = args[at].upper()
+        if word in POLICIES and policy is None:
+            policy = word
+            at += 1
+        elif word == b"IDS" and listed is None and at + 1 < len(args):
+            count = read_int64(args[at + 1])
+            if count is None or count < 1:
+                raise CommandError(NUMIDS)
+            if count > len(args) - at - 2:
+                raise CommandError(NUMIDS_MISMATCH)
+            listed = args[at + 2 : at + 2 + count]
+            at += 2 + count
+        else:
+            raise CommandError(SYNTAX)
+    if listed is None:
+        raise CommandError(NO_IDS)
+    return policy, listed
+
+
+@command("xdelex", -5, "write fast")
+def xdelex(ctx: Context, args: list[bytes]) -> Reply:
+    """XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]"""
+    key = args[1]
+    stream = ctx.stream(key)
+    policy, listed = parse_policy_and_ids(args, 2)
+    if stream is None:
+        return [NOT_FOUND] * len(listed)
+    entry_ids = ids.parse_many(listed)
+    results: list[int] = []
+    doomed: set[int] = set()
+    for entry_id in entry_ids:
+        if policy == ACKED and referenced(stream, entry_id):
+            results.append(STILL_REFERENCED)
+        elif entry_id in doomed or not stream.contains(entry_id):
+            results.append(NOT_FOUND)
+        else:
+            doomed.add(entry_id)
+            results.append(DELETED)
+    if policy == DELREF:
+        drop_references(ctx, key, stream, sorted(set(entry_ids)))
+    log_delete(ctx, key, stream, doomed)
+    return results

@@ -1,0 +1,234 @@
+"""XTRIM, and the trimming engine that XADD's options share (spec 5.2, 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tidelog.engine import idlist, ids
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XTRIM, Effect
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.integers import int64
+from tidelog.engine.references import ACKED, DELREF, KEEPREF, POLICIES, drop_references, referenced
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings
+from tidelog.engine.stream import Node, Stream
+from tidelog.engine.table import command
+
+MAXLEN: Final = b"MAXLEN"
+MINID: Final = b"MINID"
+
+LIMIT_NODES: Final = 100  # default limit of `~`, in nodes of stream-node-max-entries
+LIMIT_NO_NODES: Final = 10_000  # the same when nodes have no limit
+LIMIT_MAX: Final = 1_000_000
+
+TWO_STRATEGIES: Final = (
+    b"ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+)
+MAXLEN_NEGATIVE: Final = b"ERR The MAXLEN argument must be >= 0."
+LIMIT_NEGATIVE: Final = b"ERR The LIMIT argument must be >= 0."
+LIMIT_ALONE: Final = (
+    b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+)
+LIMIT_EXACT: Final = b"ERR syntax error, LIMIT cannot be used without the special ~ option"
+NO_STRATEGY: Final = b"ERR syntax error, XTRIM must be called with a trimming strategy"
+
+
+class TrimOptions:
+    """MAXLEN, MINID, LIMIT and the reference policy, as they are met among a command's arguments.
+
+    strategy    None, MAXLEN or MINID         threshold    a length, or an ID
+    limit       None = not given; entries     policy       None = not given
+    """
+
+    __slots__ = ("strategy", "approximate", "threshold", "limit", "policy")
+
+    def __init__(self) -> None:
+        self.strategy: bytes | None = None
+        self.approximate = False
+        self.threshold = 0
+        self.limit: int | None = None
+        self.policy: bytes | None = None
+
+    def take(self, args: list[bytes], at: int) -> int:
+        """How many arguments the option at `at` takes; 0 if it is none of these. Raises CommandError."""
+        word = args[at].upper()
+        more = len(args) - 1 - at
+        if word in (MAXLEN, MINID) and more:
+            return self._take_strategy(word, args, at, more)
+        if word == b"LIMIT" and more:
+            self.limit = int64(args[at + 1])
+            if self.limit < 0:
+                raise CommandError(LIMIT_NEGATIVE)
+            return 2
+        if word in POLICIES and self.policy is None:
+            self.policy = word
+            return 1
+        return 0
+
+    def _take_strategy(self, word: bytes, args: list[bytes], at: int, more: int) -> int:
+        if self.strategy is not None:
+            raise CommandError(TWO_STRATEGIES)
+        taken = 2
+        if more >= 2 and args[at + 1] in (b"~", b"="):
+            self.approximate = args[at + 1] == b"~"
+            taken = 3
+        threshold = args[at + taken - 1]
+        if word == MAXLEN:
+            self.threshold = int64(threshold)
+            if self.threshold < 0:
+                raise CommandError(MAXLEN_NEGATIVE)
+        else:
+            self.threshold = ids.parse(threshold)
+        self.strategy = word
+        return taken
+
+    def finish(self, strategy_required: bool) -> None:
+        """The checks that need all options. Raises CommandError."""
+        if self.limit and self.strategy is None:
+            raise CommandError(LIMIT_ALONE)
+        if strategy_required and self.strategy is None:
+            raise CommandError(NO_STRATEGY)
+        if self.limit is not None and not self.approximate:
+            raise CommandError(LIMIT_EXACT)
+
+    def entries_max(self, settings: Settings) -> int:
+        """At most so many entries go; 0 = no limit."""
+        if not self.approximate:
+            return 0
+        if self.limit is not None:
+            return self.limit
+        default = LIMIT_NODES * settings.stream_node_max_entries
+        return min(default if default > 0 else LIMIT_NO_NODES, LIMIT_MAX)
+
+
+class Plan:
+    """What a trim removes: the fields of an XTRIM effect."""
+
+    __slots__ = ("removed", "drop", "floor", "slots", "ids", "gone")
+
+    def __init__(self) -> None:
+        self.removed = 0
+        self.drop = 0  # whole nodes from the head
+        self.floor = 0  # and the slots below this of the next
+        self.slots: list[int] = []  # or entries one by one: (ordinal, slot, ...)
+        self.ids: list[int] = []  # their IDs
+        self.gone: list[Callable[[], list[int]]] = []  # IDs that drop and floor remove, when asked
+
+
+def plan_trim(
+    stream: Stream, nodes: Iterable[Node], length: int, options: TrimOptions, settings: Settings
+) -> Plan:
+    """Walk `nodes` (of `length` live entries) as spec 5.2 says. May raise CorruptBlock.
+
+    The nodes are given because XADD trims a stream that its own entry is not in yet.
+    """
+    plan = Plan()
+    target = options.threshold if options.strategy == MAXLEN else -1
+    minimum = options.threshold if options.strategy == MINID else -1
+    limit = options.entries_max(settings)
+    policy = options.policy or KEEPREF
+    one_by_one = policy == ACKED and bool(stream.groups)
+    for node in nodes:
+        if target >= 0 and length <= target:
+            break
+        live = node.live
+        if limit and plan.removed + live > limit:
+            break
+        whole = length - live >= target if target >= 0 else node.last < minimum
+        if not whole and options.approximate and policy == KEEPREF:
+            break
+        before = plan.removed
+        if one_by_one:
+            _take_acked(plan, stream, node, length - target if target >= 0 else None, minimum)
+        elif whole:
+            plan.drop += 1
+            plan.removed += live
+            plan.gone.append(_live_ids(node, node.count))
+        else:
+            _take_part(plan, node, length - target if target >= 0 else None, minimum)
+        length -= plan.removed - before
+        if not whole:
+            break
+    return plan
+
+
+def _take_acked(plan: Plan, stream: Stream, node: Node, wanted: int | None, minimum: int) -> None:
+    """Entries of a node that nobody needs, from its head, until `wanted` are found or `minimum` is reached."""
+    slot_ids = node.ids()
+    for slot in node.live_slots():
+        entry_id = slot_ids[slot]
+        if wanted == 0 if wanted is not None else entry_id >= minimum:
+            break
+        if not referenced(stream, entry_id):
+            plan.slots += (node.ordinal, slot)
+            plan.ids.append(entry_id)
+            plan.removed += 1
+            if wanted is not None:
+                wanted -= 1
+
+
+def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None:
+    """The head of a node: its first `wanted` live entries, or those below `minimum`."""
+    if wanted is None:
+        slot_ids = node.ids()
+        floor = next(slot for slot, entry_id in enumerate(slot_ids) if entry_id >= minimum)
+        taken = floor - (node.deleted & ((1 << floor) - 1)).bit_count()
+    else:
+        taken = wanted
+        deleted = node.deleted
+        if deleted & (deleted + 1):
+            floor = node.live_slots()[wanted - 1] + 1
+        else:  # only the head is gone, as after other trims
+            floor = deleted.bit_length() + wanted
+    plan.removed += taken
+    if taken == node.live:
+        plan.drop += 1
+    elif taken:
+        plan.floor = floor
+    plan.gone.append(_live_ids(node, floor))
+
+
+def _live_ids(node: Node, stop: int) -> Callable[[], list[int]]:
+    def live_ids() -> list[int]:
+        slot_ids = node.ids()
+        return [slot_ids[slot] for slot in node.live_slots() if slot < stop]
+
+    return live_ids
+
+
+def log_trim(
+    ctx: Context, key: bytes, stream: Stream, options: TrimOptions, length: int, plan: Plan
+) -> None:
+    """Append the effects of a plan for a stream of `length` entries. Nothing removed: none."""
+    if not plan.removed:
+        return
+    if options.policy == DELREF and stream.groups:
+        drop_references(
+            ctx, key, stream, [entry_id for ids_of in plan.gone for entry_id in ids_of()]
+        )
+    effect: Effect = (
+        *(XTRIM, ctx.db, key, length - plan.removed, plan.removed, plan.drop, plan.floor),
+        *(tuple(plan.slots), idlist.pack(plan.ids) if plan.ids else ()),
+    )
+    ctx.effects.append(effect)
+
+
+@command("xtrim", -4, "write")
+def xtrim(ctx: Context, args: list[bytes]) -> Reply:
+    """XTRIM key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]"""
+    options = TrimOptions()
+    at = 2
+    while at < len(args):
+        taken = options.take(args, at)
+        if not taken:
+            raise CommandError(SYNTAX)
+        at += taken
+    options.finish(strategy_required=True)
+    stream = ctx.stream(args[1])
+    if stream is None:
+        return 0
+    plan = plan_trim(stream, stream.walk(), stream.length, options, ctx.settings)
+    log_trim(ctx, args[1], stream, options, stream.length, plan)
+    return plan.removed

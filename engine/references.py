@@ -1,0 +1,35 @@
+"""References: whether a group still needs an entry, for the policies KEEPREF, DELREF and ACKED (spec 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.engine import idlist
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XACK
+from tidelog.engine.stream import Stream
+
+KEEPREF: Final = b"KEEPREF"
+DELREF: Final = b"DELREF"
+ACKED: Final = b"ACKED"
+POLICIES: Final = frozenset((KEEPREF, DELREF, ACKED))
+
+
+def referenced(stream: Stream, entry_id: int) -> bool:
+    """Whether some group has not read the ID yet, or has it pending. The entry need not exist."""
+    return any(
+        group.last_id < entry_id or group.pending.contains(entry_id)
+        for group in stream.groups.values()
+    )
+
+
+def drop_references(ctx: Context, key: bytes, stream: Stream, ids: Sequence[int]) -> bool:
+    """Log that no group has these IDs pending any more, one XACK per group concerned. Whether any had."""
+    before = len(ctx.effects)
+    if ids:
+        for name, group in stream.groups.items():
+            held = group.pending.among(ids)
+            if held:
+                ctx.effects.append((XACK, ctx.db, key, name, idlist.pack(held)))
+    return len(ctx.effects) > before
