@@ -1,0 +1,101 @@
+"""aof/DURABLE: the highest fsynced LSN, so that a damaged last frame can be proven to be promised.
+
+Two slots of 48 bytes, at offset 0 and 4,096, written in turn; the rest of 8,192 bytes is zero.
+All numbers little-endian.
+
+     0        8            24            32       40         44      48
+    +--------+------------+-------------+--------+----------+-------+
+    | magic  | store uuid | incarnation | LSN    | reserved | crc   |
+    | 8      | 16         | u64         | u64    | u32 = 0  | u32   |
+    +--------+------------+-------------+--------+----------+-------+
+
+incarnation  of the life that wrote the segment in which the LSN lies
+LSN          every record up to here was on the disk when the slot was written
+crc          CRC-32C of bytes 0..43
+
+A slot is written after an fsync of the log returned, and is itself never synced (recovery excepted),
+so it can lag and never runs ahead: it raises no false alarm. A torn slot leaves the other one.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk, File
+from tidelog.engine.crc32c import crc32c_of
+
+NAME: Final = "DURABLE"
+MAGIC: Final = b"tide-syn"
+SLOT_BYTES: Final = 48
+SLOT_OFFSETS: Final = (0, 4096)
+FILE_BYTES: Final = 8192
+
+_UNCHECKED = struct.Struct("<8s16sQQI")
+assert _UNCHECKED.size + 4 == SLOT_BYTES
+
+
+class Promise(NamedTuple):
+    """What DURABLE states: all records up to `lsn` are durable, the last written by `incarnation`."""
+
+    incarnation: int
+    lsn: int
+
+
+def pack(uuid: bytes, promise: Promise) -> bytes:
+    head = _UNCHECKED.pack(MAGIC, uuid, promise.incarnation, promise.lsn, 0)
+    return head + crc32c_of(head).to_bytes(4, "little")
+
+
+def unpack(uuid: bytes, slot: bytes) -> Promise | None:
+    """What one slot states; None if it is torn, blank, or another store's."""
+    head = slot[: _UNCHECKED.size]
+    if len(slot) != SLOT_BYTES or int.from_bytes(slot[44:], "little") != crc32c_of(head):
+        return None
+    magic, owner, incarnation, lsn, _ = _UNCHECKED.unpack(head)
+    if magic != MAGIC or owner != uuid:
+        return None
+    return Promise(incarnation, lsn)
+
+
+def read(disk: Disk, directory: Path, uuid: bytes) -> list[Promise]:
+    """What the whole slots of `directory`/DURABLE state; none if the file is missing."""
+    try:
+        data = recipe.read(disk, directory / NAME)
+    except FileNotFoundError:
+        return []
+    return [promise for promise in _slots(uuid, data) if promise is not None]
+
+
+def _slots(uuid: bytes, data: bytes) -> list[Promise | None]:
+    return [unpack(uuid, data[at : at + SLOT_BYTES]) for at in SLOT_OFFSETS]
+
+
+class DurableFile:
+    """DURABLE, open for writing. Created by the recipe if it is missing."""
+
+    def __init__(self, disk: Disk, directory: Path, uuid: bytes) -> None:
+        path = directory / NAME
+        if not disk.exists(path):
+            recipe.publish(disk, path, bytes(FILE_BYTES))
+        self._uuid = uuid
+        self._file: File = disk.open(path, write=True)
+        if self._file.size() == FILE_BYTES:
+            self._file.map(FILE_BYTES)
+        # The slot with the higher LSN stays until the other one is whole.
+        slots = _slots(uuid, self._file.pread(FILE_BYTES, 0))
+        first, second = (-1 if promise is None else promise.lsn for promise in slots)
+        self._turn = 1 if first >= second else 0
+
+    def write(self, promise: Promise) -> None:
+        """State a promise that holds already. Raises OSError."""
+        self._file.append(SLOT_OFFSETS[self._turn], pack(self._uuid, promise))
+        self._turn ^= 1
+
+    def sync(self) -> None:
+        self._file.fdatasync()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,109 @@
+"""Errors of the append-only file, grouped by the moment they can occur.
+
+At open: NotAStore, NewerFormat, StoreLocked, DamagedFile, MissingSegment, CorruptFrame.
+While writing: NoSpace and UnitTooLarge (nothing changed), LogPoisoned (outcome unknown), LogClosed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class AofError(Exception):
+    """Base of all errors of this folder."""
+
+
+class NotAStore(AofError):
+    """The directory holds something else. Name another directory, or an empty one."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is not a tidelog store: {reason}")
+        self.path = path
+
+
+class NewerFormat(AofError):
+    """Written by a newer tidelog. Open it with that version or a later one."""
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"{path}: format version {found}, and this tidelog reads up to {known}; "
+            "open it with the version that wrote it, or a later one"
+        )
+        self.path, self.found = path, found
+
+
+class StoreLocked(AofError):
+    """Another process, or this one, has the store open for writing."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        holder = f"process {pid}" if pid is not None else "another process"
+        super().__init__(
+            f"{path.parent} is open for writing by {holder} (which holds {path.name}); "
+            "close it there, or open read-only"
+        )
+        self.path, self.pid = path, pid
+
+
+class Damage(AofError):
+    """Something promised is not on the disk any more. The store does not open.
+
+    The message ends with what to do; `repair` shows what would be lost before it changes anything.
+    """
+
+    def __init__(self, path: Path, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{path}, byte {offset}: {reason}. Restore a copy, or see what a repair would lose: "
+            f"tidelog aof repair {path.parent}"
+        )
+        self.path, self.offset, self.reason = path, offset, reason
+
+
+class DamagedFile(Damage):
+    """A file that is written once and whole (STORE, a segment's header) does not check."""
+
+
+class MissingSegment(Damage):
+    """Records are missing between two segments, before the first, or after the last."""
+
+    def __init__(self, path: Path, expected_lsn: int, found_lsn: int, reason: str) -> None:
+        super().__init__(path, 0, f"{reason} (LSN {expected_lsn} expected, {found_lsn} found)")
+        self.expected_lsn, self.found_lsn = expected_lsn, found_lsn
+
+
+class CorruptFrame(Damage):
+    """A frame that was once whole and promised no longer is. Only a person may give it up."""
+
+    def __init__(
+        self, path: Path, offset: int, expected_lsn: int, found_lsn: int | None, reason: str
+    ) -> None:
+        found = "none" if found_lsn is None else str(found_lsn)
+        super().__init__(path, offset, f"{reason} (LSN {expected_lsn} expected, {found} found)")
+        self.expected_lsn, self.found_lsn = expected_lsn, found_lsn
+
+
+class NoSpace(AofError):
+    """The disk or the quota is full. Nothing changed; the same write succeeds once there is room."""
+
+    def __init__(self, path: Path, nbytes: int) -> None:
+        super().__init__(f"{path}: no space for {nbytes} bytes; nothing was changed")
+        self.path, self.nbytes = path, nbytes
+
+
+class UnitTooLarge(AofError):
+    """One command or transaction would not fit the largest frame. Nothing changed."""
+
+    def __init__(self, nbytes: int, nbytes_max: int) -> None:
+        super().__init__(f"a unit of {nbytes} bytes exceeds the largest frame, {nbytes_max} bytes")
+        self.nbytes, self.nbytes_max = nbytes, nbytes_max
+
+
+class LogClosed(AofError):
+    """The log was closed."""
+
+
+class LogPoisoned(AofError):
+    """A write or an fsync failed. Nothing will be acknowledged by this open any more.
+
+    For a call that was waiting the outcome is unknown: the next open tells whether it is there.
+    Close, and open again: recovery reads what the disk really has.
+    """

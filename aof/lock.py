@@ -1,0 +1,39 @@
+"""LOCK: one writer at a time. Held with flock, never unlinked; its text is the holder's pid.
+
+The kernel releases an flock when the last descriptor of it goes, however the process ends, so no lock
+is ever stale. The pid is there to be read by people and by the error of a second writer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tidelog.aof.errors import StoreLocked
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk, File
+
+NAME: Final = "LOCK"
+
+
+def acquire(disk: Disk, root: Path, pid: int) -> File:
+    """Hold the lock of the store in `root` until the returned file is closed.
+
+    Raises StoreLocked naming the holder's pid, or OSError (a read-only file system, say).
+    """
+    path = root / NAME
+    file = disk.lock(path)
+    if file is None:
+        raise StoreLocked(path, _holder(disk, path))
+    try:
+        file.truncate(0)
+        file.write(0, b"%d\n" % pid)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _holder(disk: Disk, path: Path) -> int | None:
+    text = recipe.read(disk, path).strip()
+    return int(text) if text.isdigit() else None  # empty for a moment while a holder writes it

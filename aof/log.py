@@ -1,0 +1,545 @@
+"""The writer: one open append-only file. Every unit goes through `reserve`, then `add`, then `wait`.
+
+What is kept true:
+
+- Methods marked [lock] are called with `lock` held; it is the store's one lock. No fsync runs under it,
+  but for the one that ends a segment, and that one is short because the file was synced before.
+- A unit is in at most one frame, frames follow each other without a gap, and `written_lsn` is the last
+  record that the kernel has. Units gathered for the next frame lie between it and `next_lsn`.
+- A life begins at its first write: the segment before is on the disk whole, then a new segment gets its
+  name, then its first frame is the life's EPOCH.
+- `synced_lsn` rises only after an fsync returned, and stays for ever once one failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgpack
+
+from tidelog.aof import durable, frame, identity, segment
+from tidelog.aof.commit import Callback, EverySecond, GroupCommit
+from tidelog.aof.durable import DurableFile, Promise
+from tidelog.aof.errors import LogClosed, LogPoisoned, NoSpace, UnitTooLarge
+from tidelog.aof.frame import HEADER_BYTES, MAGIC
+from tidelog.aof.recovery import Recovered
+from tidelog.aof.segment import End, SegmentHeader
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk, File
+from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.effects import END, EPOCH, Effect
+
+Policy = Literal["always", "everysec", "no"]
+POLICIES: Final = ("always", "everysec", "no")
+
+WRITTEN: Final = 1  # the kernel has the record: it survives the process
+FSYNCED: Final = 2  # the disk has it: it survives a power cut
+
+SEGMENT_BYTES: Final = 64 << 20
+CHUNK_BYTES_MIN: Final = 256 << 10
+CHUNK_BYTES_MAX: Final = 8 << 20
+
+_pack_head = frame.UNCHECKED.pack  # names of this module: they are looked up once per unit
+_pack_framed = frame.CHECKED.pack
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Log:
+    """One open, writable AOF. `recovered` says where the one before it ended; LOCK is held by the caller.
+
+    began         called [lock] with the EPOCH effect once it is in the log; the store applies it
+    incarnation   random 64-bit number of this life, drawn unless given
+    last_now      unix ms: what `add` is given as `now_ms` must not be less, nor ever decrease
+    """
+
+    __slots__ = (
+        "lock",
+        "next_lsn",
+        "written_lsn",
+        "synced_lsn",
+        "parked",
+        "last_now",
+        "incarnation",
+        "epoch",
+        "_room",
+        "_offset",
+        "_append",
+        "_chain",
+        "_seed",
+        "_gathered",
+        "_gathered_bytes",
+        "_gathered_count",
+        "_gathered_now",
+        "_dirty_since",
+        "_sync_since",
+        "_synced_offset",
+        "_allocated",
+        "_limit",
+        "_chunk",
+        "_chunk_max",
+        "_segment_bytes",
+        "_disk",
+        "_directory",
+        "_uuid",
+        "_before",
+        "_file",
+        "_durable",
+        "_mutex",
+        "_commit",
+        "_policy",
+        "_every_second",
+        "_began",
+        "_doubt",
+        "_closed",
+        "_clock",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        uuid: bytes,
+        recovered: Recovered,
+        *,
+        lock: threading.Lock | None = None,
+        began: Callable[[Effect], object] | None = None,
+        policy: Policy = "always",
+        segment_bytes: int = SEGMENT_BYTES,
+        chunk_bytes_min: int = CHUNK_BYTES_MIN,
+        chunk_bytes_max: int = CHUNK_BYTES_MAX,
+        incarnation: int | None = None,
+        clock: Callable[[], int] = _wall_ms,
+    ) -> None:
+        self.lock = lock or threading.Lock()
+        self.next_lsn = recovered.last_lsn + 1
+        self.written_lsn = recovered.last_lsn
+        self.synced_lsn = recovered.last_lsn
+        self.parked = False  # everysec and the disk lags two seconds: `wait` for WRITTEN does wait
+        self.last_now = max(recovered.now, clock())
+        self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
+        self.epoch = recovered.epochs[-1].number + 1 if recovered.epochs else 1
+
+        self._room = -1  # a body of more bytes than this needs the slow way of `reserve`
+        self._offset = 0
+        self._append: Callable[[int, bytes], None] = _no_segment
+        self._chain = recovered.crc
+        self._seed = crc32c_of(uuid)
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._gathered_count = 0
+        self._gathered_now = 0
+        self._dirty_since = 0.0  # time.monotonic() of the oldest record after the last sync began
+        self._sync_since = 0.0  # the same of those a running sync covers
+        self._synced_offset = 0
+        self._allocated = 0  # bytes of the segment that are prepared
+        self._limit = 0
+        self._chunk = chunk_bytes_min
+        self._chunk_max = chunk_bytes_max
+        self._segment_bytes = segment_bytes
+
+        self._disk = disk
+        self._directory = root / identity.AOF
+        self._uuid = uuid
+        self._before = recovered.end
+        self._file: File | None = None
+        self._durable: DurableFile | None = None
+        self._mutex = threading.Lock()  # held by whoever syncs; taken after `lock`, never before it
+        self._commit = GroupCommit(self._sync, recovered.last_lsn)
+        self._began = began
+        self._doubt: BaseException | None = None
+        self._closed = False
+        self._clock = clock
+        self._every_second: EverySecond | None = None
+        self._policy: Policy = "no"
+        self.policy = policy
+
+    # --- the hot path
+
+    def reserve(self, nbytes: int) -> None:
+        """[lock] See that a unit whose records are `nbytes` long can be added without failing.
+
+        The first call of a life creates the segment and writes the EPOCH, so LSNs move here. Raises
+        NoSpace or UnitTooLarge or OSError: nothing changed, and a later call may succeed; LogPoisoned
+        or LogClosed: none will.
+        """
+        if self._offset + nbytes > self._room:
+            self._make_room(nbytes)
+
+    def add(self, body: bytes, count: int, now_ms: int, flush: bool = True) -> int:
+        """[lock] Log one unit whose room is reserved: `count` packed records, END in the last.
+
+        With `flush` the kernel has it on return, together with all that was gathered; without, it is
+        gathered until the next commit (`wait` and `subscribe` see to that, at every level). Returns
+        the LSN of the unit's last record. After an exception log and memory are in doubt: the log
+        refuses further units, and the store recovers from it.
+        """
+        if not flush or self._gathered:
+            return self._gather(body, count, now_ms, flush)
+        lsn = self.next_lsn
+        offset = self._offset
+        try:
+            head = _pack_head(
+                MAGIC,
+                len(body),
+                lsn,
+                count,
+                now_ms,
+                self.synced_lsn,
+                self._chain,
+                crc32c_of(body),
+            )
+            crc = crc32c(head, self._seed)
+            self._append(offset, _pack_framed(head, crc) + body)
+            self._chain = crc
+            self._offset = offset + HEADER_BYTES + len(body)
+            self.next_lsn = lsn + count
+            self.written_lsn = lsn = lsn + count - 1
+            if not self._dirty_since:
+                self._dirty_since = time.monotonic()
+        except BaseException as error:
+            self._doubts(error)
+            raise
+        return lsn
+
+    def wait(self, lsn: int, level: int) -> None:
+        """Return when all records through `lsn` hold `level`, WRITTEN or FSYNCED. Without the lock.
+
+        Raises LogPoisoned if that cannot be known any more. Under `everysec`, WRITTEN waits for the
+        disk while something is on its way there for more than two seconds.
+        """
+        if level == WRITTEN and not self.parked:
+            if self.written_lsn < lsn:
+                with self.lock:
+                    self.flush()
+            return
+        self._commit.wait(lsn)
+
+    def subscribe(self, lsn: int, level: int, callback: Callback) -> None:
+        """As `wait`, for event loops: `callback(None)`, or `callback(LogPoisoned)`, exactly once.
+
+        Called from the syncer thread, or at once if it is decided already. Subscriptions with equal
+        callbacks are called once for all that one round serves.
+        """
+        if level == WRITTEN and not self.parked:
+            try:
+                self.wait(lsn, WRITTEN)
+            except LogPoisoned as error:
+                callback(error)
+            else:
+                callback(None)
+            return
+        self._commit.subscribe(lsn, callback)
+
+    def flush(self) -> None:
+        """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
+        if self._gathered:
+            self._check()
+            body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
+            count, now_ms = self._gathered_count, self._gathered_now
+            self._room += self._gathered_bytes
+            self.next_lsn -= count
+            self._gathered = []
+            self._gathered_bytes = self._gathered_count = 0
+            self.add(body, count, now_ms)
+
+    def _gather(self, body: bytes, count: int, now_ms: int, flush: bool) -> int:
+        self._gathered.append(body)
+        self._gathered_bytes += len(body)
+        self._gathered_count += count
+        self._gathered_now = now_ms
+        self._room -= len(body)
+        self.next_lsn = lsn = self.next_lsn + count
+        if flush:
+            self.flush()
+        return lsn - 1
+
+    # --- what is exposed, and the policy
+
+    @property
+    def policy(self) -> Policy:
+        """`always`, `everysec` or `no`: who syncs when nobody waits for it. Assign to switch."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        if policy not in POLICIES:
+            raise ValueError(f"fsync policy {policy!r} is none of {', '.join(POLICIES)}")
+        stricter = POLICIES.index(policy) < POLICIES.index(self._policy)
+        self._policy = policy
+        if policy == "everysec":
+            if self._every_second is None:
+                self._every_second = EverySecond(self._commit, self._oldest, self._park)
+        elif self._every_second is not None:
+            self._every_second.stop()
+            self._every_second = None
+        if stricter and self.next_lsn - 1 > self.synced_lsn:
+            self._commit.request()
+
+    @property
+    def syncing(self) -> bool:
+        """Is a sync in flight? Then units added for FSYNCED may as well be gathered."""
+        return self._mutex.locked()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Did a write break off? Then recovery tells what is in the log; no fsync has failed."""
+        return self._doubt is not None and self._commit.failure is None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the log is poisoned or in doubt, None while it is neither."""
+        return self._commit.failure or self._doubt
+
+    def exposed(self) -> tuple[int, float]:
+        """What a power cut could take at this moment: bytes, and the age in seconds of the oldest."""
+        oldest = self._oldest()
+        if oldest is None:
+            return 0, 0.0
+        nbytes = self._offset - self._synced_offset + self._gathered_bytes
+        return max(nbytes, 0), max(time.monotonic() - oldest, 0.0)
+
+    def _oldest(self) -> float | None:
+        if self.next_lsn - 1 <= self.synced_lsn:
+            return None
+        if not (self._sync_since or self._dirty_since):
+            self._dirty_since = time.monotonic()  # gathered, or added just when a sync began
+        return self._sync_since or self._dirty_since
+
+    def _park(self, parked: bool) -> None:
+        self.parked = parked
+
+    # --- making room: all [lock]
+
+    def _make_room(self, nbytes: int) -> None:
+        self._check()
+        if nbytes > frame.BODY_BYTES_MAX:
+            raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
+        if self._gathered_bytes + nbytes > frame.BODY_BYTES_MAX:
+            self.flush()
+        if self._file is None:
+            self._begin(nbytes)
+        elif self._end_after(nbytes) > self._limit:
+            self._roll(nbytes)
+        self._extend(self._end_after(nbytes))
+
+    def _end_after(self, nbytes: int) -> int:
+        return self._offset + HEADER_BYTES + self._gathered_bytes + nbytes
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+        if self._commit.failure is not None:
+            raise self._commit.error()
+        if self._doubt is not None:
+            raise LogPoisoned(
+                f"a write to the log broke off ({self._doubt!r}); recover before writing again"
+            ) from self._doubt
+
+    def _doubts(self, error: BaseException) -> None:
+        self._doubt = error
+        self._room = -1
+
+    def _begin(self, nbytes: int) -> None:
+        """The life's first write: its segment, and its EPOCH in a frame of its own."""
+        effect: Effect = (EPOCH | END, self.epoch, self.incarnation)
+        body: bytes = msgpack.packb(effect)
+        if self._durable is None:
+            with self._space_for(durable.FILE_BYTES):
+                self._durable = DurableFile(self._disk, self._directory, self._uuid)
+        self._new_segment(self._before, 2 * HEADER_BYTES + len(body) + nbytes)
+        self.add(body, 1, self.last_now)
+        if self._began is not None:
+            self._began(effect)
+
+    def _roll(self, nbytes: int) -> None:
+        """End the segment and go on in a new one."""
+        self.flush()
+        # Whatever happens from here on, nothing more is appended to this segment: the header of the
+        # next one, which may become visible before an error, says where this one ends.
+        self._room = -1
+        self._limit = 0
+        old = self._file
+        assert old is not None
+        try:
+            self._sync_file()
+        except OSError as error:
+            self._commit.fail(error)
+            raise self._commit.error() from error
+        end = End(self.written_lsn, self._offset, self._chain)
+        self._new_segment(end, HEADER_BYTES + nbytes)
+        old.unmap()
+        with contextlib.suppress(OSError):
+            old.truncate(end.offset)  # tidiness: the zeros behind the end mean nothing
+        old.close()
+
+    def _new_segment(self, before: End, room: int) -> None:
+        """Publish a segment with space for `room` bytes behind its header, and write there."""
+        time_ms = max(self.last_now, self._clock())
+        header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
+        path = self._directory / segment.file_name(self.next_lsn)
+        with self._space_for(room):
+            file = self._disk.create(self._directory / segment.SPARE)
+            try:
+                file.write(0, header.pack())
+                allocated = self._fill(file, segment.HEADER_BYTES, segment.HEADER_BYTES + room)
+                file.map(allocated)
+            except BaseException:
+                file.close()
+                raise
+            try:
+                recipe.publish_open(self._disk, file, path)
+            except OSError as error:
+                file.close()
+                if error.errno not in OUT_OF_SPACE:
+                    self._poison(error)
+                    raise self._commit.error() from error
+                raise
+            except BaseException as error:
+                file.close()
+                self._doubts(error)
+                raise
+        self._file = file
+        self._append = file.append
+        self._offset = self._synced_offset = segment.HEADER_BYTES
+        self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
+        self._allocated = allocated
+        self._room = min(allocated, self._limit) - HEADER_BYTES
+
+    def _extend(self, need: int) -> None:
+        """Prepare the segment up to offset `need` at least."""
+        if need > self._allocated:
+            file = self._file
+            assert file is not None
+            with self._space_for(need - self._allocated):
+                allocated = self._fill(file, self._allocated, need)
+                file.map(allocated)
+            self._append = file.append
+            self._allocated = allocated
+            self._chunk = min(2 * self._chunk, self._chunk_max)
+        self._room = min(self._allocated, self._limit) - HEADER_BYTES - self._gathered_bytes
+
+    def _fill(self, file: File, start: int, need: int) -> int:
+        """Write zeros from `start` for a chunk ahead, or as far as there is space beyond `need`."""
+        ahead = min(start + self._chunk, max(self._limit, self._segment_bytes))
+        reached = file.fill(start, max(need, ahead))
+        if reached < need:
+            raise NoSpace(file.path, need - start)
+        return reached
+
+    @contextlib.contextmanager
+    def _space_for(self, nbytes: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in OUT_OF_SPACE:
+                raise NoSpace(self._directory, nbytes) from error
+            raise
+
+    # --- syncing, and the end
+
+    def _sync(self) -> int:
+        """A round of group commit: everything gathered and written so far is on the disk."""
+        if self._gathered:
+            with self.lock:
+                self.flush()
+        self._sync_file()
+        return self.synced_lsn
+
+    def _sync_file(self) -> None:
+        with self._mutex:
+            # In this order: what is added from now on belongs to the next sync, and a record that
+            # `written_lsn` counts lies in the file read after it, or in one that was synced before.
+            lsn = self.written_lsn
+            if lsn <= self.synced_lsn:
+                return
+            self._sync_since, self._dirty_since = self._dirty_since, 0.0
+            file, offset = self._file, self._offset
+            assert file is not None
+            started = time.monotonic()
+            try:
+                file.fdatasync()
+            except OSError:
+                self._room = -1
+                self.parked = True  # not one reply more, at any level
+                raise
+            self.synced_lsn = lsn
+            self._synced_offset = min(offset, self._offset)
+            if self.written_lsn > lsn and not self._dirty_since:
+                self._dirty_since = started
+            self._sync_since = 0.0
+            self.parked = False
+            if self._durable is not None:
+                with contextlib.suppress(OSError):
+                    # DURABLE may lag: it is there to prove damage, nobody is answered from it.
+                    self._durable.write(Promise(self.incarnation, lsn))
+
+    def _poison(self, error: BaseException) -> None:
+        self._room = -1
+        self.parked = True
+        self._commit.fail(error)
+
+    def close(self) -> None:
+        """Write and sync what there is, cut the segment, end the threads. Closing twice is allowed.
+
+        A log that failed is only released, and LogPoisoned says how much was never confirmed.
+        """
+        with self.lock:
+            if self._closed:
+                return
+            self._room = -1
+            if self.failure is None:
+                with contextlib.suppress(Exception):  # which leaves its mark in `failure`
+                    self.flush()
+            self._closed = True
+        if self._every_second is not None:
+            self._every_second.stop()
+        try:
+            if self.failure is None:
+                with contextlib.suppress(LogPoisoned):
+                    self._commit.wait(self.written_lsn)
+            self._commit.stop()
+            if self.failure is None and self._file is not None:
+                self._cut(self._file)
+        finally:
+            self._release()
+        if self.failure is not None:
+            unsure = self.next_lsn - 1 - self.synced_lsn
+            raise LogPoisoned(
+                f"closed, but {unsure} records from LSN {self.synced_lsn + 1} on were never "
+                f"confirmed by the disk: {self.failure!r}"
+            ) from self.failure
+
+    def abandon(self) -> None:
+        """In the child after a fork: let go of the descriptors and touch nothing else."""
+        self._closed = True
+        self._room = -1
+        self._release()
+
+    def _cut(self, file: File) -> None:
+        file.unmap()
+        try:
+            file.truncate(self._offset)
+            file.fsync()
+        except OSError as error:
+            self._poison(error)
+
+    def _release(self) -> None:
+        self._append = _no_segment
+        if self._file is not None:
+            self._file.close()
+        if self._durable is not None:
+            self._durable.close()
+
+
+def _no_segment(offset: int, data: bytes) -> None:
+    raise LogClosed("the log has no open segment")

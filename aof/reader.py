@@ -1,0 +1,367 @@
+"""Reading the log: recovery, tools and followers all use this one decoder.
+
+`segments` lists what a directory holds; a `Scan` walks the frames of one segment and ends with a
+verdict; `Replay` turns frames into records. Nothing here writes, creates or locks anything, so it
+works beside a running writer, whose last frame may be half there: a `live` scan looks again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgpack
+
+from tidelog.aof import segment
+from tidelog.aof.durable import Promise
+from tidelog.aof.errors import CorruptFrame, Damage, DamagedFile, MissingSegment
+from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC, MAGIC_BYTES, Frame
+from tidelog.aof.segment import End, SegmentHeader
+from tidelog.aof.verdicts import Found, Verdict, judge
+from tidelog.disk.interface import Disk
+from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.effects import END, EPOCH, Effect
+
+# Frames are fed to one Unpacker and drained when so much has gathered: draining after each frame of
+# one record costs a third of the replay speed.
+DRAIN_BYTES: Final = 32 << 10
+BLANK_PIECE: Final = bytes(64 << 10)
+
+_LOOKS_MAX: Final = 5
+_LOOK_AGAIN_S: Final = 0.002
+
+FrameTuple = tuple[
+    int, int, int, int, int, int, bytes
+]  # the fields of Frame; a NamedTuple costs 0.3 us
+
+
+class Segment(NamedTuple):
+    """A segment of a directory. `end` is where the next segment says it ended; None for the last."""
+
+    path: Path
+    header: SegmentHeader
+    end: End | None
+
+
+def segments(disk: Disk, directory: Path, uuid: bytes | None = None) -> list[Segment]:
+    """The segments in `directory` (a store's aof/), in order. Other names are none of its business.
+
+    Raises DamagedFile for a header that is damaged, another store's, or under a wrong name.
+    """
+    found: list[tuple[Path, SegmentHeader]] = []
+    for name in disk.listdir(directory):
+        first_lsn = segment.first_lsn_of(name)
+        if first_lsn is None:
+            continue
+        path = directory / name
+        header = read_header(disk, path)
+        if header.first_lsn != first_lsn:
+            raise DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
+        if uuid is not None and header.uuid != uuid:
+            raise DamagedFile(
+                path, 16, f"the segment belongs to another store, {header.uuid.hex()}"
+            )
+        if header.before.lsn + 1 != header.first_lsn:
+            raise DamagedFile(path, 56, f"the header says the LSN before is {header.before.lsn}")
+        found.append((path, header))
+    ends: list[End | None] = [header.before for _, header in found[1:]]
+    return [Segment(*pair, end) for pair, end in zip(found, [*ends, None])]
+
+
+def read_header(disk: Disk, path: Path) -> SegmentHeader:
+    """The header of one segment. Raises DamagedFile, NewerFormat, OSError."""
+    file = disk.open(path)
+    try:
+        return segment.unpack(path, file.pread(segment.HEADER_BYTES, 0))
+    finally:
+        file.close()
+
+
+class Scan:
+    """The frames of one segment, from its first to the verdict that ends them.
+
+    Iterate `frames()` (or `tuples()`, which is faster); after that, `verdict` is END, TORN or CORRUPT,
+    `offset` is where that is, `lsn` the LSN expected there, `crc` the header checksum of the last frame,
+    `reason` a sentence, and `found_lsn` the LSN that stands there, if any.
+    """
+
+    def __init__(
+        self, disk: Disk, info: Segment, promises: Iterable[Promise] = (), *, live: bool = False
+    ) -> None:
+        self.path = info.path
+        self._disk = disk
+        self._data = self._read()
+        self.header = segment.unpack(info.path, self._data[: segment.HEADER_BYTES])
+        self.end = info.end
+        self.last = info.end is None
+        self.offset = segment.HEADER_BYTES
+        self.lsn = self.header.first_lsn
+        self.crc = self.header.before.crc
+        self.now = 0
+        self.verdict: Verdict | None = None
+        self.reason = ""
+        self.found_lsn: int | None = None
+        self._seed = crc32c_of(self.header.uuid)
+        self._promises = promises
+        self._looks = _LOOKS_MAX if live and self.last else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self._data)
+
+    def frames(self) -> Iterator[Frame]:
+        for fields in self.tuples():
+            yield Frame(*fields)
+
+    def tuples(self) -> Iterator[FrameTuple]:
+        """Every whole frame that follows the one before, as a plain tuple of `Frame`'s fields."""
+        while True:
+            yield from self._walk()
+            found = self._look()
+            if found is not Found.BROKEN or not self._looks:
+                break
+            self._looks -= 1  # the writer may be in the middle of this frame
+            time.sleep(_LOOK_AGAIN_S)
+            self._data = self._read()
+        self._conclude(found)
+
+    def tail(self) -> bytes:
+        """What lies from `offset` on, without the zeros at its end."""
+        return self._data[self.offset :].rstrip(b"\0")
+
+    def later_headers(self, offset: int) -> Iterator[tuple[int, Frame]]:
+        """(offset, frame without body) of every valid header at or after `offset`, chained or not.
+
+        For proofs of what was promised, and for tools that go on behind damage. What lies in the body
+        of a valid header is skipped, since messages may contain anything.
+        """
+        data = self._data
+        while (offset := data.find(MAGIC_BYTES, offset)) >= 0:
+            fields = self._header_at(offset)
+            if fields is None:
+                offset += 1
+                continue
+            _, length, lsn, count, now, synced, _, _, crc = fields
+            yield offset, Frame(offset, lsn, count, now, synced, crc, b"")
+            offset += HEADER_BYTES + length
+
+    def error(self) -> Damage | None:
+        """The exception for the verdict CORRUPT, None for any other."""
+        if self.verdict is not Verdict.CORRUPT:
+            return None
+        if self.found_lsn is None and self._blank() and self.end is not None:
+            # Either the frames were cut off, or a whole segment between the two is gone.
+            return MissingSegment(self.path, self.lsn, self.end.lsn + 1, self.reason)
+        return CorruptFrame(self.path, self.offset, self.lsn, self.found_lsn, self.reason)
+
+    def _read(self) -> bytes:
+        file = self._disk.open(self.path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def _header_at(self, offset: int) -> tuple[int, ...] | None:
+        """The fields of a header whose checksum holds and whose numbers are possible."""
+        data = self._data
+        if offset + HEADER_BYTES > len(data):
+            return None
+        fields: tuple[int, ...] = HEADER.unpack_from(data, offset)
+        if fields[0] != MAGIC or crc32c(data[offset : offset + 44], self._seed) != fields[8]:
+            return None
+        return fields if fields[1] <= BODY_BYTES_MAX and fields[3] else None
+
+    def _walk(self) -> Iterator[FrameTuple]:
+        data, seed = self._data, self._seed
+        offset, lsn, prev, now = self.offset, self.lsn, self.crc, self.now
+        unpack = HEADER.unpack_from
+        stop = len(data) - HEADER_BYTES + 1
+        if self.end is not None:
+            stop = min(stop, self.end.offset)
+        try:
+            while offset < stop:
+                magic, length, first, count, now, synced, before, body_crc, crc = unpack(
+                    data, offset
+                )
+                if magic != MAGIC or crc32c(data[offset : offset + 44], seed) != crc:
+                    return
+                if first != lsn or before != prev or not count or length > BODY_BYTES_MAX:
+                    return
+                start = offset + HEADER_BYTES
+                body = data[start : start + length]
+                if len(body) != length or crc32c_of(body) != body_crc:
+                    return
+                fields = (offset, lsn, count, now, synced, crc, body)
+                offset = start + length
+                lsn += count
+                prev = crc
+                self.now = now
+                yield fields
+        finally:
+            self.offset, self.lsn, self.crc = offset, lsn, prev
+
+    def _blank(self) -> bool:
+        data = self._data
+        for at in range(self.offset, len(data), len(BLANK_PIECE)):
+            piece = data[at : at + len(BLANK_PIECE)]
+            if piece != BLANK_PIECE[: len(piece)]:
+                return False
+        return True
+
+    def _look(self) -> Found:
+        """What lies at `offset`, where the walk stopped."""
+        if self._blank():
+            return Found.BLANK
+        fields = self._header_at(self.offset)
+        if fields is None:
+            return Found.BROKEN
+        _, length, first, _, _, _, prev, body_crc, _ = fields
+        self.found_lsn = first
+        if first != self.lsn or prev != self.crc:
+            return Found.FOREIGN
+        start = self.offset + HEADER_BYTES
+        body = self._data[start : start + length]
+        whole = len(body) == length and crc32c_of(body) == body_crc
+        return Found.WHOLE if whole else Found.BROKEN
+
+    def _conclude(self, found: Found) -> None:
+        proof = self._proof()
+        self.verdict = judge(found, self.last, bool(proof))
+        self.reason = found.value
+        if self.verdict is Verdict.CORRUPT:
+            self.reason = f"{found.value} where {proof}" if proof else found.value
+        elif self.end is not None:
+            if self.end != End(self.lsn - 1, self.offset, self.crc):
+                self.verdict = Verdict.CORRUPT
+                self.reason = (
+                    f"the next segment says this one ends with LSN {self.end.lsn} at byte "
+                    f"{self.end.offset}, and it ends with LSN {self.lsn - 1}"
+                )
+
+    def _proof(self) -> str:
+        """The proof that a record at or after `offset` was durable once; empty if there is none."""
+        if self.end is not None:
+            if self.offset >= self.end.offset:
+                return ""
+            return f"the next segment proves records through LSN {self.end.lsn}"
+        for promise in self._promises:
+            if promise.incarnation == self.header.incarnation and promise.lsn >= self.lsn:
+                return f"DURABLE proves records through LSN {promise.lsn}"
+        if self.header.role == segment.LEADER:
+            here = self._header_at(self.offset)
+            behind = self.offset + (1 if here is None else HEADER_BYTES + here[1])
+            for offset, later in self.later_headers(behind):
+                if later.synced >= self.lsn:
+                    return f"the frame at byte {offset} proves records through LSN {later.synced}"
+        return ""
+
+
+class Epoch(NamedTuple):
+    """A life that began: its number, its random incarnation, and the LSN of its EPOCH record."""
+
+    number: int
+    incarnation: int
+    lsn: int
+
+
+# How the one record of a frame that begins a life begins: an array of three, EPOCH | END.
+_EPOCH_START: Final = bytes((0x93, EPOCH | END))
+
+
+class Replay:
+    """Frames into records, at replay speed.
+
+    `apply(records)` gets the records of one or more whole frames, in order, each record a tuple as
+    engine.effects describes it. `records` counts them, `epochs` gathers the EPOCH records seen.
+    """
+
+    def __init__(self, apply: Callable[[list[Effect]], object]) -> None:
+        self.records = 0
+        self.now = 0  # unix ms of the last frame
+        self.epochs: list[Epoch] = []
+        self._apply = apply
+        self._unpacker = unpacker()
+        self._fed = 0  # bytes in all
+
+    def run(self, path: Path, frames: Iterable[FrameTuple]) -> None:
+        """Apply all frames of one segment. Raises CorruptFrame for one whose checksums hold and
+        whose records do not decode; nothing of the frames from there on is applied."""
+        feed = self._unpacker.feed
+        stretch: list[FrameTuple] = []
+        count = nbytes = 0
+        for fields in frames:
+            body = fields[6]
+            feed(body)
+            stretch.append(fields)
+            count += fields[2]
+            nbytes += len(body)
+            if body[:2] == _EPOCH_START and fields[2] == 1:
+                self._epoch(fields)
+            if nbytes >= DRAIN_BYTES:
+                self._drain(path, stretch, count, nbytes)
+                stretch.clear()
+                count = nbytes = 0
+        if stretch:
+            self._drain(path, stretch, count, nbytes)
+
+    def _epoch(self, fields: FrameTuple) -> None:
+        _, number, incarnation = msgpack.unpackb(fields[6])
+        self.epochs.append(Epoch(number, incarnation, fields[1]))
+
+    def _drain(self, path: Path, stretch: list[FrameTuple], count: int, nbytes: int) -> None:
+        self._fed += nbytes
+        try:
+            records: list[Effect] = list(self._unpacker)
+        except (ValueError, msgpack.UnpackException):
+            records = []
+        good = len(records) == count and self._unpacker.tell() == self._fed
+        if not good or not records[-1][0] & END:
+            self._unpacker = unpacker()
+            self._fed = 0
+            self._name_the_bad_one(path, stretch)
+        self._apply(records)
+        self.records += count
+
+    def _name_the_bad_one(self, path: Path, stretch: list[FrameTuple]) -> None:
+        for fields in stretch:
+            frame = Frame(*fields)
+            records = records_of(path, frame)
+            self._apply(records)
+            self.records += len(records)
+        raise AssertionError("frames decode one by one and not together")
+
+
+def unpacker() -> msgpack.Unpacker:
+    """An Unpacker for records, with every limit set: the input is a disk."""
+    return msgpack.Unpacker(
+        raw=True,
+        use_list=False,
+        max_buffer_size=BODY_BYTES_MAX + (1 << 20),
+        max_str_len=BODY_BYTES_MAX,
+        max_bin_len=BODY_BYTES_MAX,
+        max_array_len=BODY_BYTES_MAX,
+        max_map_len=0,
+        max_ext_len=0,
+    )
+
+
+def records_of(path: Path, frame: Frame) -> list[Effect]:
+    """The records of one frame. Raises CorruptFrame if they do not decode."""
+    unpack = unpacker()
+    unpack.feed(frame.body)
+    try:
+        records: list[Effect] = list(unpack)
+    except (ValueError, msgpack.UnpackException):
+        records = []
+    if (
+        len(records) != frame.count
+        or unpack.tell() != len(frame.body)
+        or not all(isinstance(r, tuple) and r and isinstance(r[0], int) for r in records)
+        or not records[-1][0] & END
+    ):
+        reason = f"the checksums hold, and the {frame.count} records do not decode"
+        raise CorruptFrame(path, frame.offset, frame.lsn, frame.lsn, reason)
+    return records

@@ -1,0 +1,177 @@
+"""Recovery: from what lies on the disk to a state that may be served. Safe to interrupt anywhere.
+
+    1. fsync the last segment, and forget the page cache: what is read from here on is on the disk.
+       (Every segment before it was fsynced before the next one got its name.)
+    2. Scan all segments, applying their records. A verdict CORRUPT ends it, with nothing changed.
+    3. A torn tail: copy it to quarantine/, then truncate the segment, each fsynced before the next.
+    4. State in DURABLE, fsynced, that all that was recovered is durable.
+
+The new segment follows at the first write. Interrupted, the next recovery finds the same tail again, or
+none; the copy in quarantine is then written again under the same name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.aof import durable, identity, segment
+from tidelog.aof.durable import DurableFile, Promise
+from tidelog.aof.errors import MissingSegment
+from tidelog.aof.reader import Epoch, Replay, Scan, Segment, segments
+from tidelog.aof.segment import End
+from tidelog.aof.verdicts import Verdict
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.engine.effects import Effect
+
+_logger = logging.getLogger("tidelog")
+
+
+class Recovered(NamedTuple):
+    """Where a log ends, and what it held.
+
+    crc          header checksum of the last frame, which the next one continues
+    now          unix ms of the last frame
+    epochs       every life since the first, in order
+    end          where the segment to come says that the one before it ended
+    records      how many were applied
+    quarantined  the file that holds the torn tail that was taken out, if there was one
+    """
+
+    last_lsn: int
+    crc: int
+    now: int
+    epochs: list[Epoch]
+    end: End
+    records: int
+    quarantined: Path | None
+
+
+def recover(
+    disk: Disk, root: Path, uuid: bytes, apply: Callable[[list[Effect]], object]
+) -> Recovered:
+    """Recover the log of the store in `root`, whose LOCK is held, and make it ready to be continued.
+
+    `apply(records)` is called with the records of one or more whole frames, in order. Raises Damage or
+    NewerFormat, with nothing changed on the disk; OSError; and what `apply` raises.
+    """
+    directory = root / identity.AOF
+    found = segments(disk, directory, uuid)
+    if found:
+        _settle(disk, directory, found[-1].path)
+    scan, replay = read_all(disk, directory, uuid, found, apply)
+    if scan is None:
+        return Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
+    quarantined = None
+    if scan.verdict is Verdict.TORN:
+        quarantined = _quarantine(disk, root, scan)
+    if scan.size > scan.offset:
+        _cut(disk, scan)
+    last_lsn = scan.lsn - 1
+    _promise(disk, directory, uuid, Promise(scan.header.incarnation, last_lsn))
+    # A segment without a frame is replaced by the next one, which gets the same name.
+    empty = scan.offset == segment.HEADER_BYTES
+    end = scan.header.before if empty else End(last_lsn, scan.offset, scan.crc)
+    return Recovered(
+        last_lsn, scan.crc, replay.now, replay.epochs, end, replay.records, quarantined
+    )
+
+
+def read_all(
+    disk: Disk,
+    directory: Path,
+    uuid: bytes,
+    found: list[Segment],
+    apply: Callable[[list[Effect]], object],
+    *,
+    live: bool = False,
+) -> tuple[Scan | None, Replay]:
+    """Apply all records of the segments `found`, changing nothing on the disk; with `live`, beside a
+    writer. Returns the finished scan of the last segment, None if there is none. Raises Damage."""
+    promises = durable.read(disk, directory, uuid)
+    replay = Replay(apply)
+    scan: Scan | None = None
+    if found and found[0].header.first_lsn != 1:
+        first = found[0]
+        raise MissingSegment(
+            first.path, 1, first.header.first_lsn, "segments before the first are missing"
+        )
+    for info in found:
+        scan = Scan(disk, info, promises, live=live)
+        replay.run(info.path, scan.tuples())
+        error = scan.error()
+        if error is not None:
+            raise error
+        replay.now = scan.now or replay.now
+    _check_lives(directory, promises, found, scan)
+    return scan, replay
+
+
+def _check_lives(
+    directory: Path, promises: list[Promise], found: list[Segment], scan: Scan | None
+) -> None:
+    """A life that made a promise had a segment. If there is none, its records are gone with it."""
+    lives = {info.header.incarnation for info in found}
+    next_lsn = 1 if scan is None else scan.lsn
+    for promise in promises:
+        if promise.incarnation not in lives and promise.lsn >= next_lsn:
+            raise MissingSegment(
+                directory / segment.file_name(next_lsn),
+                promise.lsn,
+                next_lsn - 1,
+                "DURABLE proves records of a life whose segment is missing",
+            )
+
+
+def _settle(disk: Disk, directory: Path, path: Path) -> None:
+    """Have the disk and the page cache agree about the last segment, and about the names."""
+    file = disk.open(path, write=True)
+    try:
+        file.fsync()
+        # Pages that an earlier, failed fsync gave up are clean now and differ from the disk.
+        file.drop_cache()
+    finally:
+        file.close()
+    disk.sync_directory(directory)
+
+
+def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
+    tail = scan.tail()
+    directory = root / identity.QUARANTINE
+    recipe.make_directory(disk, directory)
+    # The incarnation is in the name because an empty segment's name is used again by the next life.
+    name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
+    recipe.publish(disk, directory / name, tail)
+    _logger.warning(
+        "%s, byte %d: a torn tail of %d bytes, never acknowledged as durable, was moved to %s; "
+        "the log ends with LSN %d",
+        scan.path,
+        scan.offset,
+        len(tail),
+        directory / name,
+        scan.lsn - 1,
+    )
+    return directory / name
+
+
+def _cut(disk: Disk, scan: Scan) -> None:
+    file = disk.open(scan.path, write=True)
+    try:
+        file.truncate(scan.offset)
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None:
+    if promise in durable.read(disk, directory, uuid):
+        return
+    slots = DurableFile(disk, directory, uuid)
+    try:
+        slots.write(promise)
+        slots.sync()
+    finally:
+        slots.close()

@@ -1,0 +1,93 @@
+"""What tidelog asks of a file system: two small protocols, and nothing else reaches files.
+
+`disk.real` is the operating system; `disk.simulated` records every operation and can lose power or
+fail at each. All errors are OSError as the system raises them; a write that cannot be completed
+raises and never returns short. Directories are created 0700, files 0600.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """One open file. Offsets and sizes are bytes."""
+
+    path: Path
+
+    append: Callable[[int, bytes], None]
+    """`append(offset, data)` puts data into space that `fill` prepared: a copy into the mapped file
+    after `map`, a pwrite otherwise. After it returns the kernel has the bytes: they survive the
+    process, and power loss once `fdatasync` has returned."""
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """At most `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def write(self, offset: int, data: bytes) -> None:
+        """All of `data`, or OSError with an unknown part of it written."""
+        ...
+
+    def fill(self, start: int, end: int) -> int:
+        """Write zeros from `start` to `end`. Return how far it got: short of `end` if space ran out."""
+        ...
+
+    def map(self, length: int) -> None:
+        """Let `append` store through a mapping of the first `length` bytes, where that is safe."""
+        ...
+
+    def unmap(self) -> None: ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file; it must not be mapped."""
+        ...
+
+    def fdatasync(self) -> None: ...
+
+    def fsync(self) -> None: ...
+
+    def drop_cache(self) -> None:
+        """Forget clean cached pages, so that the next read asks the medium."""
+        ...
+
+    def close(self) -> None:
+        """Unmap and close. Closing twice is allowed."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system. `Path` arguments name files and directories on it."""
+
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """An existing file."""
+        ...
+
+    def create(self, path: Path) -> File:
+        """A new empty file for writing and reading; what lies under the name is emptied."""
+        ...
+
+    def lock(self, path: Path) -> File | None:
+        """Open or create `path` and hold its exclusive flock until closed; None if another holds it."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically give `source` the name `target` in the same directory, replacing what is there."""
+        ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def mkdir(self, path: Path) -> None: ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a directory, sorted."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make names created, renamed and unlinked in the directory durable."""
+        ...

@@ -1,0 +1,175 @@
+"""The operating system's files.
+
+`append` stores through a shared mapping where that is safe, and that is decided by the kind of file
+system: on ext4, xfs and tmpfs a page that `fill` wrote has its block, so a store into it cannot run
+out of space. On copy-on-write, network and unknown file systems it could, as SIGBUS, so there
+`append` is a pwrite. docs/decisions/append.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+# Zeros are written in small pieces: after pieces of 1 MiB the page cache holds large folios, and
+# every later small write costs twice as much.
+ZEROS: Final = bytes(32 << 10)
+READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
+
+OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+# statfs(2) f_type: ext2/3/4, xfs, tmpfs
+MAPS_ARE_SAFE: Final = frozenset((0xEF53, 0x58465342, 0x01021994))
+
+
+def file_system_magic(path: Path) -> int:
+    """The f_type that statfs(2) reports for `path`, 0 if it cannot be had."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(512)
+    if not hasattr(libc, "statfs") or libc.statfs(os.fsencode(path), buffer) != 0:
+        return 0
+    return ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF
+
+
+class RealFile:
+    """A `disk.interface.File` over a descriptor."""
+
+    __slots__ = ("path", "append", "_fd", "_map", "_may_map")
+
+    def __init__(self, path: Path, fd: int, *, may_map: bool) -> None:
+        self.path = path
+        self.append: Callable[[int, bytes], None] = self.write
+        self._fd = fd
+        self._map: mmap.mmap | None = None
+        self._may_map = may_map
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, offset: int) -> bytes:
+        data = os.pread(self._fd, min(length, READ_BYTES_MAX), offset)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        done = len(data)
+        while done < length:
+            data = os.pread(self._fd, min(length - done, READ_BYTES_MAX), offset + done)
+            if not data:
+                break
+            pieces.append(data)
+            done += len(data)
+        return b"".join(pieces)
+
+    def write(self, offset: int, data: bytes) -> None:
+        done = os.pwrite(self._fd, data, offset)
+        while done < len(data):  # a short write: the rest either goes in or says why not
+            done += os.pwrite(self._fd, data[done:], offset + done)
+
+    def fill(self, start: int, end: int) -> int:
+        zeros = memoryview(ZEROS)
+        while start < end:
+            try:
+                start += os.pwrite(self._fd, zeros[: end - start], start)
+            except OSError as error:
+                if error.errno in OUT_OF_SPACE:
+                    break
+                raise
+        return start
+
+    def map(self, length: int) -> None:
+        if not self._may_map:
+            return
+        mapped = mmap.mmap(self._fd, length)
+        self.unmap()
+        self._map = mapped
+
+        # A closure over the mapping, since this is called once per command.
+        def append(offset: int, data: bytes) -> None:
+            mapped[offset : offset + len(data)] = data
+
+        self.append = append
+
+    def unmap(self) -> None:
+        if self._map is not None:
+            self.append = self.write
+            self._map.close()
+            self._map = None
+
+    def truncate(self, size: int) -> None:
+        assert self._map is None, "a store into a mapping beyond the end of its file is SIGBUS"
+        os.ftruncate(self._fd, size)
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def fsync(self) -> None:
+        os.fsync(self._fd)
+
+    def drop_cache(self) -> None:
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        self.unmap()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """A `disk.interface.Disk` over the operating system."""
+
+    def __init__(self) -> None:
+        self._may_map: dict[Path, bool] = {}
+
+    def open(self, path: Path, *, write: bool = False) -> RealFile:
+        return self._file(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def create(self, path: Path) -> RealFile:
+        return self._file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def lock(self, path: Path) -> RealFile | None:
+        file = self._file(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return None
+            raise
+        return file
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: Path) -> None:
+        os.mkdir(path, 0o700)
+
+    def listdir(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: Path) -> bool:
+        return os.path.exists(path)
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _file(self, path: Path, flags: int) -> RealFile:
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        may_map = self._may_map.get(path.parent)
+        if may_map is None:
+            may_map = file_system_magic(path.parent) in MAPS_ARE_SAFE
+            self._may_map[path.parent] = may_map
+        return RealFile(path, fd, may_map=may_map)

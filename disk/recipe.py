@@ -1,0 +1,44 @@
+"""How a file appears: write it beside, fsync, rename, fsync the directory. Written once, here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidelog.disk.interface import Disk, File
+
+BESIDE = ".new"  # the suffix of a file not yet published; a crash may leave one, it means nothing
+
+
+def publish(disk: Disk, path: Path, data: bytes) -> None:
+    """Create or replace `path` with `data`, wholly and durably or not at all. Raises OSError."""
+    beside = path.with_name(path.name + BESIDE)
+    file = disk.create(beside)
+    try:
+        file.write(0, data)
+        publish_open(disk, file, path)
+    finally:
+        file.close()
+
+
+def publish_open(disk: Disk, file: File, path: Path) -> None:
+    """Give the open, filled `file` its final name. It may go on being written afterwards."""
+    file.fsync()
+    disk.rename(file.path, path)
+    file.path = path
+    disk.sync_directory(path.parent)
+
+
+def make_directory(disk: Disk, path: Path) -> None:
+    """Create `path` durably unless it is there already."""
+    if not disk.exists(path):
+        disk.mkdir(path)
+        disk.sync_directory(path.parent)
+
+
+def read(disk: Disk, path: Path) -> bytes:
+    """The whole of a file."""
+    file = disk.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
