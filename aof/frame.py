@@ -25,7 +25,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.crc32c import crc32c_after, crc32c_of
 
 MAGIC: Final = 0xA1F4D71E
 HEADER_BYTES: Final = 48
@@ -56,4 +56,4 @@ class Frame(NamedTuple):
 def pack(lsn: int, count: int, now: int, synced: int, prev: int, body: bytes, seed: int) -> bytes:
     """A whole frame. `seed` is the CRC-32C of the store's uuid. The log's writer has this inlined."""
     head = UNCHECKED.pack(MAGIC, len(body), lsn, count, now, synced, prev, crc32c_of(body))
-    return CHECKED.pack(head, crc32c(head, seed)) + body
+    return CHECKED.pack(head, crc32c_after(seed, head)) + body

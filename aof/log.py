@@ -33,7 +33,7 @@ from tidelog.aof.segment import End, SegmentHeader
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import OUT_OF_SPACE
-from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
 
 Policy = Literal["always", "everysec", "no"]
@@ -198,7 +198,7 @@ class Log:
                 self._chain,
                 crc32c_of(body),
             )
-            crc = crc32c(head, self._seed)
+            crc = crc32c_after(self._seed, head)
             self._append(offset, _pack_framed(head, crc) + body)
             self._chain = crc
             self._offset = offset + HEADER_BYTES + len(body)

@@ -21,7 +21,7 @@ from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC, MAGIC
 from tidelog.aof.segment import End, SegmentHeader
 from tidelog.aof.verdicts import Found, Verdict, judge
 from tidelog.disk.interface import Disk
-from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
 
 # Frames are fed to one Unpacker and drained when so much has gathered: draining after each frame of
@@ -170,7 +170,7 @@ class Scan:
         if offset + HEADER_BYTES > len(data):
             return None
         fields: tuple[int, ...] = HEADER.unpack_from(data, offset)
-        if fields[0] != MAGIC or crc32c(data[offset : offset + 44], self._seed) != fields[8]:
+        if fields[0] != MAGIC or crc32c_after(self._seed, data[offset : offset + 44]) != fields[8]:
             return None
         return fields if fields[1] <= BODY_BYTES_MAX and fields[3] else None
 
@@ -186,7 +186,7 @@ class Scan:
                 magic, length, first, count, now, synced, before, body_crc, crc = unpack(
                     data, offset
                 )
-                if magic != MAGIC or crc32c(data[offset : offset + 44], seed) != crc:
+                if magic != MAGIC or crc32c_after(seed, data[offset : offset + 44]) != crc:
                     return
                 if first != lsn or before != prev or not count or length > BODY_BYTES_MAX:
                     return

@@ -27,21 +27,20 @@ def _crcmod_of(data: bytes) -> int:
     return _crcmod(data, 0)
 
 
-def _choose() -> tuple[str, Callable[[bytes, int], int], Callable[[bytes], int]]:
-    """Pick the fastest implementation there is: its name, and its two forms."""
+def _crcmod_after(value: int, data: bytes) -> int:
+    return _crcmod(data, value)
+
+
+def _choose() -> tuple[str, Callable[[bytes], int], Callable[[int, bytes], int]]:
+    """Pick the fastest implementation there is: its name, and its two functions."""
     try:
         import google_crc32c
     except ImportError:
         google_crc32c = None  # type: ignore[assignment]
     if google_crc32c is not None and google_crc32c.implementation == "c":
-        extend: Callable[[int, bytes], int] = google_crc32c.extend
-
-        def crc32c(data: bytes, value: int = 0) -> int:
-            return extend(value, data)
-
-        return "google-crc32c", crc32c, google_crc32c.value
+        return "google-crc32c", google_crc32c.value, google_crc32c.extend
     if _CRCMOD_IN_C:
-        return "crcmod", _crcmod, _crcmod_of
+        return "crcmod", _crcmod_of, _crcmod_after
     warnings.warn(
         "CRC-32C runs in pure Python, hundreds of times slower than it should: neither "
         "google-crc32c nor the C extension of crcmod is installed. Install google-crc32c, or "
@@ -49,12 +48,12 @@ def _choose() -> tuple[str, Callable[[bytes, int], int], Callable[[bytes], int]]
         RuntimeWarning,
         stacklevel=2,
     )
-    return "crcmod (pure Python)", _crcmod, _crcmod_of
+    return "crcmod (pure Python)", _crcmod_of, _crcmod_after
 
 
-IMPLEMENTATION, _crc32c, crc32c_of = _choose()
-# `crc32c_of(data)` is the implementation's own C function, without the second argument and without
+# `crc32c_of(data)` and `crc32c_after(value, data)` are the implementation's own C functions, without
 # a Python call in between: the AOF checksums two pieces per frame.
+IMPLEMENTATION, crc32c_of, crc32c_after = _choose()
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
@@ -62,4 +61,4 @@ def crc32c(data: bytes, value: int = 0) -> int:
 
     Takes `bytes` and nothing else: google-crc32c refuses bytearray and memoryview.
     """
-    return _crc32c(data, value)
+    return crc32c_after(value, data)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.engine import crc32c as module
-from tidelog.engine.crc32c import crc32c, crc32c_of
+from tidelog.engine.crc32c import crc32c, crc32c_after, crc32c_of
 
 in_crcmod: Callable[[bytes, int], int] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
 
@@ -39,6 +39,7 @@ def test_all_implementations_agree(first: bytes, second: bytes) -> None:
     want = in_python(first + second, 0)
     assert crc32c_of(first + second) == want
     assert crc32c(second, crc32c(first)) == want
+    assert crc32c_after(crc32c_of(first), second) == want
     assert in_crcmod(second, in_crcmod(first, 0)) == want
     assert google_crc32c.extend(google_crc32c.value(first), second) == want
 
@@ -56,6 +57,7 @@ def test_crcmod_serves_where_google_crc32c_is_missing(monkeypatch: pytest.Monkey
     assert fallback.IMPLEMENTATION == "crcmod"
     assert fallback.crc32c(b"6789", fallback.crc32c(b"12345")) == 0xE3069283
     assert fallback.crc32c_of(b"123456789") == 0xE3069283
+    assert fallback.crc32c_after(fallback.crc32c_of(b"12345"), b"6789") == 0xE3069283
 
 
 def test_pure_python_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
