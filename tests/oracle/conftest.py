@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 
 

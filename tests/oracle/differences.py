@@ -15,6 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.oracle.render import form as render
+from tests.oracle.wire import Form, error, is_error
+
 from tidelog.engine import effects as op
 from tidelog.engine.context import Context
 from tidelog.engine.effects import OPCODE, Effect
@@ -22,9 +25,6 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide
 from tidelog.engine.group import Group
 from tidelog.engine.stream import Stream
-
-from tests.oracle.render import form as render
-from tests.oracle.wire import Form, error, is_error
 
 
 class Row(NamedTuple):
@@ -36,21 +36,33 @@ class Row(NamedTuple):
 TABLE: dict[str, Row] = {
     "xinfo-idmp": Row("8.1", "8.6", "XINFO STREAM has the six idempotency pairs"),
     "nacked-count": Row("8.2", "8.8", "XINFO STREAM FULL has nacked-count in each group"),
-    "active-time": Row("2.3, 8.2, 8.4", "7.2", "consumers have active-time, shown as inactive by XINFO CONSUMERS"),
-    "seen-time": Row("2.3", "7.2", "seen-time is the last attempt; it was the last time the consumer was served"),
+    "active-time": Row(
+        "2.3, 8.2, 8.4", "7.2", "consumers have active-time, shown as inactive by XINFO CONSUMERS"
+    ),
+    "seen-time": Row(
+        "2.3", "7.2", "seen-time is the last attempt; it was the last time the consumer was served"
+    ),
     "radix-tree-nodes": Row("2.4", "-", "the inner size of the tree means nothing beyond one node"),
     "entries-read": Row("9", "8.2", "entries-read of a delivery is computed another way"),
     "lag": Row("9", "8.0", "lag is computed another way"),
     "entries-read-cap": Row("7.1", "8.2.2", "ENTRIESREAD is lowered to entries-added"),
-    "consumer-created": Row("7.2.1, 7.6, 7.7", "7.2", "reads and claims create their consumer even without result"),
-    "unbalanced": Row("6.3, 7.2", "8.0", "the text about unbalanced lists names the command and what it takes"),
+    "consumer-created": Row(
+        "7.2.1, 7.6, 7.7", "7.2", "reads and claims create their consumer even without result"
+    ),
+    "unbalanced": Row(
+        "6.3, 7.2", "8.0", "the text about unbalanced lists names the command and what it takes"
+    ),
     "xread-plus": Row("6.3", "7.4", "XREAD takes + as an ID"),
     "xreadgroup-plus": Row("7.2", "7.4", "XREADGROUP explains why + is meaningless"),
     "xsetid-max-deleted": Row("5.6", "7.2", "XSETID refuses an ID below max-deleted-entry-id"),
-    "xadd-auto-seq": Row("5.1", "7.2", "XADD ms-* past the last sequence has the error of a too small ID"),
+    "xadd-auto-seq": Row(
+        "5.1", "7.2", "XADD ms-* past the last sequence has the error of a too small ID"
+    ),
     "block-overflow": Row("4", "7.2", "a BLOCK beyond the end of time is refused"),
     "help": Row("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
-    "dbsize": Row("14", "-", "DBSIZE counts a key whose time has passed until something deletes it"),
+    "dbsize": Row(
+        "14", "-", "DBSIZE counts a key whose time has passed until something deletes it"
+    ),
     "scan-type": Row("14", "7.2", "SCAN refuses an unknown TYPE"),
 }
 
@@ -102,7 +114,10 @@ class EntriesRead:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, list):
             return False
-        found = {items[b"name"]: items[b"entries-read"] for items in (dict(pairs(each)) for each in other)}
+        found = {
+            items[b"name"]: items[b"entries-read"]
+            for items in (dict(pairs(each)) for each in other)
+        }
         return self.group in found and found[self.group] == self.value
 
     def __repr__(self) -> str:
@@ -131,7 +146,13 @@ class Facts(NamedTuple):
 
 
 def facts(stream: Stream) -> Facts:
-    return Facts(stream.first_id(), stream.max_deleted_id, stream.entries_added, stream.length, stream.last_id)
+    return Facts(
+        stream.first_id(),
+        stream.max_deleted_id,
+        stream.entries_added,
+        stream.length,
+        stream.last_id,
+    )
 
 
 def tombstone_after_7_0(f: Facts, id: int) -> bool:
@@ -187,10 +208,16 @@ IDMP_DEFAULTS: list[tuple[bytes, int]] = [
 ]
 INVALID_ID = error(b"ERR Invalid stream ID specified as stream command argument")
 UNBALANCED_8 = (
-    error(b"ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."),
-    error(b"ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."),
+    error(
+        b"ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
+    ),
+    error(
+        b"ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
+    ),
 )
-UNBALANCED_7 = error(b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.")
+UNBALANCED_7 = error(
+    b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+)
 
 
 def row(name: str) -> None:
@@ -286,7 +313,9 @@ def xsetid_7_0(ctx: Context, args: list[bytes]) -> Form:
     if stream.length and b"ENTRIESADDED" in words:
         added = max(i for i, word in enumerate(words) if word == b"ENTRIESADDED")
         if int(args[added + 1]) < stream.length:
-            return error(b"ERR The entries_added specified in XSETID is smaller than the target stream length")
+            return error(
+                b"ERR The entries_added specified in XSETID is smaller than the target stream length"
+            )
     return ("+", b"OK")
 
 
@@ -373,7 +402,10 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
         return [undo_xsetid(ctx, args)] if xsetid_7_0(ctx, args) == ("+", b"OK") else []
     if name in (b"XREADGROUP", b"XCLAIM", b"XAUTOCLAIM", b"XGROUP"):
         explicit = name == b"XGROUP"
-        return [*consumers_created(effects, explicit), *counters_mended(ctx, args, effects, explicit)]
+        return [
+            *consumers_created(effects, explicit),
+            *counters_mended(ctx, args, effects, explicit),
+        ]
     return []
 
 
@@ -406,7 +438,9 @@ def counters_mended(
     ctx: Context, args: list[bytes], effects: list[Effect], explicit: bool
 ) -> Iterator[Mend]:
     """A probe that sees 7.0's entries-read, and a SETID that replaces it, where 8.8's is another."""
-    known: dict[tuple[bytes, bytes], tuple[int, int]] = {}  # (key, group) -> last ID, entries-read so far
+    known: dict[
+        tuple[bytes, bytes], tuple[int, int]
+    ] = {}  # (key, group) -> last ID, entries-read so far
     for effect in effects:
         code = effect[0] & OPCODE
         if code == op.XCLAIM and len(effect) > 9:

@@ -159,7 +159,12 @@ def shown(form: Form) -> str:
 def shown_command(args: Command) -> str:
     def word(arg: bytes) -> str:
         text = arg.decode("latin-1")
-        plain = text and text.isascii() and text.isprintable() and not set(text) & set(" '\"\\$*?()<>|&;#~[]{}!")
+        plain = (
+            text
+            and text.isascii()
+            and text.isprintable()
+            and not set(text) & set(" '\"\\$*?()<>|&;#~[]{}!")
+        )
         return text if plain else '"' + repr(arg)[2:-1].replace('"', '\\"') + '"'
 
     return " ".join(map(word, args))

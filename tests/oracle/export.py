@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidelog.engine import as_commands
-
 from tests.oracle.conftest import Oracle
 from tests.oracle.differences import Anything, Between
 from tests.oracle.driver import VIEWED_DATABASES, Disagreement, Pair, reset
 from tests.oracle.engine_side import Tidelog, Unit, digest_of, replayed, unpacked
 from tests.oracle.grammar import Command
 from tests.oracle.wire import Connection, Form
+
+from tidelog.engine import as_commands
 
 
 class ReplayDiffers(AssertionError):

@@ -69,8 +69,8 @@ class Grammar:
         self._rows: list[tuple[int, Callable[[], Command]]] = [
             (26, self.xadd), (6, self.xtrim), (6, self.xdel), (4, self.xsetid), (1, self.xlen), (5, self.xrange),
             (5, self.xread), (18, self.xreadgroup), (7, self.xack), (8, self.xclaim), (6, self.xautoclaim),
-            (5, self.xpending), (7, self.xgroup_create), (4, self.xgroup_setid), (5, self.xgroup_other), (5, self.xinfo),
-            (9, self.keys), (8, self.strings), (3, self.expiry), (2, self.session),
+            (5, self.xpending), (7, self.xgroup_create), (4, self.xgroup_setid), (5, self.xgroup_other),
+            (5, self.xinfo), (9, self.keys), (8, self.strings), (3, self.expiry), (2, self.session),
         ]  # fmt: skip
         self._weights = [weight for weight, _ in self._rows]
 
@@ -81,14 +81,16 @@ class Grammar:
         turns: list[Turn] = []
         total = 0
         while total < commands:
-            self.now += self.r.choice((0, 0, 1, 1, 7, 100, 5000))
-            if not turns or self.chance(0.02):
-                batch = self.refill()
-            else:
-                batch = self.transaction() if self.chance(0.12) else self.plain()
-            turns.append(Turn(self.now, batch))
-            total += len(batch)
+            turns.append(self.turn(fill=not turns))
+            total += len(turns[-1].commands)
         return turns
+
+    def turn(self, fill: bool = False) -> Turn:
+        """The next turn; with `fill` one that creates streams and groups."""
+        self.now += self.r.choice((0, 0, 1, 1, 7, 100, 5000))
+        if fill or self.chance(0.02):
+            return Turn(self.now, self.refill())
+        return Turn(self.now, self.transaction() if self.chance(0.12) else self.plain())
 
     def refill(self) -> list[Command]:
         """Streams with groups and entries to work on: chance alone seldom has all three at once."""
@@ -98,8 +100,17 @@ class Grammar:
                 batch.append([b"XGROUP", b"CREATE", key, group, b"0", b"MKSTREAM"])
         for _ in range(self.r.randint(0, 12)):
             self.high += 1
-            batch.append([b"XADD", self.r.choice(STREAMS), b"%d-%d" % (self.high, self.r.choice((0, 1))), *self.row()])
-        return sorted(batch, key=lambda args: (args[0] == b"XADD", args if args[0] != b"XADD" else []))
+            batch.append(
+                [
+                    b"XADD",
+                    self.r.choice(STREAMS),
+                    b"%d-%d" % (self.high, self.r.choice((0, 1))),
+                    *self.row(),
+                ]
+            )
+        return sorted(
+            batch, key=lambda args: (args[0] == b"XADD", args if args[0] != b"XADD" else [])
+        )
 
     def plain(self) -> list[Command]:
         return [self.command() for _ in range(self.r.randint(1, 6))]
@@ -116,7 +127,9 @@ class Grammar:
         batch.append([b"MULTI"])
         batch += [self.queueable() for _ in range(r.randint(0, 6))]
         if r.random() < 0.1:
-            batch.insert(r.randint(1, len(batch)), r.choice(([b"MULTI"], [b"WATCH", b"s"], [b"EXEC", b"x"])))
+            batch.insert(
+                r.randint(1, len(batch)), r.choice(([b"MULTI"], [b"WATCH", b"s"], [b"EXEC", b"x"]))
+            )
         batch.append([b"DISCARD"] if r.random() < 0.1 else [b"EXEC"])
         if r.random() < 0.05:
             batch.append(r.choice(([b"EXEC"], [b"DISCARD"])))
@@ -193,7 +206,9 @@ class Grammar:
         """IDs for deletion, acknowledgement and claims; sometimes many in a run."""
         if self.chance(0.15):
             first = self.r.randint(max(0, self.high - 12), self.high)
-            return [b"%d-%d" % (first + i, seq) for i in range(self.r.randint(1, 6)) for seq in (0, 1)]
+            return [
+                b"%d-%d" % (first + i, seq) for i in range(self.r.randint(1, 6)) for seq in (0, 1)
+            ]
         return [self.id() for _ in range(self.r.choice((1, 1, 1, 2, 3, 5)))]
 
     def start(self) -> bytes:
@@ -240,7 +255,19 @@ class Grammar:
         r = self.r
         words: list[bytes] = []
         for _ in range(r.choice((1, 1, 1, 2, 3))):
-            value = r.choice((b"", b"v", b"1", b"-7", b"4096", b"1234567890123", b"w" * 63, b"z" * 70, b"\r\n\x00"))
+            value = r.choice(
+                (
+                    b"",
+                    b"v",
+                    b"1",
+                    b"-7",
+                    b"4096",
+                    b"1234567890123",
+                    b"w" * 63,
+                    b"z" * 70,
+                    b"\r\n\x00",
+                )
+            )
             if self.chance(0.01):
                 value = b"q" * r.choice((4090, 4096, 5000, 70000))
             words += [r.choice(FIELDS), value]
@@ -272,7 +299,11 @@ class Grammar:
 
     def xsetid(self) -> Command:
         r = self.r
-        target = self.id() if self.chance(0.5) else b"%d-%d" % (self.high + r.choice((0, 1, 2)), r.choice((0, 3)))
+        target = (
+            self.id()
+            if self.chance(0.5)
+            else b"%d-%d" % (self.high + r.choice((0, 1, 2)), r.choice((0, 3)))
+        )
         options = self.shuffled(
             self.option(0.4, b"ENTRIESADDED", self.integer(0, 1, 5, 10, 20, 50, 100)),
             self.option(0.4, b"MAXDELETEDID", self.id()),
@@ -292,8 +323,14 @@ class Grammar:
         return [spelled(b"STREAMS", self.r), *keys, *(usual() for _ in keys)]
 
     def xread(self) -> Command:
-        options = self.shuffled(self.count(0.4), self.option(0.1, b"BLOCK", self.integer(0, 1, 10, -1)))
-        return [b"XREAD", *options, *self.streams(lambda: self.r.choice((self.id(), b"0", b"$", b"+")))]
+        options = self.shuffled(
+            self.count(0.4), self.option(0.1, b"BLOCK", self.integer(0, 1, 10, -1))
+        )
+        return [
+            b"XREAD",
+            *options,
+            *self.streams(lambda: self.r.choice((self.id(), b"0", b"$", b"+"))),
+        ]
 
     def xreadgroup(self) -> Command:
         options = self.shuffled(
@@ -323,11 +360,27 @@ class Grammar:
             self.option(0.3, b"JUSTID"),
             self.option(0.1, b"LASTID", self.id()),
         )
-        return [b"XCLAIM", self.key(), self.group(), self.consumer(), self.idle(), *self.ids(), *options]
+        return [
+            b"XCLAIM",
+            self.key(),
+            self.group(),
+            self.consumer(),
+            self.idle(),
+            *self.ids(),
+            *options,
+        ]
 
     def xautoclaim(self) -> Command:
         options = self.shuffled(self.count(0.5), self.option(0.3, b"JUSTID"))
-        return [b"XAUTOCLAIM", self.key(), self.group(), self.consumer(), self.idle(), self.start(), *options]
+        return [
+            b"XAUTOCLAIM",
+            self.key(),
+            self.group(),
+            self.consumer(),
+            self.idle(),
+            self.start(),
+            *options,
+        ]
 
     def xpending(self) -> Command:
         words = [b"XPENDING", self.key(), self.group()]
@@ -359,7 +412,10 @@ class Grammar:
             return [b"XGROUP", b"CREATECONSUMER", self.key(), self.group(), self.consumer()]
         if roll < 0.9:
             return [b"XGROUP", b"DELCONSUMER", self.key(), self.group(), self.consumer()]
-        return [self.r.choice((b"XGROUP", b"XINFO", b"OBJECT")), self.r.choice((b"HELP", b"WHAT", b"create"))]
+        return [
+            self.r.choice((b"XGROUP", b"XINFO", b"OBJECT")),
+            self.r.choice((b"HELP", b"WHAT", b"create")),
+        ]
 
     def xinfo(self) -> Command:
         roll = self.r.random()
@@ -374,7 +430,11 @@ class Grammar:
     # --- keys, strings, session
 
     def db(self) -> bytes:
-        return self.r.choice((b"0", b"1", b"2", b"0", b"1")) if self.chance(0.95) else self.r.choice((b"15", b"16", b"-1", b"x"))
+        return (
+            self.r.choice((b"0", b"1", b"2", b"0", b"1"))
+            if self.chance(0.95)
+            else self.r.choice((b"15", b"16", b"-1", b"x"))
+        )
 
     def pair(self) -> list[bytes]:
         return [self.any_key(), self.any_key()]
@@ -388,7 +448,8 @@ class Grammar:
             lambda: [b"TYPE", self.any_key()],
             lambda: [b"RENAME", *self.pair()],
             lambda: [b"RENAMENX", *self.pair()],
-            lambda: [b"COPY", *self.pair(), *self.shuffled(self.option(0.4, b"DB", self.db()), self.option(0.6, b"REPLACE"))],
+            lambda: [b"COPY", *self.pair(), *self.shuffled(
+                self.option(0.4, b"DB", self.db()), self.option(0.6, b"REPLACE"))],
             lambda: [b"MOVE", self.any_key(), self.db()],
             lambda: [b"SWAPDB", self.db(), self.db()],
             lambda: [b"KEYS", r.choice((b"*", b"?", b"[st]", b"[^s]", b"[s-x]", b"u{*", b"\\s", b"[", b"a*t", b""))],
@@ -401,7 +462,10 @@ class Grammar:
             lambda: [b"PERSIST", self.any_key()],
         ]  # fmt: skip
         if self.chance(0.02):
-            return [r.choice((b"FLUSHDB", b"FLUSHALL")), *self.option(0.3, r.choice((b"ASYNC", b"SYNC", b"NOW")))]
+            return [
+                r.choice((b"FLUSHDB", b"FLUSHALL")),
+                *self.option(0.3, r.choice((b"ASYNC", b"SYNC", b"NOW"))),
+            ]
         return r.choice(rows)()
 
     def expiry(self) -> Command:
@@ -455,3 +519,88 @@ class Grammar:
                 (b"stream-node-max-bytes", number(r.choice((0, 1, 60, 100, 200, 4096)))),
             )),
         ]  # fmt: skip
+
+
+class Grammar8(Grammar):
+    """With the commands and options that came after 7.0."""
+
+    def __init__(self, r: random.Random) -> None:
+        super().__init__(r)
+        self._rows += [
+            (6, self.xdelex), (8, self.xackdel), (12, self.xnack), (14, self.xreadgroup_claim), (8, self.xadd_idmp),
+            (2, self.xcfgset), (2, self.xidmprecord), (6, self.trim_by_policy), (4, self.capped_read),
+        ]  # fmt: skip
+        self._weights = [weight for weight, _ in self._rows]
+
+    def policy(self, share: float = 0.7) -> list[bytes]:
+        return self.option(share, self.r.choice((b"KEEPREF", b"DELREF", b"ACKED")))
+
+    def numbered(self) -> list[bytes]:
+        ids = self.ids()
+        return [b"IDS", number(len(ids) + self.r.choice((0,) * 30 + (1, -1))), *ids]
+
+    def xdelex(self) -> Command:
+        return [b"XDELEX", self.key(), *self.shuffled(self.policy(), self.numbered())]
+
+    def xackdel(self) -> Command:
+        return [
+            b"XACKDEL",
+            self.key(),
+            self.group(),
+            *self.shuffled(self.policy(), self.numbered()),
+        ]
+
+    def xnack(self) -> Command:
+        mode = self.r.choice((b"SILENT", b"FAIL", b"FATAL"))
+        options = self.shuffled(
+            self.numbered(),
+            self.option(0.2, b"RETRYCOUNT", self.integer(0, 1, 5, -1)),
+            self.option(0.3, b"FORCE"),
+        )
+        return [b"XNACK", self.key(), self.group(), mode, *options]
+
+    def xreadgroup_claim(self) -> Command:
+        args = self.xreadgroup()
+        at = self.r.choice((1, 4))
+        return [*args[:at], *self.option(0.95, b"CLAIM", self.idle()), *self.caps(), *args[at:]]
+
+    def caps(self) -> list[bytes]:
+        return self.shuffled(
+            self.option(0.15, b"MAXCOUNT", self.integer(1, 2, 3, 10, 0)),
+            self.option(0.15, b"MAXSIZE", self.integer(1, 100, 1000, 0)),
+        )
+
+    def capped_read(self) -> Command:
+        args = self.xread()
+        return [args[0], *self.caps(), *args[1:]]
+
+    def xadd_idmp(self) -> Command:
+        pid = self.r.choice((b"p", b"q", b"p", b""))
+        if self.chance(0.3):
+            idmp = [b"IDMPAUTO", pid]
+        else:
+            idmp = [b"IDMP", pid, self.r.choice((b"i", b"j", b"k", b"l"))]
+        options = self.shuffled(
+            idmp, self.trim(0.2), self.policy(0.2), self.option(0.1, b"NOMKSTREAM")
+        )
+        return [b"XADD", self.key(), *options, self.r.choice((b"*",) * 9 + (b"5-*",)), *self.row()]
+
+    def xcfgset(self) -> Command:
+        return [b"XCFGSET", self.key(), *self.shuffled(
+            self.option(0.6, b"IDMP-DURATION", self.integer(1, 5, 100, 86400, 0)),
+            self.option(0.6, b"IDMP-MAXSIZE", self.integer(1, 2, 3, 100, 10001)),
+        )]  # fmt: skip
+
+    def xidmprecord(self) -> Command:
+        return [b"XIDMPRECORD", self.key(), b"p", self.r.choice((b"i", b"j", b"")), self.id()]
+
+    def trim_by_policy(self) -> Command:
+        if self.chance(0.5):
+            return [b"XTRIM", self.key(), *self.shuffled(self.policy(0.9), self.trim(1.0))]
+        return [
+            b"XADD",
+            self.key(),
+            *self.shuffled(self.policy(0.9), self.trim(1.0)),
+            self.new_id(),
+            *self.row(),
+        ]

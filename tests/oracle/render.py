@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.engine.entries import ClaimedEntries, Entries
-from tidelog.engine.reply import NULL_ARRAY, NullArray, Park, Reply, Status
-
 from tests.oracle import wire
 from tests.oracle.wire import Form
+
+from tidelog.engine.entries import ClaimedEntries, Entries
+from tidelog.engine.reply import NULL_ARRAY, NullArray, Park, Reply, Status
 
 
 def form(reply: Reply) -> Form:

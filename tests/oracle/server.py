@@ -54,7 +54,9 @@ class RedisServer:
         redis = tool("redis-server", "redis-server")
         version = subprocess.run([redis, "--version"], capture_output=True, text=True, check=True)
         if " v=7.0." not in version.stdout:
-            raise OracleMissing(f"the oracle is redis-server 7.0, but here is {version.stdout.strip()}")
+            raise OracleMissing(
+                f"the oracle is redis-server 7.0, but here is {version.stdout.strip()}"
+            )
         self.socket = directory / f"{name}.sock"
         self._log = directory / f"{name}.log"
         arguments = {

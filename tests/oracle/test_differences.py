@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-
 from tests.oracle import differences
 from tests.oracle.bench import START_MS, pairs, plain, words
 from tests.oracle.conftest import Oracle
@@ -142,8 +141,14 @@ COUNTERS_7_0: list[tuple[list[str], tuple[int | None, int | None]]] = [
     (["XGROUP CREATE s g 0", READ_2, "XDEL s 4-0"], (2, None)),
     (["XGROUP CREATE s g 0", READ_2, "XDEL s 1-0 2-0 3-0"], (2, 3)),
     (["XGROUP CREATE s g 0", "XDEL s 3-0"], (None, None)),
-    (["XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XTRIM s MAXLEN 2"], (1, 4)),
-    (["XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XTRIM s MAXLEN 0"], (1, 4)),
+    (
+        ["XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XTRIM s MAXLEN 2"],
+        (1, 4),
+    ),
+    (
+        ["XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XTRIM s MAXLEN 0"],
+        (1, 4),
+    ),
     (["XGROUP CREATE s g 0", READ_2, "XDEL s 1-0 2-0 3-0 4-0 5-0"], (2, 3)),
 ]
 

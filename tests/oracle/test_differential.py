@@ -10,7 +10,6 @@ import os
 import random
 
 import pytest
-
 from tests.oracle.conftest import Oracle
 from tests.oracle.driver import Disagreement, Pair
 from tests.oracle.export import assert_export_agrees, assert_replay_agrees

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.oracle import server
 from tests.oracle.conftest import Oracle
 from tests.oracle.wire import NULL_ARRAY, OK, Unfinished, decode, error

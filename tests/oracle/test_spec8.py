@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.oracle.bench import NIL, START_MS, Bench, answer, pairs
+from tests.oracle.engine_side import Unit, unpacked
+
+from tidelog.engine import as_commands
+from tidelog.engine import effects as op
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"
@@ -337,7 +340,13 @@ def test_xackdel_takes_many_ids(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "count"),
-    [("SILENT", 0), ("FAIL", 1), ("FATAL", MANY), ("SILENT RETRYCOUNT 7", 7), ("FATAL RETRYCOUNT 0", 0)],
+    [
+        ("SILENT", 0),
+        ("FAIL", 1),
+        ("FATAL", MANY),
+        ("SILENT RETRYCOUNT 7", 7),
+        ("FATAL RETRYCOUNT 0", 0),
+    ],
 )
 def test_xnack_modes(bench: Bench, mode: str, count: int) -> None:
     fill(bench, 1)
@@ -468,7 +477,12 @@ def test_claim_takes_idle_entries_before_new_ones(bench: Bench) -> None:
         ["2-0", ["f", "v2"], 60, 1],
         ["4-0", ["f", "v4"], 0, 0],
     ]
-    assert bench.pending() == [("1-0", "bob", 2), ("2-0", "bob", 2), ("3-0", "alice", 1), ("4-0", "bob", 1)]
+    assert bench.pending() == [
+        ("1-0", "bob", 2),
+        ("2-0", "bob", 2),
+        ("3-0", "alice", 1),
+        ("4-0", "bob", 1),
+    ]
 
 
 def test_claim_count_covers_claimed_and_new(bench: Bench) -> None:
@@ -593,10 +607,16 @@ def test_xcfgset_errors(bench: Bench, options: str, error: str) -> None:
     assert bench.info()["idmp-duration"] == 100
 
 
-@pytest.mark.parametrize("options", ["IDMP-DURATION 1", "IDMP-DURATION 86400", "idmp-maxsize 10000 IDMP-MAXSIZE 1"])
+@pytest.mark.parametrize(
+    "options", ["IDMP-DURATION 1", "IDMP-DURATION 86400", "idmp-maxsize 10000 IDMP-MAXSIZE 1"]
+)
 def test_xcfgset_bounds(bench: Bench, options: str) -> None:
     bench.do("XADD s 1-0 f v")
-    wanted = "ERR IDMP-MAXSIZE specified multiple times" if options.count("SIZE") + options.count("size") > 1 else "OK"
+    wanted = (
+        "ERR IDMP-MAXSIZE specified multiple times"
+        if options.count("SIZE") + options.count("size") > 1
+        else "OK"
+    )
     assert bench.do(f"XCFGSET s {options}") == wanted
 
 
@@ -709,7 +729,10 @@ def test_cap_errors(bench: Bench, command: str, options: str, error: str) -> Non
 def test_xread_plus_is_the_last_entry(bench: Bench) -> None:
     fill(bench, 3)
     fill(bench, 2, "t")
-    assert bench.do("XREAD STREAMS s t none + + +") == [["s", [["3-0", ["f", "v3"]]]], ["t", [["2-0", ["f", "v2"]]]]]
+    assert bench.do("XREAD STREAMS s t none + + +") == [
+        ["s", [["3-0", ["f", "v3"]]]],
+        ["t", [["2-0", ["f", "v2"]]]],
+    ]
     assert bench.do("XREAD COUNT 0 STREAMS none +") == NIL
     bench.do("XDEL s 3-0")
     assert only(bench.do("XREAD STREAMS s +")) == [["2-0", ["f", "v2"]]]
@@ -829,13 +852,25 @@ COUNTERS: list[tuple[str, list[str], tuple[int | None, int | None]]] = [
     ("group at 2-0, read rest", ["XGROUP CREATE s g 2-0", "READ 9"], (5, 0)),
     ("read 2, XDEL 1-0", ["XGROUP CREATE s g 0", "READ 2", "XDEL s 1-0"], (2, 3)),
     ("read 2, XDEL 4-0", ["XGROUP CREATE s g 0", "READ 2", "XDEL s 4-0"], (2, None)),
-    ("read 2, XDEL 4-0, read 1", ["XGROUP CREATE s g 0", "READ 2", "XDEL s 4-0", "READ 1"], (None, None)),
-    ("read 2, XDEL 4-0, read rest", ["XGROUP CREATE s g 0", "READ 2", "XDEL s 4-0", "READ 9"], (5, 0)),
+    (
+        "read 2, XDEL 4-0, read 1",
+        ["XGROUP CREATE s g 0", "READ 2", "XDEL s 4-0", "READ 1"],
+        (None, None),
+    ),
+    (
+        "read 2, XDEL 4-0, read rest",
+        ["XGROUP CREATE s g 0", "READ 2", "XDEL s 4-0", "READ 9"],
+        (5, 0),
+    ),
     ("read 2, XDEL 1..3", ["XGROUP CREATE s g 0", "READ 2", "XDEL s 1-0 2-0 3-0"], (2, 2)),
     ("group at 0, XDEL 1-0", ["XGROUP CREATE s g 0", "XDEL s 1-0"], (None, 4)),
     ("group at 0, XDEL 3-0", ["XGROUP CREATE s g 0", "XDEL s 3-0"], (None, None)),
     ("read 1, XTRIM 2", ["XGROUP CREATE s g 0", "READ 1", "XTRIM s MAXLEN 2"], (1, 2)),
-    ("read 1, XTRIM 2, read 1", ["XGROUP CREATE s g 0", "READ 1", "XTRIM s MAXLEN 2", "READ 1"], (4, 1)),
+    (
+        "read 1, XTRIM 2, read 1",
+        ["XGROUP CREATE s g 0", "READ 1", "XTRIM s MAXLEN 2", "READ 1"],
+        (4, 1),
+    ),
     ("read 1, XTRIM 0", ["XGROUP CREATE s g 0", "READ 1", "XTRIM s MAXLEN 0"], (1, 0)),
     ("read 1, XDEL all", ["XGROUP CREATE s g 0", "READ 1", "XDEL s 1-0 2-0 3-0 4-0 5-0"], (1, 0)),
     ("ENTRIESREAD 99", ["XGROUP CREATE s g 0 ENTRIESREAD 99"], (5, 5)),
@@ -844,7 +879,9 @@ COUNTERS: list[tuple[str, list[str], tuple[int | None, int | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "lines", "wanted"), COUNTERS, ids=[case for case, _, _ in COUNTERS])
+@pytest.mark.parametrize(
+    ("case", "lines", "wanted"), COUNTERS, ids=[case for case, _, _ in COUNTERS]
+)
 def test_entries_read_and_lag(
     bench: Bench, case: str, lines: list[str], wanted: tuple[int | None, int | None]
 ) -> None:
@@ -891,10 +928,22 @@ def test_a_woken_read_serves_every_key_that_has_data(bench: Bench) -> None:
     ("line", "text"),
     [
         ("DEL s", "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"),
-        ("XGROUP DESTROY s g", "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"),
-        ("RENAME s other", "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"),
-        ("FLUSHALL", "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"),
-        ("PEXPIRE s -1", "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"),
+        (
+            "XGROUP DESTROY s g",
+            "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option",
+        ),
+        (
+            "RENAME s other",
+            "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option",
+        ),
+        (
+            "FLUSHALL",
+            "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option",
+        ),
+        (
+            "PEXPIRE s -1",
+            "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option",
+        ),
         ("SET s v", WRONGTYPE),
     ],
 )
@@ -914,7 +963,9 @@ def test_what_does_not_signal(bench: Bench) -> None:
     read(bench)
     bench.do("XGROUP CREATE s h $")
     waiting = bench.block("XREADGROUP GROUP h a BLOCK 0 STREAMS s >")
-    bench.all("XGROUP SETID s h 0", "XACK s g 1-0", "XDEL s 1-0", "XTRIM s MAXLEN 1", "XSETID s 9-0")
+    bench.all(
+        "XGROUP SETID s h 0", "XACK s g 1-0", "XDEL s 1-0", "XTRIM s MAXLEN 1", "XSETID s 9-0"
+    )
     bench.do("XCLAIM s g bob 0 3-0")
     assert answer(waiting) is None
 
@@ -929,11 +980,6 @@ def test_trap_1_count_zero(bench: Bench) -> None:
 
 
 def test_trap_2_an_approximate_trim_is_logged_exactly(bench: Bench) -> None:
-    from tidelog.engine import as_commands
-    from tidelog.engine import effects as op
-
-    from tests.oracle.engine_side import Unit, unpacked
-
     bench.tidelog.ctx.settings.stream_node_max_entries = 2
     fill(bench, 5, groups="")
     bench.do("XADD s MAXLEN ~ 3 LIMIT 5 6-0 f v")
@@ -1030,7 +1076,12 @@ def test_trap_11_xpending_tolerates_surplus(bench: Bench) -> None:
 
 
 def test_trap_12_missing_keys(bench: Bench) -> None:
-    assert bench.do("XINFO STREAM s") == bench.do("XINFO GROUPS s") == bench.do("XINFO CONSUMERS s g") == NO_KEY
+    assert (
+        bench.do("XINFO STREAM s")
+        == bench.do("XINFO GROUPS s")
+        == bench.do("XINFO CONSUMERS s g")
+        == NO_KEY
+    )
     assert bench.all("XLEN s", "XRANGE s - +", "XACK s g 1-0") == [0, [], 0]
 
 
@@ -1039,7 +1090,13 @@ def test_trap_13_xgroup_on_a_missing_key(bench: Bench) -> None:
         "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM "
         "option to create an empty stream automatically."
     )
-    for rest in ("CREATE s g 0", "SETID s g 0", "DESTROY s g", "CREATECONSUMER s g c", "DELCONSUMER s g c"):
+    for rest in (
+        "CREATE s g 0",
+        "SETID s g 0",
+        "DESTROY s g",
+        "CREATECONSUMER s g c",
+        "DELCONSUMER s g c",
+    ):
         assert bench.do(f"XGROUP {rest}") == text
 
 
@@ -1056,10 +1113,27 @@ def test_trap_15_watch_is_blind_to_groups(bench: Bench) -> None:
     read(bench, 1)
     bench.do("WATCH s")
     read(bench, 1)
-    bench.all("XACK s g 1-0", "XCLAIM s g bob 0 2-0", "XAUTOCLAIM s g alice 0 0", "XNACK s g FAIL IDS 1 2-0")
-    bench.all("XGROUP SETID s g 0", "XGROUP CREATE s h 0", "XGROUP DESTROY s h", "XSETID s 9-0", "XCFGSET s IDMP-MAXSIZE 5")
+    bench.all(
+        "XACK s g 1-0",
+        "XCLAIM s g bob 0 2-0",
+        "XAUTOCLAIM s g alice 0 0",
+        "XNACK s g FAIL IDS 1 2-0",
+    )
+    bench.all(
+        "XGROUP SETID s g 0",
+        "XGROUP CREATE s h 0",
+        "XGROUP DESTROY s h",
+        "XSETID s 9-0",
+        "XCFGSET s IDMP-MAXSIZE 5",
+    )
     assert bench.all("MULTI", "XLEN s", "EXEC") == ["OK", "QUEUED", [3]]
-    for line in ("XADD s 10-0 f v", "XDEL s 10-0", "XTRIM s MAXLEN 1", "XDELEX s IDS 1 3-0", "PEXPIRE s 9999"):
+    for line in (
+        "XADD s 10-0 f v",
+        "XDEL s 10-0",
+        "XTRIM s MAXLEN 1",
+        "XDELEX s IDS 1 3-0",
+        "PEXPIRE s 9999",
+    ):
         bench.do("WATCH s")
         bench.do(line)
         assert bench.all("MULTI", "XLEN s", "EXEC") == ["OK", "QUEUED", NIL], line
@@ -1144,5 +1218,7 @@ def test_trap_24_duplicates_outlive_their_message(bench: Bench) -> None:
 
 def test_trap_25_four_elements_with_claim_only(bench: Bench) -> None:
     fill(bench, 2)
-    assert only(bench.do("XREADGROUP GROUP g a COUNT 1 CLAIM 5 STREAMS s >")) == [["1-0", ["f", "v1"], 0, 0]]
+    assert only(bench.do("XREADGROUP GROUP g a COUNT 1 CLAIM 5 STREAMS s >")) == [
+        ["1-0", ["f", "v1"], 0, 0]
+    ]
     assert only(bench.do("XREADGROUP GROUP g a COUNT 1 STREAMS s >")) == [["2-0", ["f", "v2"]]]
