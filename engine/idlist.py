@@ -100,6 +100,13 @@ def count(ids: IdList) -> int:
     return len(ids) >> 3 if isinstance(ids, bytes) else len(ids) >> 1
 
 
+def last(ids: IdList) -> int:
+    """The last ID of a list that has one."""
+    if isinstance(ids, bytes):
+        return id_of(int.from_bytes(ids[-8:], "little", signed=True))
+    return ids[-2] << 64 | ids[-1]
+
+
 def keys(ids: bytes) -> array[int]:
     """The keys of a narrow list."""
     column = array("q")

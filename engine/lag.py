@@ -6,6 +6,7 @@ the ends of the stream, or where no tombstone can lie before it; elsewhere the a
 
 from __future__ import annotations
 
+from tidelog.engine.entries import Entries
 from tidelog.engine.group import UNKNOWN, Group
 from tidelog.engine.stream import Stream
 
@@ -32,10 +33,13 @@ def estimate(stream: Stream, entry_id: int) -> int:
     return UNKNOWN
 
 
-def read_on(stream: Stream, last_id: int, entries_read: int, ids: list[int]) -> int:
-    """entries-read after a group at this position was delivered `ids`, which ascend from above `last_id`."""
+def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries) -> int:
+    """entries-read after a group at this position was delivered entries, which come after `last_id`."""
     first = stream.first_id()
     tombstone = stream.max_deleted_id if stream.length else 0
+    if entries_read != UNKNOWN and last_id >= first and (not tombstone or last_id > tombstone):
+        return entries_read + len(delivered)
+    ids = delivered.ids()
     for at, entry_id in enumerate(ids):
         counts = last_id >= first and (not tombstone or last_id > tombstone)
         if counts and entries_read != UNKNOWN:

@@ -6,6 +6,7 @@ A reply is one of
     NULL_ARRAY    null array                     bytes        bulk string (IDs too, as `ms-seq` text)
     Status        simple string (`OK`)           list         array of replies
     Map           map: a flat list k, v, k, v    Entries      a run of stream entries (engine.entries)
+    Streams       list of [key, Entries]: array of pairs in RESP2, map in RESP3
     Park          nothing to serve: wait for one of these keys, then decide again
 
 A face turns it into its own form: RESP bytes, redis-py's Python shapes. Source: spec section 1.
@@ -33,6 +34,12 @@ class NullArray:
 
 class Map(list[Any]):
     """A map, as the flat list `k1, v1, k2, v2`: an array in RESP2, a map in RESP3."""
+
+    __slots__ = ()
+
+
+class Streams(list[Any]):
+    """The reply of XREAD and XREADGROUP: `[key, Entries]` pairs; in RESP3 a map from key to entries."""
 
     __slots__ = ()
 

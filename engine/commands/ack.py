@@ -1,0 +1,75 @@
+"""XACK and XACKDEL: pending entries that are done (spec 7.3, 7.4)."""
+
+from __future__ import annotations
+
+from tidelog.engine.commands.delete import (
+    DELETED,
+    NOT_FOUND,
+    STILL_REFERENCED,
+    log_delete,
+    parse_policy_and_ids,
+)
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XACK
+from tidelog.engine.idargs import id_list
+from tidelog.engine.idlist import count, pack
+from tidelog.engine.ids import parse_many
+from tidelog.engine.references import ACKED, DELREF
+from tidelog.engine.reply import Reply
+from tidelog.engine.stream import Stream
+from tidelog.engine.table import command
+
+
+@command("xack", -4, "write fast")
+def xack(ctx: Context, args: list[bytes]) -> Reply:
+    """XACK key group id [id ...]"""
+    stream = ctx.stream(args[1])
+    group = None if stream is None else stream.groups.get(args[2])
+    if group is None:
+        return 0
+    held = group.pending.present(id_list(args[3:]))
+    if not held:
+        return 0
+    ctx.effects.append((XACK, ctx.db, args[1], args[2], held))
+    return count(held)
+
+
+@command("xackdel", -6, "write fast")
+def xackdel(ctx: Context, args: list[bytes]) -> Reply:
+    """XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]"""
+    key, name = args[1], args[2]
+    stream = ctx.stream(key)
+    policy, listed = parse_policy_and_ids(args, 3)
+    if stream is None or name not in stream.groups:
+        return [NOT_FOUND] * len(listed)
+    results: list[int] = []
+    acked: set[int] = set()
+    doomed: list[int] = []
+    pending = stream.groups[name].pending
+    for entry_id in parse_many(listed):
+        if entry_id in acked or not pending.contains(entry_id):
+            results.append(NOT_FOUND)
+            continue
+        acked.add(entry_id)
+        if policy == ACKED and _still_referenced(stream, name, entry_id):
+            results.append(STILL_REFERENCED)
+        else:
+            results.append(DELETED)
+            doomed.append(entry_id)
+    if acked:
+        ctx.effects.append((XACK, ctx.db, key, name, pack(sorted(acked))))
+    if policy == DELREF:
+        for other, group in stream.groups.items():
+            held = [] if other == name else group.pending.among(acked)
+            if held:
+                ctx.effects.append((XACK, ctx.db, key, other, pack(held)))
+    log_delete(ctx, key, stream, doomed)
+    return results
+
+
+def _still_referenced(stream: Stream, acked_in: bytes, entry_id: int) -> bool:
+    """Whether an entry that group `acked_in` has just acknowledged is still needed by a group (spec 5.2)."""
+    return any(
+        group.last_id < entry_id or (name != acked_in and group.pending.contains(entry_id))
+        for name, group in stream.groups.items()
+    )

@@ -1,0 +1,86 @@
+"""What the commands of consumer groups share: finding a group, its errors, and consumers that were named."""
+
+from __future__ import annotations
+
+from tidelog.engine.context import Context
+from tidelog.engine.effects import SEEN, XCLAIM, XGROUP_CREATECONSUMER, Effect
+from tidelog.engine.errors import CommandError, echo
+from tidelog.engine.group import Consumer, Group
+from tidelog.engine.idlist import EMPTY, SEQ_MASK, pack
+from tidelog.engine.stream import Stream
+
+COUNT_MAX = (1 << 63) - 1  # delivery counts stop here (spec 7.2.4)
+
+
+def shown(raw: bytes) -> bytes:
+    """A name as an error shows it where Redis sets no limit to it."""
+    return echo(raw, len(raw))
+
+
+def no_group(key: bytes, group: bytes) -> CommandError:
+    """The error of a key or group that is missing, as most commands say it."""
+    return CommandError(
+        b"NOGROUP No such key '%b' or consumer group '%b'" % (shown(key), shown(group))
+    )
+
+
+def find_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    """The stream and its group. Raises CommandError: WRONGTYPE, NOGROUP."""
+    stream = ctx.stream(key)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        raise no_group(key, name)
+    return stream, group
+
+
+def idle_cutoff(now: int, idle_ms_min: int) -> int:
+    """The latest delivery time, unix ms, that is idle for long enough.
+
+    Never below -1, so that the NACK zone, whose times are far below, is idle for any length of time.
+    """
+    return max(now - idle_ms_min, -1)
+
+
+def log_seen(
+    ctx: Context, key: bytes, group: bytes, name: bytes, consumer: Consumer | None, mark: int
+) -> None:
+    """Log that a consumer was named and got nothing, so that it exists and is seen now.
+
+    mark: how many effects there were before this call. If it has logged others, this is logged with them;
+    otherwise only the creation of a consumer is worth a record.
+    """
+    now = ctx.now
+    effect: Effect
+    if len(ctx.effects) > mark:
+        effect = (XCLAIM, ctx.db, key, group, name, EMPTY, now, 0, -1)
+    elif consumer is None:
+        effect = (XGROUP_CREATECONSUMER, ctx.db, key, group, name, now)
+    elif consumer.seen_time == now:
+        return
+    else:
+        effect = (SEEN, ctx.db, key, group, name, now)
+    ctx.effects.append(effect)
+
+
+def log_claim(
+    ctx: Context,
+    key: bytes,
+    group: bytes,
+    consumer: bytes,
+    counts: dict[int, int],
+    time: int,
+    now: int,
+    moved: tuple[int, ...],
+) -> None:
+    """Log that a consumer got these entries, ID -> delivery count. `moved`: the new position, or ()."""
+    claimed = sorted(counts)
+    each = tuple([counts[entry_id] for entry_id in claimed])
+    tally = each if len(set(each)) > 1 else each[0] if each else 0
+    ctx.effects.append(
+        (XCLAIM, ctx.db, key, group, consumer, pack(claimed), time, tally, now, *moved)
+    )
+
+
+def position(last_id: int, entries_read: int) -> tuple[int, int, int]:
+    """A group's position as effects carry it."""
+    return last_id >> 64, last_id & SEQ_MASK, entries_read

@@ -1,0 +1,250 @@
+"""XREADGROUP: a consumer gets new messages, idle ones of others, or its own history again (spec 7.2).
+
+Everything is decided against the group as it was before the command; what one key gets does not touch the
+others. Only when a key is listed twice must its second serving see the first: then a copy of the group takes
+the effects. That is O(pending), and nobody does it for speed.
+"""
+
+from __future__ import annotations
+
+from tidelog.engine import idlist, ids
+from tidelog.engine.apply_groups import apply_to_group
+from tidelog.engine.commands.grouping import (
+    COUNT_MAX,
+    idle_cutoff,
+    log_claim,
+    log_seen,
+    position,
+    shown,
+)
+from tidelog.engine.commands.read import Budget, ReadOptions, first_of, park
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XCLAIM
+from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries
+from tidelog.engine.errors import CommandError
+from tidelog.engine.group import Group
+from tidelog.engine.lag import read_on
+from tidelog.engine.reply import Reply, Streams
+from tidelog.engine.stream import Stream
+from tidelog.engine.table import command
+
+NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
+CLAIM_BYTES = len(
+    b":0\r\n:0\r\n"
+)  # what the two integers of an entry read with CLAIM take at least
+MEANINGLESS_ID = (
+    b"ERR The %b ID is meaningless in the context of XREADGROUP: you want to read the history of this"
+    b" consumer by specifying a proper ID, or use the > ID to get new messages. The %b ID would just"
+    b" return an empty result set."
+)
+
+
+@command("xreadgroup", -7, "write blocking movablekeys", (0, 0, 0))
+def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
+    """XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [CLAIM min-idle-ms] [NOACK]
+    [MAXCOUNT n] [MAXSIZE bytes] STREAMS key [key ...] id [id ...]
+    """
+    options = ReadOptions(ctx, args, in_group=True)
+    first, number = options.first, options.keys
+    name = options.group
+    assert name is not None
+    wanted: list[tuple[bytes, Stream, Group, int]] = []
+    for at in range(first, first + number):
+        key = args[at]
+        stream = ctx.stream(key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None:
+            raise CommandError(
+                b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
+                % (shown(key), shown(name))
+            )
+        wanted.append((key, stream, group, _after(args[at + number])))
+    reply = Streams()
+    budget = options.budget()
+    views: dict[bytes, Group] | None = None
+    if number > 1 and len(set(args[first : first + number])) < number:
+        views = {}
+    for key, stream, group, after in wanted:
+        if budget is not None and budget.spent():
+            break
+        if views is not None:
+            group = views.setdefault(key, group.copy())
+        mark = len(ctx.effects)
+        if after == NEW:
+            entries = _deliver(ctx, options, key, stream, group, budget)
+        else:
+            options.claim_ms = None  # a history ID ends CLAIM for the keys behind it too
+            entries = _history(ctx, options, key, stream, group, after, budget)
+        if entries is not None:
+            reply.append([key, entries])
+        if views is not None:
+            for effect in ctx.effects[mark:]:
+                apply_to_group(group, effect)
+    if reply:
+        return reply
+    claim_at = None if options.claim_ms is None else _claim_at(ctx, options.claim_ms, wanted)
+    return park(ctx, args, options, claim_at)
+
+
+def _after(arg: bytes) -> int:
+    if arg == b">":
+        return NEW
+    if arg in (b"$", b"+"):
+        raise CommandError(MEANINGLESS_ID % (arg, arg))
+    return ids.parse(arg)
+
+
+def _deliver(
+    ctx: Context,
+    options: ReadOptions,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    budget: Budget | None,
+) -> Entries | None:
+    """New messages of one key, after those CLAIM finds; None if there are none."""
+    left = options.count
+    mark = len(ctx.effects)
+    claimed: ClaimedEntries | None = None
+    counts: dict[int, int] = {}
+    if options.claim_ms is not None and len(group.pending):
+        claimed, counts = _claim(ctx, options, key, stream, group, budget)
+        if left is not None:
+            left -= len(claimed)
+    new = NO_ENTRIES
+    if left != 0 and stream.length and stream.last_live_id() > group.last_id:
+        if budget is None or not budget.spent():
+            new = _new(options, key, stream, group, left, budget, opened=bool(claimed))
+    if not claimed and not new:
+        consumer = group.consumers.get(options.consumer)
+        log_seen(ctx, key, group.name, options.consumer, consumer, mark)
+        return None
+    moved: tuple[int, ...] = ()
+    packed: idlist.IdList = idlist.EMPTY
+    if new:
+        packed = new.idlist()
+        entries_read = read_on(stream, group.last_id, group.entries_read, new)
+        moved = position(idlist.last(packed), entries_read)
+    if claimed:
+        if not options.noack:
+            counts |= dict.fromkeys(new.ids(), 1)
+        log_claim(ctx, key, group.name, options.consumer, counts, ctx.now, ctx.now, moved)
+    elif options.noack:
+        log_claim(ctx, key, group.name, options.consumer, {}, ctx.now, -1, moved)
+    else:
+        now = ctx.now
+        ctx.effects.append(
+            (XCLAIM, ctx.db, key, group.name, options.consumer, packed, now, 1, now, *moved)
+        )
+    if options.claim_ms is None:
+        return new
+    zeros = [0] * len(new)
+    if not claimed:
+        return ClaimedEntries(new.parts, len(new), zeros, zeros)
+    return ClaimedEntries(
+        [*claimed.parts, *new.parts],
+        len(claimed) + len(new),
+        [*claimed.idle, *zeros],
+        [*claimed.deliveries, *zeros],
+    )
+
+
+def _new(
+    options: ReadOptions,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    count: int | None,
+    budget: Budget | None,
+    opened: bool,
+) -> Entries:
+    """Up to `count` messages behind the group's position, as many as the budget allows."""
+    entries = stream.range(group.last_id + 1, ids.MAX, count)
+    if budget is None:
+        return entries
+    if not opened:
+        budget.open_key(key)
+    extra = 0 if options.claim_ms is None else CLAIM_BYTES
+    return first_of(stream, entries, group.last_id, budget.take(entries, extra))
+
+
+def _claim(
+    ctx: Context,
+    options: ReadOptions,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    budget: Budget | None,
+) -> tuple[ClaimedEntries, dict[int, int]]:
+    """The entries that have been idle for long enough, oldest delivery first, and their new counts."""
+    assert options.claim_ms is not None
+    found: list[tuple[int, tuple[bytes, ...] | None]] = []
+    idle: list[int] = []
+    deliveries: list[int] = []
+    cutoff = idle_cutoff(ctx.now, options.claim_ms)
+    for time, entry_id in group.pending.by_age():
+        if time > cutoff or len(found) == options.count:
+            break
+        if not stream.still_has(entry_id):
+            continue
+        entry = (entry_id, stream.get(entry_id))
+        if budget is not None:
+            if budget.spent():
+                break
+            if not found:
+                budget.open_key(key)
+            budget.take(Entries.of([entry]), CLAIM_BYTES)
+        row = group.pending.get(entry_id)
+        assert row is not None
+        found.append(entry)
+        idle.append(ctx.now - max(time, 0))
+        deliveries.append(row[2])
+    view = Entries.of(found)
+    counts = {
+        entry_id: min(count + 1, COUNT_MAX) for (entry_id, _), count in zip(found, deliveries)
+    }
+    return ClaimedEntries(view.parts, len(found), idle, deliveries), counts
+
+
+def _claim_at(ctx: Context, claim_ms: int, wanted: list[tuple[bytes, Stream, Group, int]]) -> int:
+    """When the next pending entry of these keys becomes claimable, unix ms (spec 10.4)."""
+    oldest = [
+        next((time for time, id in group.pending.by_age() if stream.still_has(id)), ctx.now)
+        for _, stream, group, _ in wanted
+    ]
+    return claim_ms + min(oldest)
+
+
+def _history(
+    ctx: Context,
+    options: ReadOptions,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    after: int,
+    budget: Budget | None,
+) -> Entries:
+    """What this consumer has pending behind an ID, delivered once more; messages that are gone as None."""
+    mark = len(ctx.effects)
+    consumer = group.consumers.get(options.consumer)
+    entries = NO_ENTRIES
+    counts: dict[int, int] = {}
+    if consumer is not None:
+        count = len(group.pending) if options.count is None else options.count
+        page = group.pending.page(after + 1, ids.MAX, count, consumer.index)
+        found = [(entry_id, stream.get(entry_id)) for entry_id, *_ in page]
+        entries = Entries.of(found)
+        if budget is not None:
+            budget.open_key(key)
+            found = found[: budget.take(entries)]
+            entries = Entries.of(found)
+        counts = {
+            entry_id: min(deliveries + 1, COUNT_MAX)
+            for (entry_id, message), (_, _, _, deliveries) in zip(found, page)
+            if message is not None
+        }
+    if counts:
+        log_claim(ctx, key, group.name, options.consumer, counts, ctx.now, -1, ())
+    else:
+        log_seen(ctx, key, group.name, options.consumer, consumer, mark)
+    return entries
