@@ -34,7 +34,11 @@ class Context:
         """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
         database = self.state.databases[self.db]
         value = database.keys.get(key)
-        if value is not None and database.expires and database.expires.get(key, self.now) < self.now:
+        if (
+            value is not None
+            and database.expires
+            and database.expires.get(key, self.now) < self.now
+        ):
             self.expire(self.db, key)
             return None
         return value
@@ -53,5 +57,5 @@ class Context:
         """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type."""
         value = self.lookup(key)
         if value is None or value.__class__ is Stream:
-            return value  # type: ignore[return-value]
+            return value
         raise CommandError(WRONGTYPE)

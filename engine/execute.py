@@ -6,24 +6,33 @@ the first NUL, at most 128 bytes, line ends as blanks.
 
 from __future__ import annotations
 
-import importlib
-
+# Importing a module registers its commands.
+from tidelog.engine.commands import (  # noqa: F401
+    ack,
+    add,
+    claim,
+    delete,
+    expire,
+    groups,
+    idempotent,
+    keys,
+    nack,
+    range,
+    read,
+    readgroup,
+    scan,
+    server,
+    setid,
+    strings,
+    trim,
+    xinfo,
+    xpending,
+)
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, Effect
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.table import COMMANDS, CONTAINERS, Command
-
-# Importing a module registers its commands.
-COMMAND_MODULES = (
-    "expire",
-    "keys",
-    "scan",
-    "server",
-    "strings",
-)
-for _module in COMMAND_MODULES:
-    importlib.import_module(f"tidelog.engine.commands.{_module}")
 
 _ECHO_BYTES_MAX = 128
 

@@ -1,9 +1,9 @@
 """Expiries: the keys of one database that have a time to live, and which of them are due.
 
-A dict key -> the last unix ms of its life (Redis: expired once now is *later* than that), and beside it a heap of (ms, key). The heap may hold
-entries the dict no longer agrees with; they are dropped when they reach its top, and all at once when
-they outnumber the rest. So setting, dropping and finding what is due are O(log n), however many keys
-have a time.
+A dict key -> the last unix ms of its life (as in Redis, expired means that now is *later* than that), and
+beside it a heap of (ms, key). The heap may hold entries the dict no longer agrees with; they are dropped when
+they reach its top, and all at once when they outnumber the rest. So setting, dropping and finding what is due
+are O(log n), however many keys have a time.
 """
 
 from __future__ import annotations

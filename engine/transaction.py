@@ -85,7 +85,19 @@ class Transaction:
     broken    a watched key was touched: EXEC answers the null array
     """
 
-    __slots__ = ("active", "broken", "_aborted", "_queue", "_bytes", "_bytes_max", "_watched", "_watches")
+    __slots__ = (
+        "active",
+        "broken",
+        "_aborted",
+        "_queue",
+        "_bytes",
+        "_bytes_max",
+        "_watched",
+        "_watches",
+    )
+
+    active: bool
+    broken: bool
 
     def __init__(self, watches: Watches, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self._watches = watches

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, PERSIST, PEXPIREAT
 from tidelog.engine.errors import CommandError, echo
-from tidelog.engine.integers import INT64_MAX, INT64_MIN, int64
+from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
-from tidelog.engine.table import Decide, command
+from tidelog.engine.table import command
 
 _CONDITIONS = frozenset((b"nx", b"xx", b"gt", b"lt"))
 
@@ -22,9 +22,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)
     if b"nx" in words and len(words) > 1:
-        raise CommandError(
-            b"ERR NX and XX, GT or LT options at the same time are not compatible"
-        )
+        raise CommandError(b"ERR NX and XX, GT or LT options at the same time are not compatible")
     if b"gt" in words and b"lt" in words:
         raise CommandError(b"ERR GT and LT options at the same time are not compatible")
     return words
@@ -41,20 +39,21 @@ def _met(words: set[bytes], at: int, current: int | None) -> bool:
 
 
 def _register_expire(name: str, relative: bool, unit_ms: int) -> None:
-    invalid = CommandError(b"ERR invalid expire time in '%b' command" % name.encode())
+    invalid = b"ERR invalid expire time in '%b' command" % name.encode()
 
     @command(name, -3, "write fast")
     def decide(ctx: Context, args: list[bytes]) -> Reply:
         key = args[1]
         words = _conditions(args)
-        at = int64(args[2])
-        if not -(INT64_MAX // unit_ms) <= at <= INT64_MAX // unit_ms and unit_ms > 1:
-            raise CommandError(invalid.line)
-        at *= unit_ms
+        at = int64(args[2]) * unit_ms
+        # The smallest number of ms is allowed, the smallest number of seconds is not: C's -2**63 / 1000
+        # rounds up.
+        if unit_ms > 1 and abs(at) > INT64_MAX:
+            raise CommandError(invalid)
         if relative:
             at += ctx.now
-            if at > INT64_MAX:
-                raise CommandError(invalid.line)
+        if at > INT64_MAX:
+            raise CommandError(invalid)
         if ctx.lookup(key) is None or not _met(words, at, ctx.database.expires.get(key)):
             return 0
         if at <= ctx.now:

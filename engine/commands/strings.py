@@ -47,7 +47,11 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
         word = args[at].lower()
         at += 1
         if word in _EXPIRY_UNITS:
-            if at == len(args) or options.expiry not in (b"", word) or options.words & words[b"time"]:
+            if (
+                at == len(args)
+                or options.expiry not in (b"", word)
+                or options.words & words[b"time"]
+            ):
                 raise CommandError(SYNTAX)
             options.expiry, options.amount = word, args[at]
             at += 1

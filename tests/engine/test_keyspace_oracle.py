@@ -15,7 +15,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.oracle.engine_side import Tidelog, digest_of, replayed
 from tests.oracle.server import Clock, RedisServer, directory
 from tests.oracle.wire import NULL_ARRAY, Connection, error
@@ -95,7 +94,7 @@ def line(name: str, *parts: st.SearchStrategy[object]) -> st.SearchStrategy[list
 some_keys = st.lists(keys, min_size=1, max_size=3)
 plain = st.one_of(
     line("SET", keys, values), line("SET", keys, values), line("SET", keys, values, set_words),
-    #XADD
+    line("XADD", keys, st.just([b"*", b"f", b"v"])), line("XADD", keys, st.just([b"1", b"f"])),
     line("SETNX", keys, values), line("SETEX", keys, numbers, values),
     line("PSETEX", keys, numbers, values), line("GET", keys), line("GETDEL", keys),
     line("GETSET", keys, values), line("GETEX", keys, set_words), line("MGET", some_keys),

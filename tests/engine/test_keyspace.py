@@ -1,0 +1,112 @@
+"""The order of SCAN and the heap of expiries, against plain models."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.engine import keyspace as module
+from tidelog.engine.expiries import NEVER, Expiries
+from tidelog.engine.keyspace import PLACES, Keyspace, place
+
+names = st.integers(0, 40).map(lambda n: b"k%d" % n)
+changes = st.lists(st.tuples(st.sampled_from(["put", "del", "pop"]), names), max_size=6)
+
+
+def change(keys: Keyspace, present: set[bytes], steps: list[tuple[str, bytes]]) -> set[bytes]:
+    """Apply changes; the names that were missing at any moment or came anew."""
+    touched = set()
+    for what, name in steps:
+        if what == "put":
+            if name not in present:
+                touched.add(name)
+            keys[name] = b""
+            present.add(name)
+        elif what == "pop":
+            assert keys.pop(name, None) == (b"" if name in present else None)
+            present.discard(name)
+            touched.add(name)
+        elif name in present:
+            del keys[name]
+            present.discard(name)
+            touched.add(name)
+    return touched
+
+
+@given(st.sets(names), st.integers(1, 5), st.lists(changes, max_size=30))
+def test_a_scan_passes_every_key_that_stays(
+    start: set[bytes], count: int, between: list[list[tuple[str, bytes]]]
+) -> None:
+    keys, present = Keyspace(), set(start)
+    for name in start:
+        keys[name] = b""
+    moving: set[bytes] = set()
+    returned: list[bytes] = []
+    cursor, pages = 0, 0
+    while True:
+        cursor, page = keys.scan(cursor, count)
+        returned += page
+        assert set(page) <= present
+        assert 0 <= cursor <= PLACES
+        if cursor == 0:
+            break
+        assert len(page) >= count
+        if pages < len(between):
+            moving |= change(keys, present, between[pages])
+        pages += 1
+    staying = start - moving
+    assert staying <= set(returned)
+    assert all(returned.count(name) == 1 for name in staying)
+
+
+def test_keys_of_one_place_come_in_one_page(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "place", lambda key: key[0])
+    keys = Keyspace()
+    for name in (b"aa", b"ab", b"ac", b"ba", b"ca", b"cb"):
+        keys[name] = b""
+    first = keys.scan(0, 1)
+    assert first == (ord("b"), [b"aa", b"ab", b"ac"])
+    assert keys.scan(ord("b"), 2) == (0, [b"ba", b"ca", b"cb"])
+    assert keys.scan(ord("c"), 1) == (0, [b"ca", b"cb"])
+
+
+def test_a_place_is_the_same_for_ever() -> None:
+    # A cursor may be held across a restart and an upgrade.
+    assert place(b"") == 3178858157537803
+    assert place(b"orders") == 1363374126304955
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), names, st.integers(0, 20)),
+            st.tuples(st.just("drop"), names, st.just(0)),
+            st.tuples(st.just("due"), names, st.integers(0, 21)),
+        ),
+        max_size=300,
+    )
+)
+def test_expiries_agree_with_a_plain_dict(steps: list[tuple[str, bytes, int]]) -> None:
+    expiries, model = Expiries(), dict[bytes, int]()
+    for what, name, number in steps:
+        if what == "put":
+            expiries.put(name, number)
+            model[name] = number
+        elif what == "drop":
+            assert expiries.drop(name) == model.pop(name, NEVER)
+        else:
+            due = expiries.due(number, 1000)
+            assert len(due) == len(set(due))
+            assert set(due) == {name for name, at in model.items() if at < number}
+            few = expiries.due(number, 3)
+            assert len(few) == min(3, len(due)) and set(few) <= set(due)
+        assert expiries == model
+    assert expiries.first() == min(model.values(), default=NEVER)
+
+
+def test_a_time_set_again_and_again_takes_no_room() -> None:
+    expiries = Expiries()
+    for at in range(10_000):
+        expiries.put(b"k", at)
+    assert len(expiries._heap) < 200
+    assert expiries.first() == 9_999
