@@ -156,6 +156,14 @@ class GroupCommit:
             thread.join()
         self._release()
 
+    def retire(self, failure: BaseException) -> None:
+        """As `stop`, for one who holds a lock that the thread may be waiting for: it is not waited for."""
+        self.failure = self.failure or failure
+        with self._gate:
+            self._stopping = True
+            self._signal()
+        self._release()
+
     def _waiter(self) -> _Waiter:
         waiter: _Waiter | None = getattr(self._local, "waiter", None)
         if waiter is None:

@@ -519,6 +519,19 @@ class Log:
                 f"confirmed by the disk: {self.failure!r}"
             ) from self.failure
 
+    def retire(self) -> None:
+        """[lock] Let go of a log in doubt, so that recovery may go on in its place, under the same LOCK.
+
+        Whoever waits is told that the outcome is unknown. Waits for a sync in flight; its thread ends by itself.
+        """
+        self._closed = True
+        self._room = -1
+        if self._every_second is not None:
+            self._every_second.stop()
+        with self._mutex:
+            self._release()
+        self._commit.retire(self._doubt or LogClosed("the log was retired"))
+
     def abandon(self) -> None:
         """In the child after a fork: let go of the descriptors and touch nothing else."""
         self._closed = True

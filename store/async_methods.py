@@ -118,7 +118,7 @@ class AsyncMethods:
         if maxlen is None and minid is None:
             raise DataError("One of ``maxlen`` or ``minid`` must be specified")
         known_policy("XTRIM", ref_policy)
-        words = [b"XTRIM", name, *trimming("XTRIM", maxlen, approximate, minid, limit)]
+        words: list[Any] = [b"XTRIM", name, *trimming("XTRIM", maxlen, approximate, minid, limit)]
         if ref_policy is not None:
             words.append(ref_policy)
         return await self._call(shapes.integer, words)
@@ -166,7 +166,7 @@ class AsyncMethods:
     ) -> StreamEntries:
         """Entries in ascending order, `[(id, {field: value}), ...]`."""
         positive("XRANGE", "count", count)
-        words = [b"XRANGE", name, min, max]
+        words: list[Any] = [b"XRANGE", name, min, max]
         if count is not None:
             words += (b"COUNT", count)
         return await self._call(shapes.entries, words)
@@ -176,7 +176,7 @@ class AsyncMethods:
     ) -> StreamEntries:
         """Entries in descending order."""
         positive("XREVRANGE", "count", count)
-        words = [b"XREVRANGE", name, max, min]
+        words: list[Any] = [b"XREVRANGE", name, max, min]
         if count is not None:
             words += (b"COUNT", count)
         return await self._call(shapes.entries, words)
@@ -190,7 +190,7 @@ class AsyncMethods:
         max_size: int | None = None,
     ) -> list[Any]:
         """Entries after the given IDs, `[[key, entries], ...]`; `block` in ms, 0 = for ever."""
-        words = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
+        words: list[Any] = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
         if not isinstance(streams, dict) or not streams:
             raise DataError("XREAD streams must be a non empty dict")
         return await self._call(
@@ -222,7 +222,7 @@ class AsyncMethods:
         entries_read: int | None = None,
     ) -> bool:
         """Create a group that starts after `id`."""
-        words = [b"XGROUP", b"CREATE", name, groupname, id]
+        words: list[Any] = [b"XGROUP", b"CREATE", name, groupname, id]
         if mkstream:
             words.append(b"MKSTREAM")
         if entries_read is not None:
@@ -233,7 +233,7 @@ class AsyncMethods:
         self, name: KeyT, groupname: GroupT, id: StreamIdT, entries_read: int | None = None
     ) -> bool:
         """Move a group's last delivered ID."""
-        words = [b"XGROUP", b"SETID", name, groupname, id]
+        words: list[Any] = [b"XGROUP", b"SETID", name, groupname, id]
         if entries_read is not None:
             words += (b"ENTRIESREAD", entries_read)
         return await self._call(shapes.ok, words)
@@ -246,14 +246,14 @@ class AsyncMethods:
         self, name: KeyT, groupname: GroupT, consumername: ConsumerT
     ) -> int:
         """Create a consumer; 1 if it is new."""
-        words = [b"XGROUP", b"CREATECONSUMER", name, groupname, consumername]
+        words: list[Any] = [b"XGROUP", b"CREATECONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)
 
     async def xgroup_delconsumer(
         self, name: KeyT, groupname: GroupT, consumername: ConsumerT
     ) -> int:
         """Delete a consumer and its pending entries; how many those were."""
-        words = [b"XGROUP", b"DELCONSUMER", name, groupname, consumername]
+        words: list[Any] = [b"XGROUP", b"DELCONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)
 
     async def xreadgroup(
@@ -272,7 +272,7 @@ class AsyncMethods:
 
         With `claim_min_idle_time` (ms) an entry is `(id, fields, idle, deliveries)`.
         """
-        words = [b"XREADGROUP", b"GROUP", groupname, consumername]
+        words: list[Any] = [b"XREADGROUP", b"GROUP", groupname, consumername]
         words += read_limits("XREADGROUP", count, block, max_count, max_size)
         if noack:
             words.append(b"NOACK")
@@ -301,7 +301,7 @@ class AsyncMethods:
         if not ids:
             raise DataError("XACKDEL requires at least one message ID")
         known_policy("XACKDEL", ref_policy)
-        words = [b"XACKDEL", name, groupname, ref_policy, b"IDS", len(ids), *ids]
+        words: list[Any] = [b"XACKDEL", name, groupname, ref_policy, b"IDS", len(ids), *ids]
         return await self._call(shapes.integers, words)
 
     async def xnack(
@@ -375,7 +375,7 @@ class AsyncMethods:
         """Take over what is idle: `[next start, entries, gone IDs]`, or the IDs alone with `justid`."""
         if int(min_idle_time) < 0:
             raise DataError("XAUTOCLAIM min_idle_time must be a nonnegative integer")
-        words = [b"XAUTOCLAIM", name, groupname, consumername, min_idle_time, start_id]
+        words: list[Any] = [b"XAUTOCLAIM", name, groupname, consumername, min_idle_time, start_id]
         if count is not None:
             if int(count) < 0:
                 raise DataError("XAUTOCLAIM count must be a integer >= 0")
@@ -401,7 +401,7 @@ class AsyncMethods:
         """One dict per pending entry: message_id, consumer, time_since_delivered, times_delivered."""
         if min is None or max is None or count is None:
             raise DataError("XPENDING must be provided with min, max and count parameters")
-        words = [b"XPENDING", name, groupname]
+        words: list[Any] = [b"XPENDING", name, groupname]
         if idle is not None:
             if int(idle) < 0:
                 raise DataError("XPENDING idle must be a integer >= 0")
@@ -476,7 +476,7 @@ class AsyncMethods:
         lt: bool = False,
     ) -> bool:
         """Let a key expire in seconds or a timedelta; whether it was set."""
-        words = [b"EXPIRE", name, seconds(time), *conditions(nx, xx, gt, lt)]
+        words: list[Any] = [b"EXPIRE", name, seconds(time), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
     async def pexpire(
@@ -489,7 +489,7 @@ class AsyncMethods:
         lt: bool = False,
     ) -> bool:
         """Let a key expire in milliseconds or a timedelta."""
-        words = [b"PEXPIRE", name, milliseconds(time), *conditions(nx, xx, gt, lt)]
+        words: list[Any] = [b"PEXPIRE", name, milliseconds(time), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
     async def expireat(
@@ -502,7 +502,7 @@ class AsyncMethods:
         lt: bool = False,
     ) -> bool:
         """Let a key expire at a unix time in seconds or a datetime."""
-        words = [b"EXPIREAT", name, unix_seconds(when), *conditions(nx, xx, gt, lt)]
+        words: list[Any] = [b"EXPIREAT", name, unix_seconds(when), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
     async def pexpireat(
@@ -515,7 +515,12 @@ class AsyncMethods:
         lt: bool = False,
     ) -> bool:
         """Let a key expire at a unix time in milliseconds or a datetime."""
-        words = [b"PEXPIREAT", name, unix_milliseconds(when), *conditions(nx, xx, gt, lt)]
+        words: list[Any] = [
+            b"PEXPIREAT",
+            name,
+            unix_milliseconds(when),
+            *conditions(nx, xx, gt, lt),
+        ]
         return await self._call(shapes.boolean, words)
 
     async def ttl(self, name: KeyT) -> int:

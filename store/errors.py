@@ -6,7 +6,7 @@ Grouped by what the caller can do about it:
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     nobody knows whether it was stored         OutcomeUnknown
     this store object is of no more use        StoreClosed, StorePoisoned
-    the directory cannot be opened             StoreLocked, StoreDamaged, NotAStore
+    the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NotAStore
 """
 
 from __future__ import annotations
@@ -92,7 +92,11 @@ class StorePoisoned(TidelogError):
 # --- cannot be opened
 
 
-class StoreLocked(TidelogError):
+class CannotOpen(TidelogError):
+    """The directory cannot be opened: no permission, no space, no directory. The text says which file and why."""
+
+
+class StoreLocked(CannotOpen):
     """Another process (or another Store in this one) has the directory open for writing. `pid` is its process."""
 
     def __init__(self, text: str, pid: int | None) -> None:
@@ -100,11 +104,11 @@ class StoreLocked(TidelogError):
         self.pid = pid
 
 
-class NotAStore(TidelogError):
+class NotAStore(CannotOpen):
     """The path is no store directory, and nothing was created there."""
 
 
-class StoreDamaged(TidelogError):
+class StoreDamaged(CannotOpen):
     """Recovery met something it may not decide: a damaged frame that was promised, a gap, a foreign or newer file.
 
     The text names the file, the offset and the command that repairs it.

@@ -4,7 +4,7 @@ The faces differ only in how a call ends: an asyncio method awaits `_call`, a pi
 returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any. Run after every change of
 methods.py:
 
-    python -m tidelog.tools.dev.make_faces
+    python tools/dev/make_faces.py
 
 A test compares the generated modules with what this would write.
 """

@@ -1,0 +1,259 @@
+"""AsyncStore: the face for the tasks of an event loop.
+
+A command is decided at once, in the loop's thread, for that takes microseconds; what is awaited is the disk
+(by `Log.subscribe`: an fsync never blocks the loop) and other callers' writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import Log
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.engine.waiting import Waiter
+from tidelog.store import shapes
+from tidelog.store.async_methods import AsyncMethods
+from tidelog.store.core import Answer, Claim, Core, unheld
+from tidelog.store.encode import encode, encode_all, encode_row
+from tidelog.store.errors import DataError, WatchError, from_command
+from tidelog.store.face import Face
+from tidelog.store.idrange import IdRange
+from tidelog.store.lifetime import close
+from tidelog.store.pipeline import AsyncPipeline, command_words
+from tidelog.store.receipts import Receipt, level_number
+from tidelog.store.shapes import Shape
+from tidelog.store.types import KeyT, PatternT, Text
+from tidelog.store.waiters import TaskCaller
+
+T = TypeVar("T")
+
+
+class AsyncStore(Face, AsyncMethods):
+    """An open store for asyncio. Made by `tidelog.aopen`; its loop's tasks, and other loops', may share it."""
+
+    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+        super().__init__(core, decode=decode, db=db, level=level)
+        self._opened_here = False
+
+    # --- commands
+
+    async def _call(self, shape: Shape[T], words: list[Any]) -> T:
+        return shape(await self._run(encode_all(words)), self._decode)
+
+    async def _run(self, args: list[bytes]) -> Reply:
+        reply, claim = self._core.run(self._db, args, TaskCaller)
+        if reply.__class__ is Waiter:
+            reply, claim = await self._wait(reply)
+        await self._hold(claim)
+        if reply.__class__ is CommandError:
+            raise from_command(reply)
+        return reply
+
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+        core = self._core
+        try:
+            effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
+        except CommandError as error:
+            raise from_command(error) from None
+        await self._hold((log, lsn, True))
+        text = b"%d-%d" % (effect[3], effect[4])
+        return text.decode() if self._decode else text
+
+    async def _hold(self, claim: Claim, level: int = 0) -> None:
+        core = self._core
+        level = level or self._level
+        log, lsn, wrote = claim
+        if not core.held(log, lsn, level):
+            error = await _reached(log, lsn, level or core.policy_level())
+            if error is not None:
+                raise unheld(error, wrote) from error
+        if self._keeps_receipts:
+            self._receive(claim)
+
+    async def _wait(self, waiter: Waiter) -> Answer:
+        """A parked read. Cancelled before its turn it got nothing; after it, entries are pending for its consumer."""
+        core, caller = self._core, waiter.owner
+        try:
+            while not caller.done:
+                await caller.sleep(core.patience(waiter))
+                core.wake(waiter)
+        except BaseException:
+            core.leave(waiter)
+            raise
+        if caller.error is not None:
+            raise caller.error
+        answer: Answer = caller.answer
+        return answer
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """A command given as words; the reply in the shape redis-py gives it."""
+        words = command_words(args)
+        if not words:
+            raise DataError("execute_command needs a command")
+        if words[0].upper() == b"SELECT":
+            raise DataError("a store has no session: use db(n)")
+        return await self._call(shapes.shape_of(words, options), words)
+
+    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+        """Add many entries as one unit and one record; their IDs, made only when looked at."""
+        try:
+            reply, claim = self._many(key, rows)
+        except CommandError as error:
+            raise from_command(error) from None
+        await self._hold(claim)
+        return self._ids(reply)
+
+    async def scan_iter(
+        self,
+        match: PatternT | None = None,
+        count: int | None = None,
+        _type: str | None = None,
+    ) -> AsyncIterator[Text]:
+        """Every name, by SCAN."""
+        cursor = -1
+        while cursor:
+            cursor, names = await self.scan(max(cursor, 0), match, count, _type)
+            for name in names:
+                yield name
+
+    async def ping(self) -> bool:
+        """True while the store is open."""
+        return await self._call(shapes.pong, [b"PING"])
+
+    async def time(self) -> tuple[int, int]:
+        """The store's clock: unix seconds, microseconds."""
+        return await self._call(shapes.clock, [b"TIME"])
+
+    # --- pipelines and transactions
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncPipeline:
+        """A queue of commands: one unit, or with `transaction=False` a unit each."""
+        return AsyncPipeline(self, transaction)
+
+    async def transaction(
+        self,
+        func: Callable[[AsyncPipeline], Any],
+        *watches: KeyT,
+        shard_hint: str | None = None,
+        value_from_callable: bool = False,
+        watch_delay: float | None = None,
+    ) -> Any:
+        """Run `func(pipe)` and the pipeline with `watches` watched, again until none of them changed meanwhile."""
+        async with self.pipeline(True) as pipe:
+            while True:
+                try:
+                    if watches:
+                        await pipe.watch(*watches)
+                    value = func(pipe)
+                    if inspect.isawaitable(value):
+                        value = await value
+                    results = await pipe.execute()
+                    return value if value_from_callable else results
+                except WatchError:
+                    if watch_delay:
+                        await asyncio.sleep(watch_delay)
+
+    # --- the store itself
+
+    async def barrier(self, level: str = "fsynced") -> Receipt:
+        """Wait until all that was written before, by anyone, holds `level`."""
+        number = level_number(level)
+        _, claim = self._core.look(lambda state: None)
+        await self._hold(claim, number)
+        return Receipt(*claim[:2])
+
+    async def digest(self) -> str:
+        """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
+        reply, claim = self._digest()
+        await self._hold(claim)
+        return str(reply)
+
+    async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
+        """What the store is and what is exposed at this moment (`unsynced_bytes`, `unsynced_seconds`)."""
+        return self._info()
+
+    async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
+        """Settings by glob pattern: `appendfsync` and the stream limits."""
+        return self._config_get((pattern, *args))
+
+    async def config_set(self, name: str, value: Any, *args: Any) -> bool:
+        """Change settings of this open; nothing of it is stored."""
+        return self._config_set(name, value, args)
+
+    async def refresh(self) -> int:
+        """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
+        return await asyncio.to_thread(self._core.refresh)
+
+    async def aclose(self) -> None:
+        """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+
+        Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
+        """
+        await asyncio.to_thread(close, self._core)
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._opened_here:
+            await self.aclose()
+
+
+class Opening:
+    """What `aopen` returns: `await` it for the store, or use it as `async with aopen(path) as db`."""
+
+    def __init__(self, open_: Callable[[], AsyncStore]) -> None:
+        self._open = open_
+        self._store: AsyncStore | None = None
+
+    async def _opened(self) -> AsyncStore:
+        # Recovery reads the log: not in the loop.
+        return await asyncio.to_thread(self._open)
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._opened()
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._store is not None
+        await self._store.aclose()
+
+
+async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
+    """Until `lsn` has reached `level`, or the error that it never will."""
+    loop = asyncio.get_running_loop()
+    reached: asyncio.Future[LogPoisoned | None] = loop.create_future()
+
+    def settle(error: LogPoisoned | None) -> None:
+        if not reached.done():
+            reached.set_result(error)
+
+    def callback(error: LogPoisoned | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    log.subscribe(lsn, level, callback)
+    return await reached

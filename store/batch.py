@@ -1,0 +1,310 @@
+"""Batches: the units of a pipeline in as few frames as may be, and EXEC as one unit.
+
+In a batch a command is decided after those before it were applied, so memory is ahead of the log until the
+frame is added. If something breaks, the units that are whole are still written; the rest was not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import cast
+
+import msgpack
+
+from tidelog.engine.apply import APPLY
+from tidelog.engine.commands.add import decide_xadd_auto
+from tidelog.engine.effects import END, VOLATILE
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.engine.transaction import Exec, Transaction
+from tidelog.store.core import Answer, Core, refused
+from tidelog.store.errors import StoreDamaged
+
+FRAME_BYTES = 1 << 20  # a pipeline is cut into frames of about this size
+FRAME_UNITS = 1000  # and of at most so many units, which bounds how long it keeps the lock
+_WORD_BYTES = 5  # at most, what msgpack adds to one byte string
+_RECORD_BYTES = 64  # at most, what an XADD record takes besides its key and row
+
+Light = tuple[bytes, tuple[bytes, ...]]  # (key, row): an XADD with nothing but defaults
+Queued = list[bytes] | Light  # a command's words, or that
+
+
+def run_transaction(
+    core: Core, db: int, transaction: Transaction, commands: Sequence[list[bytes]]
+) -> Answer:
+    """MULTI, the commands, EXEC: one unit, or nothing.
+
+    The reply is a list (CommandErrors among them), NULL_ARRAY if a watched key changed, the CommandError of EXEC, or
+    (position, CommandError) of the first command that could not be queued.
+    """
+    with core.lock:
+        if core.trouble is not None:
+            core.mend()
+        before = core.log.next_lsn
+        ctx = core.begin(db, False)
+        refusal: tuple[int, CommandError] | None = None
+        transaction.submit(ctx, [b"MULTI"])
+        for position, args in enumerate(commands):
+            try:
+                transaction.submit(ctx, args)
+            except CommandError as error:
+                refusal = refusal or (position, error)
+        try:
+            reply = transaction.submit(ctx, [b"EXEC"])
+        except CommandError as error:
+            return refusal or error, core.claim()
+        if reply.__class__ is Exec:
+            reply = _unit(core, reply.commands)
+        if core.waiting.signalled:
+            core.serve()
+        after = core.log.next_lsn
+        return reply, (core.log, after - 1, after != before)
+
+
+def _unit(core: Core, commands: list[list[bytes]]) -> list[Reply]:
+    """[lock] One unit of many commands.
+
+    If it outgrows the largest frame or the disk half way, only rebuilding memory can take it back.
+    """
+    log, packer, ctx = core.log, core.packer, core.ctx
+    replies: list[Reply] = []
+    count = last = size = 0
+    changed = adding = False
+    try:
+        for args in commands:
+            ctx.effects = []
+            replies.append(core.decide(ctx, args))
+            for effect in ctx.effects:
+                if effect[0] < VOLATILE:
+                    last = size
+                    packer.pack(effect)
+                    size = packer.getbuffer().nbytes
+                    count += 1
+            if ctx.effects:
+                if size:
+                    log.reserve(size)
+                changed = True
+                core.apply(ctx.effects)
+        if count:
+            body = bytearray(packer.bytes())
+            # A record is a msgpack array of fewer than 16 fields and its opcode a one-byte int, so the mark of
+            # the unit's end can be set now that it is known that no effect follows.
+            assert body[last] & 0xF0 == 0x90 and body[last + 1] < VOLATILE
+            body[last + 1] |= END
+            adding = True
+            log.add(bytes(body), count, core.now, core.relaxed or not log.syncing)
+    except BaseException as error:
+        if changed:
+            raise core.broken(error, adding)
+        raise refused(error) if isinstance(error, Exception) else error
+    finally:
+        packer.reset()
+    return replies
+
+
+def run_pipeline(core: Core, db: int, commands: Sequence[Queued]) -> Answer:
+    """Every command a unit of its own. The reply is a list with exceptions in it.
+
+    What could not be stored is NotStored there, and so is everything after a unit that broke.
+    The lock is given back between frames.
+    """
+    replies: list[Reply] = []
+    claim = core.log, 0, False
+    for at in range(0, len(commands), FRAME_UNITS):
+        part = commands[at : at + FRAME_UNITS]
+        with core.lock:
+            if core.trouble is not None:
+                core.mend()
+            before = core.log.next_lsn
+            whole = _Frames(core, db, replies).run(part)
+            after = core.log.next_lsn
+            claim = core.log, after - 1, claim[2] or after != before
+        if not whole:
+            replies += [replies[-1]] * (len(commands) - len(replies))
+            break
+    return replies, claim
+
+
+class _Frames:
+    """[lock] One part of a pipeline, gathered into frames.
+
+    size, count    bytes and records gathered so far, known between commands
+    start          the reply that the frame under way begins with
+    silent         positions of replies whose command logged nothing
+    adding         inside `Log.add`: nobody knows whether the frame is there
+    """
+
+    def __init__(self, core: Core, db: int, replies: list[Reply]) -> None:
+        self._core = core
+        self._ctx = core.begin(db, False)
+        self._replies = replies
+        self._new_frame()
+
+    def _new_frame(self) -> None:
+        self._core.packer.reset()
+        self._adding = False
+        self._size = self._count = 0
+        self._start = len(self._replies)
+        self._silent: list[int] = []
+
+    def run(self, commands: Sequence[Queued]) -> bool:
+        """Append one reply per command. False if a unit broke and the rest was not run."""
+        core, replies = self._core, self._replies
+        wanted = len(replies) + len(commands)
+        position = 0
+        try:
+            while position < len(commands):
+                stop = position + 1
+                if commands[position].__class__ is list:
+                    self._words(cast(list[bytes], commands[position]))
+                else:
+                    if not (core.waiting.keys or core.watches.keys):
+                        while stop < len(commands) and commands[stop].__class__ is tuple:
+                            stop += 1
+                    self._light(cast(Sequence[Light], commands[position:stop]))
+                position = stop
+                if core.waiting.signalled:
+                    # Those who were woken come after the unit that woke them, in the log too.
+                    self._add()
+                    core.serve()
+                    self._ctx = core.begin(self._ctx.db, False)
+                elif self._size > FRAME_BYTES:
+                    self._add()
+            self._add()
+        except BaseException as error:
+            unknown = self._adding or not self._rescue()
+            if unknown:
+                del replies[self._start :]
+            rest = "of the rest nobody knows" if unknown else "the rest was not"
+            told = core.broken(
+                error, unknown, f"the first {len(replies)} commands were stored, {rest}"
+            )
+            if not isinstance(told, Exception):
+                raise told
+            replies += [told] * (wanted - len(replies))
+            return False
+        finally:
+            core.packer.reset()
+        return True
+
+    def _words(self, args: list[bytes]) -> None:
+        """One command given as words."""
+        core, ctx, replies = self._core, self._ctx, self._replies
+        ctx.effects = []
+        try:
+            reply = core.decide(ctx, args)
+        except StoreDamaged as error:
+            ctx.effects, reply = [], error
+        count = core.pack(ctx.effects)
+        if count:
+            size = core.packer.getbuffer().nbytes
+            try:
+                core.log.reserve(size)
+            except Exception as error:
+                # Nothing of it is applied. What was gathered before goes first; then it is tried alone, as
+                # perhaps it only was the frame that grew too large.
+                alone = self._count == 0
+                self._add()
+                if alone:
+                    self._silent.append(len(replies))
+                    replies.append(refused(error))
+                else:
+                    self._words(args)
+                return
+            core.apply(ctx.effects)
+            replies.append(reply)
+            self._count += count
+            self._size = size
+        else:
+            core.apply(ctx.effects)
+            self._silent.append(len(replies))
+            replies.append(reply)
+
+    def _light(self, commands: Sequence[Light]) -> None:
+        """A run of plain XADDs: the hot path of pipelines (see Core.add)."""
+        core, replies = self._core, self._replies
+        rows = [row for _, row in commands]
+        # None of their records can take more than this, so room is asked for once.
+        room = len(b"".join(chain.from_iterable(rows))) + sum([len(key) for key, _ in commands])
+        room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
+        if room > FRAME_BYTES and len(rows) > 1:
+            half = len(rows) // 2
+            self._light(commands[:half])
+            if self._size > FRAME_BYTES // 2:
+                self._add()
+            self._light(commands[half:])
+            return
+        try:
+            core.log.reserve(self._size + room)
+        except Exception as error:
+            if self._count:
+                self._add()
+                self._light(commands)
+            else:
+                self._silent += range(len(replies), len(replies) + len(rows))
+                replies += [refused(error)] * len(rows)
+            return
+        state, settings, db, now = core.state, core.settings, self._ctx.db, core.now
+        pack, reply = core.packer.pack, replies.append
+        observed = bool(core.waiting.keys or core.watches.keys)
+        failed = 0
+        slow = -1
+        for at, (key, row) in enumerate(commands):
+            try:
+                effect = decide_xadd_auto(state, settings, db, key, row, now)
+            except CommandError as error:
+                failed += 1
+                self._silent.append(len(replies))
+                reply(error)
+                continue
+            if effect is None:
+                slow = at
+                break
+            pack(effect)
+            if observed:
+                core.observe(effect)
+            APPLY[effect[0]](state, effect)
+            reply(b"%d-%d" % (effect[3], effect[4]))
+        self._count += (len(rows) if slow < 0 else slow) - failed
+        self._size = core.packer.getbuffer().nbytes
+        if slow >= 0:
+            key, row = commands[slow]
+            self._words([b"XADD", key, b"*", *row])
+            if slow + 1 < len(commands):
+                self._light(commands[slow + 1 :])
+
+    def _add(self) -> None:
+        """The gathered units as one frame; a new one begins."""
+        if self._count:
+            core = self._core
+            # Of the packer only what was applied: a unit that was refused may lie behind it.
+            body = core.packer.bytes()[: self._size]
+            self._adding = True
+            core.log.add(body, self._count, core.now, core.relaxed or not core.log.syncing)
+        self._new_frame()
+
+    def _rescue(self) -> bool:
+        """Add the units that are whole after something broke. False if that fails too."""
+        core = self._core
+        units = len(self._replies) - self._start
+        units -= sum(position < len(self._replies) for position in self._silent)
+        if units:
+            body, count = whole_units(core.packer.bytes(), units)
+            try:
+                core.log.add(body, count, core.now, core.relaxed or not core.log.syncing)
+            except Exception:
+                return False
+        return True
+
+
+def whole_units(packed: bytes, units: int) -> tuple[bytes, int]:
+    """The first `units` units of packed records, and the number of their records."""
+    unpacker = msgpack.Unpacker(raw=True, use_list=False, max_buffer_size=len(packed))
+    unpacker.feed(packed)
+    records = 0
+    while units:
+        records += 1
+        if unpacker.unpack()[0] & END:
+            units -= 1
+    return packed[: unpacker.tell()], records

@@ -1,0 +1,478 @@
+"""Core: one open store: its state, its log, and the way of a command from decision to durability.
+
+Everything that reads or changes state holds `lock`, which is the log's. Under it a unit is
+
+    decided     effects and a reply, nothing changed
+    packed      one msgpack record per effect; the last logged one is marked
+    reserved    room in the segment; a full disk or a unit too large is refused here, nothing changed
+    applied     memory changes; from here to the end of `Log.add`, memory is ahead of the log
+    added       the frame is in the segment, or gathered for the next group commit
+
+and then those whom it wakes are served. Waiting for the disk happens without the lock (`hold`).
+
+If anything breaks out while memory is ahead (KeyboardInterrupt, MemoryError, an error of the disk), the caller is
+told that nothing was stored, or that nobody knows, and `trouble` makes the next call rebuild memory from the
+log before it does anything else (`mend`).
+
+`now` is sampled once per unit and never decreases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, time_ns
+from typing import Any
+
+import msgpack
+
+from tidelog.aof import errors as aof
+from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
+from tidelog.engine.apply import APPLY
+from tidelog.engine.commands.add import decide_xadd_auto
+from tidelog.engine.context import Context
+from tidelog.engine.effects import END, OPCODE, VOLATILE, XADD, XADD_NODE, Effect
+from tidelog.engine.errors import CommandError, CorruptBlock
+from tidelog.engine.execute import decide, expire_due
+from tidelog.engine.observe import signals, touches
+from tidelog.engine.reply import NULL_ARRAY, Park, Reply
+from tidelog.engine.state import Settings, State
+from tidelog.engine.transaction import Transaction, Watches
+from tidelog.engine.waiting import Waiter, Waiting
+from tidelog.store.errors import (
+    DataError,
+    NotStored,
+    OutcomeUnknown,
+    OutOfSpace,
+    StoreClosed,
+    StoreDamaged,
+    StorePoisoned,
+    TidelogError,
+    UnitTooLarge,
+)
+from tidelog.store.waiters import Caller
+
+EXPIRE_KEYS = 1000  # how many keys one unit lets expire
+RELOAD = "memory may be ahead of the log"
+
+# What has to hold before a reply may leave: a log, an LSN in it, and whether the call wrote that. The log is named
+# because a rebuilt store goes on with a new one, where the LSN of a lost unit may stand for another.
+Claim = tuple[Log, int, bool]
+Answer = tuple[Reply, Claim]
+
+
+class Core:
+    """One open store. The faces share it; see `store.sync` and `store.aio`.
+
+    lock      the log's
+    trouble   why state must not be touched before `mend`; None nearly always
+    relaxed   the policy is not `always`: nothing is gained by gathering units for the next sync
+    """
+
+    def __init__(
+        self, log: Log, state: State, settings: Settings, recover: Callable[[Core], State]
+    ) -> None:
+        self.log = log
+        self.lock: Any = log.lock
+        self.state = state
+        self.settings = settings
+        self.ctx = Context(state, settings)
+        self.now = log.last_now
+        self.relaxed = log.policy != "always"
+        self.trouble: str | None = None
+        self.waiting = Waiting()
+        self.watches = Watches()
+        self.reloads = 0
+        self.packer = msgpack.Packer(autoreset=False)
+        self._recover = recover
+        self._end: Callable[[], TidelogError] | None = None
+        self.forked = False
+        self.keeper: Any = None  # see store.lifetime
+        self.finalizer: Any = None
+
+    # --- running commands: each takes the lock
+
+    def run(self, db: int, args: list[bytes], caller: Callable[[], Caller] | None = None) -> Answer:
+        """Decide and commit one command.
+
+        A CommandError is returned, not raised: an error tells something about the state too, so it waits like
+        any reply. A read that has to block parks a `caller()`, and the reply is its `Waiter`; without `caller` it
+        does not block.
+        """
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            before = self.log.next_lsn
+            ctx = self.begin(db, caller is not None)
+            reply = self.decide(ctx, args)
+            if ctx.effects:
+                self.commit(ctx.effects)
+            if reply.__class__ is Park:
+                reply = self._park(db, reply, caller)
+            if self.waiting.signalled:
+                self.serve()
+            after = self.log.next_lsn
+            return reply, (self.log, after - 1, after != before)
+
+    def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
+        """`run` of `XADD key * field value ...`, shorter: (effect, log, LSN). Raises CommandError.
+
+        The hot path: what `begin` and `commit` do stands here inlined (test_core checks that both agree).
+        """
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            now = time_ns() // 1_000_000
+            if now > self.now:
+                self.now = now
+            else:
+                now = self.now
+            if now >= self.state.next_expiry:
+                self.begin(db, False)
+            state = self.state
+            effect = decide_xadd_auto(state, self.settings, db, key, row, now)
+            if effect is None:
+                return self._add_slowly(db, key, row)
+            packer = self.packer
+            try:
+                packer.pack(effect)
+                body = packer.bytes()
+            finally:
+                packer.reset()
+            log = self.log
+            try:
+                log.reserve(len(body))
+            except Exception as error:
+                raise refused(error) from error
+            adding = False
+            try:
+                if self.watches.keys or self.waiting.keys:
+                    self.observe(effect)
+                APPLY[effect[0]](state, effect)
+                adding = True
+                lsn = log.add(body, 1, now, self.relaxed or not log.syncing)
+            except BaseException as error:
+                raise self.broken(error, adding)
+            if self.waiting.signalled:
+                self.serve()
+            return effect, log, lsn
+
+    def _add_slowly(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
+        """[lock] `add` where that takes more than one effect."""
+        ctx = self.begin(db, False)
+        reply = self.decide(ctx, [b"XADD", key, b"*", *row])
+        if reply.__class__ is CommandError:
+            raise reply
+        effects = ctx.effects
+        self.commit(effects)
+        log, lsn = self.log, self.log.next_lsn - 1
+        if self.waiting.signalled:
+            self.serve()
+        return next(e for e in effects if e[0] & OPCODE in (XADD, XADD_NODE)), log, lsn
+
+    def decided(self, db: int, work: Callable[[Context], Reply]) -> Answer:
+        """One unit of a decision that is no command of words. Raises CommandError."""
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            before = self.log.next_lsn
+            ctx = self.begin(db, False)
+            reply = work(ctx)
+            if ctx.effects:
+                self.commit(ctx.effects)
+            if self.waiting.signalled:
+                self.serve()
+            after = self.log.next_lsn
+            return reply, (self.log, after - 1, after != before)
+
+    def session(self, db: int, transaction: Transaction, args: list[bytes]) -> Answer:
+        """WATCH and UNWATCH, for a transaction that has not begun. Raises CommandError."""
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            return transaction.submit(self.begin(db, False), args), self.claim()
+
+    def forget(self, transaction: Transaction) -> None:
+        """A transaction's session ends; its watches go."""
+        if transaction.watched and self._end is None:
+            with self.lock:
+                transaction.reset()
+
+    def look(self, at: Callable[[State], Any]) -> Answer:
+        """Look at the state."""
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            return at(self.state), self.claim()
+
+    def claim(self) -> Claim:
+        """[lock] What a call that wrote nothing has to wait for: all that was applied."""
+        return self.log, self.log.next_lsn - 1, False
+
+    def refresh(self) -> int:
+        """Read-only stores follow their log; this one writes it."""
+        raise DataError("this store is the writer; only a read-only one is refreshed")
+
+    # --- waiting for the disk: without the lock
+
+    def held(self, log: Log, lsn: int, level: int) -> bool:
+        """Whether `lsn` has reached `level`; 0 is the level that the fsync policy promises."""
+        if level == WRITTEN or (not level and self.relaxed):
+            return lsn <= log.written_lsn and not log.parked
+        return lsn <= log.synced_lsn
+
+    def hold(self, claim: Claim, level: int) -> None:
+        """Until a claim has reached `level`. Raises OutcomeUnknown (a write), StorePoisoned (a read)."""
+        log, lsn, wrote = claim
+        if self.held(log, lsn, level):
+            return
+        try:
+            log.wait(lsn, level or self.policy_level())
+        except aof.AofError as error:
+            raise unheld(error, wrote) from error
+
+    def policy_level(self) -> int:
+        """What a reply promises unless the caller asks otherwise."""
+        return WRITTEN if self.relaxed else FSYNCED
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another fsync policy from now on. Raises ValueError."""
+        self.log.policy = policy
+        self.relaxed = policy != "always"
+
+    # --- blocked callers
+
+    def patience(self, waiter: Waiter) -> float | None:
+        """Seconds a parked caller may sleep before it calls `wake`; None = until it is served."""
+        seconds = None if waiter.deadline is None else max(0.0, waiter.deadline - monotonic())
+        if waiter.claim_at is not None:
+            # One ms more: its clock and ours round differently, and too early would be a turn for nothing.
+            claim = max(0, waiter.claim_at - time_ns() // 1_000_000 + 1) / 1000
+            seconds = claim if seconds is None else min(seconds, claim)
+        return seconds
+
+    def wake(self, waiter: Waiter) -> None:
+        """A parked caller woke: is it served, too late, or may something be claimable by now?"""
+        caller: Caller = waiter.owner
+        if caller.done:
+            return
+        with self.lock:
+            if caller.done:
+                return
+            if self.trouble is not None:
+                self.mend()
+            if waiter.deadline is not None and monotonic() >= waiter.deadline:
+                self.waiting.remove(waiter)
+                caller.deliver(NULL_ARRAY, self.claim())
+            elif waiter.claim_at is not None:
+                self.begin(waiter.db, False)
+                self.waiting.claims_due(self.now)
+                if self.waiting.signalled:
+                    self.serve()
+
+    def leave(self, waiter: Waiter) -> None:
+        """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
+        if self._end is None:
+            with self.lock:
+                if not waiter.owner.done:
+                    self.waiting.remove(waiter)
+
+    # --- the steps of a unit: inside the lock
+
+    def begin(self, db: int, may_block: bool) -> Context:
+        """The context of a new unit at a new `now`. Keys whose time has passed go first, as units of their own."""
+        now = time_ns() // 1_000_000
+        if now > self.now:
+            self.now = now
+        ctx = self.ctx
+        ctx.db, ctx.now, ctx.may_block = db, self.now, may_block
+        ctx.effects = []
+        while ctx.now >= self.state.next_expiry:
+            expire_due(ctx, EXPIRE_KEYS)
+            if not ctx.effects:
+                break
+            self.commit(ctx.effects)
+            ctx.effects = []
+        return ctx
+
+    def decide(self, ctx: Context, args: list[bytes]) -> Reply:
+        """One command decided; a CommandError is its reply."""
+        try:
+            return decide(ctx, args)
+        except CommandError as error:
+            return error
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
+
+    def pack(self, effects: list[Effect]) -> int:
+        """Pack the logged effects of one unit, the last one marked. How many there were."""
+        logged = [effect for effect in effects if effect[0] < VOLATILE]
+        if logged:
+            last = logged[-1]
+            logged[-1] = (last[0] | END, *last[1:])
+            for effect in logged:
+                self.packer.pack(effect)
+        return len(logged)
+
+    def apply(self, effects: list[Effect]) -> None:
+        """Change the state. From here on until `Log.add` is done, memory is ahead of the log."""
+        state = self.state
+        if self.watches.keys or self.waiting.keys:
+            for effect in effects:
+                self.observe(effect)
+                APPLY[effect[0]](state, effect)
+        else:
+            for effect in effects:
+                APPLY[effect[0]](state, effect)
+
+    def commit(self, effects: list[Effect]) -> None:
+        """One unit, one frame."""
+        log, packer = self.log, self.packer
+        try:
+            count = self.pack(effects)
+            body = packer.bytes()
+        finally:
+            packer.reset()
+        if count:
+            try:
+                log.reserve(len(body))
+            except Exception as error:
+                raise refused(error) from error
+        adding = False
+        try:
+            self.apply(effects)
+            adding = True
+            if count:
+                log.add(body, count, self.now, self.relaxed or not log.syncing)
+        except BaseException as error:
+            raise self.broken(error, adding)
+
+    def observe(self, effect: Effect) -> None:
+        """Before an effect is applied: tell who watches, and remember whom to serve after the unit."""
+        if self.watches.keys:
+            self.watches.touch(touches(effect, self.state, self.watches.keys))
+        if self.waiting.keys:
+            self.waiting.signal(signals(effect, self.state, self.waiting.keys))
+
+    def _park(self, db: int, park: Park, caller: Callable[[], Caller] | None) -> Waiter:
+        assert caller is not None  # without one nothing blocks
+        seconds = park.timeout_ms / 1000
+        waiter = Waiter(park, db, monotonic() + seconds if seconds else None, caller())
+        self.waiting.park(waiter)
+        return waiter
+
+    def serve(self) -> None:
+        """Decide the calls again that signalled keys may have made ready: FIFO, each a unit of its own.
+
+        What fails here fails for the waiter alone; only an interrupt goes on to the one who woke it.
+        """
+        interrupt: BaseException | None = None
+        for waiter in self.waiting.visits(self.state):
+            caller: Caller = waiter.owner
+            try:
+                self._visit(waiter, caller)
+            except BaseException as error:
+                if not caller.done:
+                    caller.fail(error if isinstance(error, Exception) else NotStored(NOTHING))
+                if not isinstance(error, Exception):
+                    interrupt = error
+                if self.trouble is not None:
+                    # The state that `visits` looks at is no more. Rebuilding asks everyone again.
+                    self.mend()
+                    break
+        if interrupt is not None:
+            raise interrupt
+
+    def _visit(self, waiter: Waiter, caller: Caller) -> None:
+        ctx = self.ctx
+        ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
+        ctx.effects = []
+        before = self.log.next_lsn
+        reply = self.decide(ctx, waiter.args)
+        if ctx.effects:
+            self.commit(ctx.effects)
+        if reply.__class__ is Park:
+            waiter.again(reply)
+            self.waiting.park(waiter)
+            if waiter.claim_at is not None:
+                caller.nudge()  # its timer may stand at another time
+        else:
+            after = self.log.next_lsn
+            caller.deliver(reply, (self.log, after - 1, after != before))
+
+    # --- trouble
+
+    def broken(self, error: BaseException, adding: bool, what: str = "") -> BaseException:
+        """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""
+        self.trouble = RELOAD
+        if adding:
+            text = what or "whether it was stored is not known: read to find out"
+        else:
+            text = what or NOTHING
+        if not isinstance(error, Exception):
+            error.add_note(f"tidelog: {text}")
+            return error
+        told: TidelogError
+        if isinstance(error, aof.LogPoisoned):
+            told = OutcomeUnknown(str(error)) if adding else StorePoisoned(str(error))
+        else:
+            told = (OutcomeUnknown if adding else NotStored)(f"{text} ({error!r})")
+        told.__cause__ = error
+        return told
+
+    def mend(self) -> None:
+        """[lock] Before state is touched: rebuild memory from the log, or say why this store is of no more use."""
+        if self._end is not None:
+            raise self._end()
+        try:
+            state = self._recover(self)
+        except (aof.AofError, OSError) as error:
+            raise StorePoisoned(f"memory could not be rebuilt from the log: {error}") from error
+        self.state = state
+        self.ctx = Context(self.state, self.settings)
+        self.reloads += 1
+        self.trouble = None
+        # What the lost units promised to watchers and waiters is unknown: a transaction tries again, and all who
+        # are parked are asked.
+        self.watches.touch(list(self.watches.keys))
+        self.watches.touch(list(self.watches.keys))
+        if self.waiting.keys:
+            self.waiting.signal(list(self.waiting.keys))
+            self.serve()
+
+    def end(self, reason: Callable[[], TidelogError]) -> None:
+        """[lock] Every later call raises; everyone parked is told now."""
+        self._end = reason
+        self.trouble = "ended"
+        for waiter in self.waiting.waiters():
+            self.waiting.remove(waiter)
+            waiter.owner.fail(reason())
+
+    @property
+    def ended(self) -> bool:
+        return self._end is not None
+
+
+NOTHING = "nothing of this call was stored"
+
+
+def refused(error: Exception) -> Exception:
+    """What to raise when `Log.reserve` refused: nothing has changed."""
+    match error:
+        case aof.NoSpace():
+            return OutOfSpace(str(error))
+        case aof.UnitTooLarge():
+            return UnitTooLarge(str(error))
+        case aof.LogPoisoned():
+            return StorePoisoned(str(error))
+        case aof.LogClosed():
+            return StoreClosed(str(error))
+        case OSError():
+            return NotStored(f"{NOTHING}: {error}")
+    return error
+
+
+def unheld(error: aof.AofError, wrote: bool) -> TidelogError:
+    """What to raise when an LSN does not reach the caller's level any more."""
+    if isinstance(error, aof.LogClosed):
+        return StoreClosed(str(error))
+    return OutcomeUnknown(str(error)) if wrote else StorePoisoned(str(error))

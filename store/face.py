@@ -1,0 +1,164 @@
+"""What the sync and the asyncio face share: a view on a core, and everything that waits for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Self
+
+from tidelog.aof.log import POLICIES
+from tidelog.engine.commands.add import decide_xadd_many
+from tidelog.engine.context import Context
+from tidelog.engine.digest import digest
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings
+from tidelog.store.core import Answer, Claim, Core
+from tidelog.store.encode import encode
+from tidelog.store.errors import DataError, ResponseError
+from tidelog.store.idrange import IdRange
+from tidelog.store.receipts import Receipt, level_number
+from tidelog.store.types import KeyT
+
+REDIS_VERSION = "8.8.0"
+# CONFIG names that an embedded store has, and the setting behind each.
+LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
+
+
+class Face:
+    """A view on one open store: a database, a durability level, whether receipts are kept.
+
+    `db`, `at` and `receipts` give further views on the same store. Views are cheap and may be used by many
+    threads, but for the receipts: `last_receipt` is of the last write through that view.
+    """
+
+    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+        self._core = core
+        self._decode = decode
+        self._db = db
+        self._level = level
+        self._keeps_receipts = False
+        self.last_receipt: Receipt | None = None
+
+    def _view(self) -> Self:
+        face = type(self)(self._core, decode=self._decode, db=self._db, level=self._level)
+        face._keeps_receipts = self._keeps_receipts
+        return face
+
+    def db(self, number: int) -> Self:
+        """The same store, another database (0 to 15)."""
+        if not 0 <= number < len(self._core.state.databases):
+            raise DataError(f"there is no database {number}")
+        face = self._view()
+        face._db = number
+        return face
+
+    def at(self, level: str) -> Self:
+        """The same store, its replies at another level: `written` (the kernel has it) or `fsynced` (the disk has it).
+
+        Below the level that the fsync policy promises, reads may show what a power cut still takes back.
+        """
+        number = level_number(level)
+        face = self._view()
+        face._level = number
+        return face
+
+    def receipts(self) -> Self:
+        """The same store; after each write through this view, `last_receipt` is that write's."""
+        face = self._view()
+        face._keeps_receipts = True
+        return face
+
+    @property
+    def fsync(self) -> str:
+        """The fsync policy: `always`, `everysec` or `no`. Assign to change it."""
+        return self._core.log.policy
+
+    @fsync.setter
+    def fsync(self, policy: str) -> None:
+        if policy not in POLICIES:
+            raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
+        self._core.set_policy(policy)  # type: ignore[arg-type]
+
+    @property
+    def closed(self) -> bool:
+        """Whether this store is of no more use."""
+        return self._core.ended
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a store does not pickle: it holds a lock, open files and threads of this process. "
+            "Send its path and open it there read-only, or send the messages"
+        )
+
+    # --- for the faces
+
+    def _receive(self, claim: Claim) -> None:
+        log, lsn, wrote = claim
+        if wrote:
+            self.last_receipt = Receipt(log, lsn)
+
+    def _many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> Answer:
+        name = encode(key)
+        given = rows if isinstance(rows, list) else list(rows)
+
+        def work(ctx: Context) -> Reply:
+            return decide_xadd_many(ctx, name, given)
+
+        return self._core.decided(self._db, work)
+
+    def _ids(self, reply: Reply) -> IdRange:
+        ms, seq, count = reply
+        return IdRange(ms, seq, count, self._decode)
+
+    def _digest(self) -> Answer:
+        return self._core.look(digest)
+
+    def _info(self) -> dict[str, Any]:
+        """Without waiting for anything; not for a poisoned or closed store's state."""
+        core, log = self._core, self._core.log
+        nbytes, age = log.exposed()
+        with core.lock:
+            databases = {
+                f"db{number}": {"keys": len(database.keys), "expires": len(database.expires)}
+                for number, database in enumerate(core.state.databases)
+                if database.keys
+            }
+            blocked = len(core.waiting.waiters())
+        return {
+            "redis_version": REDIS_VERSION,
+            "fsync": log.policy,
+            "next_lsn": log.next_lsn,
+            "written_lsn": log.written_lsn,
+            "synced_lsn": log.synced_lsn,
+            "unsynced_bytes": nbytes,
+            "unsynced_seconds": age,
+            "epoch": core.state.epoch,
+            "incarnation": f"{log.incarnation:016x}",
+            "reloads": core.reloads,
+            "failure": None if log.failure is None else str(log.failure),
+            "blocked_clients": blocked,
+            **databases,
+        }
+
+    def _config_get(self, patterns: tuple[str, ...]) -> dict[str, str]:
+        settings: dict[str, str] = {
+            name: str(getattr(self._core.settings, slot)) for name, slot in LIMITS.items()
+        }
+        settings["appendfsync"] = self.fsync
+        return {
+            name: value
+            for name, value in settings.items()
+            if any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
+        }
+
+    def _config_set(self, name: str, value: Any, more: tuple[Any, ...]) -> bool:
+        pairs = [(name, value), *zip(more[::2], more[1::2], strict=True)]
+        for option, setting in pairs:
+            if option == "appendfsync":
+                self.fsync = setting
+            elif option in LIMITS and str(setting).isdigit():
+                with self._core.lock:
+                    setattr(self._core.settings, LIMITS[option], int(setting))
+            else:
+                raise ResponseError(f"CONFIG SET failed - cannot set '{option}' to '{setting}'")
+        return True

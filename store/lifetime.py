@@ -1,0 +1,102 @@
+"""Lifetime: how a store ends: by `close`, with its process, with the last reference, or in a forked child.
+
+After a fork the child's store is dead: its descriptors are closed (the lock stays with the parent) and every call
+says to open again. A process that never calls close has everything acknowledged on the disk when it exits, and
+is not kept from exiting. Nothing here touches signals, the collector or other settings of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+from tidelog.aof import errors as aof
+from tidelog.store.core import Core
+from tidelog.store.errors import StoreClosed, StorePoisoned
+
+_open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+class Keeper:
+    """What has to be released with a store: its log and the file that holds the lock."""
+
+    def __init__(self, log: Any, lock: Any) -> None:
+        self.log = log
+        self.lock = lock
+
+    def close(self) -> None:
+        """Write, sync, release. Raises LogPoisoned after releasing."""
+        try:
+            self.log.close()
+        finally:
+            if self.lock is not None:
+                self.lock.close()
+
+    def quietly(self) -> None:
+        """`close` at the end of the process or with the last reference, where nobody can be told."""
+        try:
+            self.close()
+        except (aof.AofError, OSError):
+            pass  # recovery finds what holds; nothing more was acknowledged
+
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors and write nothing."""
+        self.log.abandon()
+        if self.lock is not None:
+            self.lock.close()
+
+
+def keep(core: Core, keeper: Keeper) -> None:
+    """Have a store released with its process or its last reference."""
+    core.keeper = keeper
+    core.finalizer = weakref.finalize(core, keeper.quietly)
+    _open_cores.add(core)
+
+
+def close(core: Core) -> None:
+    """End a store. Raises StorePoisoned, everything released, if records were never confirmed."""
+    with core.lock:
+        if core.ended:
+            if core.forked:
+                raise _forked()
+            return
+        core.end(_closed)
+    core.finalizer.detach()
+    _open_cores.discard(core)
+    try:
+        core.keeper.close()
+    except aof.AofError as error:
+        raise StorePoisoned(str(error)) from error
+
+
+def _closed() -> StoreClosed:
+    return StoreClosed("the store was closed; open it again")
+
+
+def _forked() -> StoreClosed:
+    return StoreClosed(
+        "this store was opened before a fork and belongs to the parent process; open it again in this one"
+    )
+
+
+class _NoLock:
+    """In place of a lock that another thread of the parent may have held when it forked."""
+
+    def __enter__(self) -> None:
+        raise _forked()
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def _after_fork_in_child() -> None:
+    for core in list(_open_cores):
+        _open_cores.discard(core)
+        core.finalizer.detach()
+        core.forked = True
+        core.lock = _NoLock()
+        core.end(_forked)
+        core.keeper.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

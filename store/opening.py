@@ -1,0 +1,211 @@
+"""Opening: lock, recover, and hand over a store; and rebuilding its memory when a call broke in two.
+
+A directory that holds anything else is refused and left as it is. Options of an open are not stored.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tidelog.aof import errors as aof
+from tidelog.aof import identity, recovery
+from tidelog.aof.lock import acquire
+from tidelog.aof.log import POLICIES, SEGMENT_BYTES, Log, Policy
+from tidelog.aof.reader import segments
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+from tidelog.engine.apply import APPLY
+from tidelog.engine.effects import Effect
+from tidelog.engine.state import Settings, State
+from tidelog.store.aio import AsyncStore, Opening
+from tidelog.store.core import Core
+from tidelog.store.errors import (
+    CannotOpen,
+    DataError,
+    NotAStore,
+    StoreDamaged,
+    StoreLocked,
+    StorePoisoned,
+)
+from tidelog.store.lifetime import Keeper, keep
+from tidelog.store.read_only import open_read_only
+from tidelog.store.sync import Store
+
+AnyPath = str | os.PathLike[str]
+SEGMENT_BYTES_MIN = 4096
+
+
+def open_store(
+    path: AnyPath,
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    read_only: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk: Disk | None = None,
+) -> Store:
+    """Open the store in a directory, creating it if the directory is empty or missing.
+
+    fsync               `always`: a reply means the disk has it; `everysec`, `no`: the kernel has it
+    decode_responses    replies hold str instead of bytes
+    read_only           a snapshot of what the log holds, also beside a running writer; `refresh` follows on
+    segment_bytes       size at which the log goes on in a new file
+    disk                the file system; another one in tests
+
+    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, CannotOpen.
+    """
+    core = _core(path, fsync, read_only, segment_bytes, disk)
+    store = Store(core, decode=decode_responses)
+    store._opened_here = True
+    return store
+
+
+def aopen_store(
+    path: AnyPath,
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    read_only: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk: Disk | None = None,
+) -> Opening:
+    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+
+    def opened() -> AsyncStore:
+        core = _core(path, fsync, read_only, segment_bytes, disk)
+        store = AsyncStore(core, decode=decode_responses)
+        store._opened_here = True
+        return store
+
+    return Opening(opened)
+
+
+def _core(
+    path: AnyPath, fsync: str, read_only: bool, segment_bytes: int, disk: Disk | None
+) -> Core:
+    if fsync not in POLICIES:
+        raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
+    if segment_bytes < SEGMENT_BYTES_MIN:
+        raise DataError(f"segment_bytes must be at least {SEGMENT_BYTES_MIN}")
+    root = Path(path).absolute()
+    with _explained(root):
+        if read_only:
+            return open_read_only(disk or RealDisk(), root)
+        return _open(disk or RealDisk(), root, fsync, segment_bytes)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _explained(root: Path) -> Iterator[None]:
+    """The errors of an open, as this package's own."""
+    try:
+        yield
+    except aof.StoreLocked as error:
+        raise StoreLocked(str(error), error.pid) from error
+    except aof.NotAStore as error:
+        raise NotAStore(str(error)) from error
+    except (aof.Damage, aof.NewerFormat) as error:
+        raise StoreDamaged(str(error)) from error
+    except aof.AofError as error:
+        raise CannotOpen(str(error)) from error
+    except OSError as error:
+        raise CannotOpen(
+            f"{error.filename or root}: {error.strerror or error}; nothing was changed"
+        ) from error
+
+
+def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int) -> Core:
+    if identity.is_new(disk, root):
+        recipe.make_directory(disk, root)
+    else:
+        identity.read(disk, root)  # before LOCK is created in a directory of something else
+    lock = acquire(disk, root, os.getpid())
+    try:
+        if identity.is_new(disk, root):
+            identity.create(disk, root, secrets.token_bytes(16))
+        return _Opener(disk, root, segment_bytes).open(policy, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+class _Opener:
+    """What it takes to open a store, and to open its log again when it is in doubt."""
+
+    def __init__(self, disk: Disk, root: Path, segment_bytes: int) -> None:
+        self._disk, self._root, self._segment_bytes = disk, root, segment_bytes
+        self._uuid = identity.read(disk, root)
+        self._core: Callable[[], Core | None] = lambda: None
+
+    def open(self, policy: Policy, lock: Any) -> Core:
+        """Recover and start. The lock file is released with the store."""
+        state = State()
+        log = self._log(state, policy, None)
+        core = Core(log, state, Settings(), self.rebuild)
+        self._core = weakref.ref(core)
+        keep(core, Keeper(log, lock))
+        return core
+
+    def rebuild(self, core: Core) -> State:
+        """[lock] A new state from what the log holds, after memory may have got ahead of it.
+
+        If the log itself is sound, units that others gathered are written first and it goes on. If a write
+        broke off, only recovery can say where it ends: another life begins. Raises AofError, OSError.
+        """
+        log = core.log
+        if log.failure is None:
+            try:
+                log.flush()
+                return self._read()
+            except aof.LogPoisoned:
+                pass
+        if not log.in_doubt:
+            raise StorePoisoned("the log failed; close the store and open it again")
+        policy = log.policy
+        log.retire()
+        state = State()
+        core.log = core.keeper.log = self._log(state, policy, core.lock)
+        return state
+
+    def _log(self, state: State, policy: Policy, lock: Any) -> Log:
+        recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state))
+        return Log(
+            self._disk,
+            self._root,
+            self._uuid,
+            recovered,
+            lock=lock,
+            began=self._began,
+            policy=policy,
+            segment_bytes=self._segment_bytes,
+        )
+
+    def _read(self) -> State:
+        state = State()
+        directory = self._root / identity.AOF
+        found = segments(self._disk, directory, self._uuid)
+        recovery.read_all(self._disk, directory, self._uuid, found, applier(state))
+        return state
+
+    def _began(self, effect: Effect) -> None:
+        # The log must not keep the core alive: its threads outlive the last reference to a store.
+        core = self._core()
+        if core is not None:
+            APPLY[effect[0]](core.state, effect)
+
+
+def applier(state: State) -> Callable[[list[Effect]], None]:
+    """What recovery feeds its records to."""
+    table = APPLY
+
+    def apply(records: list[Effect]) -> None:
+        for record in records:
+            table[record[0]](state, record)
+
+    return apply

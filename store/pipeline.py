@@ -1,0 +1,257 @@
+"""Pipelines: commands queued by the methods of `PipelineMethods` and run together.
+
+With `transaction=True` (the default, as in redis-py) they are one unit, MULTI to EXEC; otherwise each is a unit of
+its own, and units share frames. Between `watch` and `multi` methods run at once and return their reply.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.transaction import Transaction
+from tidelog.store import shapes
+from tidelog.store.batch import Light, Queued, run_pipeline, run_transaction
+from tidelog.store.core import Answer
+from tidelog.store.encode import encode, encode_all, encode_row
+from tidelog.store.errors import TidelogError, WatchError, from_command
+from tidelog.store.pipeline_methods import PipelineMethods
+from tidelog.store.shapes import Shape
+from tidelog.store.types import KeyT
+
+if TYPE_CHECKING:
+    from tidelog.store.aio import AsyncStore
+    from tidelog.store.sync import Store
+
+T = TypeVar("T")
+Staged = tuple[Shape[Any], list[bytes]] | Light
+_ERROR_CHARS = 100  # of the command that an error message quotes
+
+
+class _Queue(PipelineMethods):
+    """What both kinds of pipeline are: a stack of commands and the state of a transaction."""
+
+    def __init__(self, store: Store | AsyncStore, transaction: bool) -> None:
+        self._face: Any = store
+        self._core = store._core
+        self._staged: list[Staged] = []
+        self._stage = self._staged.append
+        self._session = Transaction(self._core.watches)
+        self._explicit = False
+        self.transaction = transaction
+
+    def __len__(self) -> int:
+        return len(self._staged)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a pipeline belongs to its open store; make a new one instead of pickling")
+
+    @property
+    def watching(self) -> bool:
+        """Whether a key is watched."""
+        return bool(self._session.watched)
+
+    def _call(self, shape: Shape[T], words: list[Any]) -> Any:
+        if self._session.watched and not self._explicit:
+            return self._face._call(shape, words)
+        self._stage((shape, encode_all(words)))
+        return self
+
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
+        if self._session.watched and not self._explicit:
+            return self._face._add(name, fields)
+        self._stage((name if name.__class__ is bytes else encode(name), encode_row(fields)))
+        return self
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Queue a command given as words; before `multi` and after `watch`, run it."""
+        if self._session.watched and not self._explicit:
+            return self._face.execute_command(*args, **options)
+        words = command_words(args)
+        self._stage((shapes.shape_of(words, options), words))
+        return self
+
+    def multi(self) -> None:
+        """From here on methods queue again, until `execute`."""
+        if self._explicit:
+            raise TidelogError("Cannot issue nested calls to MULTI")
+        if self._staged:
+            raise TidelogError("Commands without an initial WATCH have already been issued")
+        self._explicit = True
+
+    def _watch(self, names: Sequence[KeyT]) -> Answer:
+        if self._explicit:
+            raise TidelogError("Cannot issue a WATCH after a MULTI")
+        return self._core.session(self._face._db, self._session, [b"WATCH", *encode_all(names)])
+
+    def _clear(self) -> None:
+        self._staged = []
+        self._stage = self._staged.append
+        self._explicit = False
+        self._core.forget(self._session)
+
+    def _run(self) -> Answer:
+        """Run what is queued."""
+        db = self._face._db
+        if not (self.transaction or self._explicit):
+            light: list[Queued] = [s if s[1].__class__ is tuple else s[1] for s in self._staged]  # type: ignore[misc]
+            return run_pipeline(self._core, db, light)
+        return run_transaction(self._core, db, self._session, list(map(_words, self._staged)))
+
+    def _finish(self, reply: Reply, staged: list[Staged], raise_on_error: bool) -> list[Any]:
+        """The reply of `_run` as redis-py gives it."""
+        if reply is NULL_ARRAY:
+            raise WatchError("Watched variable changed.")
+        if isinstance(reply, CommandError):
+            raise from_command(reply)
+        if isinstance(reply, tuple):
+            position, refusal = reply
+            raise _annotated(from_command(refusal), position, staged[position])
+        decode: bool = self._face._decode
+        results: list[Any] = []
+        for position, (one, command) in enumerate(zip(reply, staged, strict=True)):
+            if one.__class__ is bytes and not decode and command[1].__class__ is tuple:
+                results.append(one)
+            elif isinstance(one, Exception):
+                error = from_command(one) if isinstance(one, CommandError) else one
+                if raise_on_error:
+                    raise _annotated(error, position, command)
+                results.append(error)
+            else:
+                shape: Any = shapes.text if command[1].__class__ is tuple else command[0]
+                results.append(shape(one, decode))
+        return results
+
+
+class Pipeline(_Queue):
+    """A pipeline of a `Store`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.reset()
+
+    def watch(self, *names: KeyT) -> bool:
+        """Watch keys: `execute` raises WatchError if one changes before."""
+        _, claim = self._watch(names)
+        self._face._hold(claim)
+        return True
+
+    def unwatch(self) -> bool:
+        """Watch nothing any more."""
+        self._core.forget(self._session)
+        return True
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Run the queue; one result per command. Raises the first error unless told to put errors in the list."""
+        staged = self._staged
+        try:
+            if not staged and not self.watching:
+                return []
+            reply, claim = self._run()
+            self._face._hold(claim)
+            return self._finish(reply, staged, raise_on_error)
+        finally:
+            self._clear()
+
+    def reset(self) -> None:
+        """Drop the queue and the watches."""
+        self._clear()
+
+    def close(self) -> None:
+        """As `reset`."""
+        self._clear()
+
+    def discard(self) -> None:
+        """As `reset`."""
+        self._clear()
+
+
+class AsyncPipeline(_Queue):
+    """A pipeline of an `AsyncStore`: queuing is not awaited, running is."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._clear()
+
+    def __await__(self) -> Any:
+        return self._itself().__await__()
+
+    async def _itself(self) -> Self:
+        return self
+
+    async def watch(self, *names: KeyT) -> bool:
+        """Watch keys: `execute` raises WatchError if one changes before."""
+        _, claim = self._watch(names)
+        await self._face._hold(claim)
+        return True
+
+    async def unwatch(self) -> bool:
+        """Watch nothing any more."""
+        self._core.forget(self._session)
+        return True
+
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Run the queue; one result per command. Raises the first error unless told to put errors in the list."""
+        staged = self._staged
+        try:
+            if not staged and not self.watching:
+                return []
+            reply, claim = self._run()
+            await self._face._hold(claim)
+            return self._finish(reply, staged, raise_on_error)
+        finally:
+            self._clear()
+
+    async def reset(self) -> None:
+        """Drop the queue and the watches."""
+        self._clear()
+
+    async def aclose(self) -> None:
+        """As `reset`."""
+        self._clear()
+
+    async def discard(self) -> None:
+        """As `reset`."""
+        self._clear()
+
+
+def command_words(args: Sequence[Any]) -> list[bytes]:
+    """The words of `execute_command`: a name with a blank in it is a command and its subcommand."""
+    words = encode_all(args)
+    return [*words[0].split(), *words[1:]] if words else words
+
+
+def _words(staged: Staged) -> list[bytes]:
+    if isinstance(staged[1], tuple):
+        key, row = staged
+        return [b"XADD", key, b"*", *row]
+    return staged[1]
+
+
+def _annotated(error: Exception, position: int, staged: Staged) -> Exception:
+    words = b" ".join(_words(staged)).decode(errors="replace")
+    quoted = textwrap.shorten(words, _ERROR_CHARS, placeholder="...", break_long_words=True)
+    text = f"Command # {position + 1} ({quoted}) of pipeline caused error: {error.args[0]}"
+    error.args = (text, *error.args[1:])
+    return error

@@ -1,0 +1,151 @@
+"""A store opened to look: what the log holds, also beside its writer; nothing is created, locked or written.
+
+It shows what had been written when it was opened or last refreshed, expired keys as missing. XREAD may block: it
+is served by the next `refresh`, whoever calls that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidelog.aof import errors as aof
+from tidelog.aof import identity, recovery
+from tidelog.aof.reader import FrameTuple, Replay, Scan, segments
+from tidelog.disk.interface import Disk
+from tidelog.engine.apply import APPLY
+from tidelog.engine.context import Context
+from tidelog.engine.effects import Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.execute import resolve
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings, State
+from tidelog.store.core import Answer, Core
+from tidelog.store.errors import StoreDamaged, from_command
+from tidelog.store.lifetime import Keeper, keep
+
+READONLY = b"READONLY You can't write against a read only store."
+
+
+class _ReadLog:
+    """In the place of a log: all that was read holds, and nothing can be added."""
+
+    policy = "no"
+    parked = syncing = in_doubt = False
+    failure = None
+    incarnation = 0
+    last_now = 0
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.next_lsn = 1
+
+    @property
+    def written_lsn(self) -> int:
+        return self.next_lsn - 1
+
+    synced_lsn = written_lsn
+
+    def reserve(self, nbytes: int) -> None:
+        raise from_command(CommandError(READONLY))
+
+    def exposed(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def wait(self, lsn: int, level: int) -> None: ...
+
+    def subscribe(self, lsn: int, level: int, callback: Callable[[None], object]) -> None:
+        callback(None)
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class ReadOnlyCore(Core):
+    """A core that refuses every write, and follows its log on `refresh`."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        log: Any = _ReadLog()
+        super().__init__(log, State(), Settings(), lambda core: core.state)
+        self._follow: _ReadLog = log
+        self._disk = disk
+        self._directory = root / identity.AOF
+        self._uuid = identity.read(disk, root)
+
+    def begin(self, db: int, may_block: bool) -> Context:
+        next_expiry, self.state.next_expiry = self.state.next_expiry, 1 << 62
+        try:
+            return super().begin(db, may_block)
+        finally:
+            self.state.next_expiry = next_expiry
+
+    def decide(self, ctx: Context, args: list[bytes]) -> Reply:
+        try:
+            if "write" in resolve(args).flags:
+                raise CommandError(READONLY)
+        except CommandError as error:
+            return error
+        reply = super().decide(ctx, args)
+        ctx.effects.clear()  # deletions of expired keys: the writer's to log
+        return reply
+
+    def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> Any:
+        raise CommandError(READONLY)
+
+    def decided(self, db: int, work: Callable[[Context], Reply]) -> Answer:
+        raise CommandError(READONLY)
+
+    def refresh(self) -> int:
+        """Apply what the log holds beyond what was read. The last LSN. Raises StoreDamaged."""
+        with self.lock:
+            if self.trouble is not None:
+                self.mend()
+            try:
+                self._read()
+            except aof.Damage as error:
+                raise StoreDamaged(str(error)) from error
+            if self.waiting.signalled:
+                self.serve()
+            return self._follow.next_lsn - 1
+
+    def _read(self) -> None:
+        found = segments(self._disk, self._directory, self._uuid)
+        if self._follow.next_lsn == 1:
+            scan, replay = recovery.read_all(
+                self._disk, self._directory, self._uuid, found, self._apply, live=True
+            )
+            self._follow.next_lsn += replay.records
+            self.now = max(self.now, replay.now)
+            return
+        for info in found:
+            if info.end is not None and info.end.lsn < self._follow.next_lsn:
+                continue
+            following = Scan(self._disk, info, live=True)
+            replay = Replay(self._apply)
+            replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
+            error = following.error()
+            if error is not None:
+                raise error
+            self._follow.next_lsn += replay.records
+            self.now = max(self.now, following.now)
+
+    def _is_new(self, fields: FrameTuple) -> bool:
+        return fields[1] >= self._follow.next_lsn
+
+    def _apply(self, records: list[Effect]) -> None:
+        state, observed = self.state, bool(self.waiting.keys or self.watches.keys)
+        for record in records:
+            if observed:
+                self.observe(record)
+            APPLY[record[0]](state, record)
+
+
+def open_read_only(disk: Disk, root: Path) -> ReadOnlyCore:
+    """Read the log of the store in `root`. Raises NotAStore, Damage, NewerFormat, OSError."""
+    core = ReadOnlyCore(disk, root)
+    core._read()
+    keep(core, Keeper(core._follow, None))
+    return core

@@ -1,0 +1,39 @@
+"""Receipts: for a write, its last LSN and how far that has got."""
+
+from __future__ import annotations
+
+from tidelog.aof.log import FSYNCED, WRITTEN, Log
+from tidelog.store.errors import DataError
+
+LEVELS = {"written": WRITTEN, "fsynced": FSYNCED}
+
+
+def level_number(level: str) -> int:
+    """The log's number for a level's name. Raises DataError."""
+    if level not in LEVELS:
+        raise DataError(f"level must be one of: {', '.join(LEVELS)}")
+    return LEVELS[level]
+
+
+class Receipt:
+    """What a write left behind.
+
+    lsn     of its last record
+    level   what holds of it at this moment: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)
+    """
+
+    __slots__ = ("lsn", "_log")
+
+    def __init__(self, log: Log, lsn: int) -> None:
+        self._log = log
+        self.lsn = lsn
+
+    @property
+    def level(self) -> str:
+        log = self._log
+        if self.lsn <= log.synced_lsn:
+            return "fsynced"
+        return "written" if self.lsn <= log.written_lsn else "applied"
+
+    def __repr__(self) -> str:
+        return f"Receipt(lsn={self.lsn}, level={self.level!r})"

@@ -1,0 +1,229 @@
+"""Store: the face for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import sleep
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply
+from tidelog.engine.waiting import Waiter
+from tidelog.store import shapes
+from tidelog.store.core import Answer, Claim, Core
+from tidelog.store.encode import encode, encode_all
+from tidelog.store.errors import DataError, WatchError, from_command
+from tidelog.store.face import Face
+from tidelog.store.idrange import IdRange
+from tidelog.store.lifetime import close
+from tidelog.store.methods import Methods
+from tidelog.store.pipeline import Pipeline, command_words
+from tidelog.store.receipts import Receipt, level_number
+from tidelog.store.shapes import Shape
+from tidelog.store.types import KeyT, PatternT, Text
+from tidelog.store.waiters import ThreadCaller
+
+T = TypeVar("T")
+
+
+class Store(Face, Methods):
+    """An open store. Made by `tidelog.open`; safe to use from many threads.
+
+    As a context manager it closes itself; leaving the context of a view (`db`, `at`, `receipts`) closes nothing.
+    """
+
+    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+        super().__init__(core, decode=decode, db=db, level=level)
+        self._opened_here = False
+
+    # --- commands
+
+    def _call(self, shape: Shape[T], words: list[Any]) -> T:
+        return shape(self._run(encode_all(words)), self._decode)
+
+    def _run(self, args: list[bytes]) -> Reply:
+        core = self._core
+        reply, claim = core.run(self._db, args, ThreadCaller)
+        if reply.__class__ is Waiter:
+            reply, claim = self._wait(reply)
+        self._hold(claim)
+        if reply.__class__ is CommandError:
+            raise from_command(reply)
+        return reply
+
+    def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+        core = self._core
+        try:
+            effect, log, lsn = core.add(
+                self._db,
+                name if name.__class__ is bytes else encode(name),
+                tuple(
+                    [
+                        v
+                        if v.__class__ is bytes
+                        else v.encode()
+                        if v.__class__ is str
+                        else encode(v)
+                        for pair in fields.items()
+                        for v in pair
+                    ]
+                ),
+            )
+        except CommandError as error:
+            raise from_command(error) from None
+        if not core.relaxed or self._level or log.parked or self._keeps_receipts:
+            self._hold((log, lsn, True))
+        text = b"%d-%d" % (effect[3], effect[4])
+        return text.decode() if self._decode else text
+
+    def _hold(self, claim: Claim) -> None:
+        self._core.hold(claim, self._level)
+        if self._keeps_receipts:
+            self._receive(claim)
+
+    def _wait(self, waiter: Waiter) -> Answer:
+        """A parked read: until it is served, or its time is up. An interrupt leaves nothing delivered to nobody."""
+        core, caller = self._core, waiter.owner
+        try:
+            while not caller.done:
+                caller.sleep(core.patience(waiter))
+                core.wake(waiter)
+        except BaseException:
+            core.leave(waiter)
+            raise
+        if caller.error is not None:
+            raise caller.error
+        answer: Answer = caller.answer
+        return answer
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """A command given as words; the reply in the shape redis-py gives it."""
+        words = command_words(args)
+        if not words:
+            raise DataError("execute_command needs a command")
+        if words[0].upper() == b"SELECT":
+            raise DataError("a store has no session: use db(n)")
+        return self._call(shapes.shape_of(words, options), words)
+
+    def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+        """Add many entries as one unit and one record; their IDs, made only when looked at."""
+        try:
+            reply, claim = self._many(key, rows)
+        except CommandError as error:
+            raise from_command(error) from None
+        self._hold(claim)
+        return self._ids(reply)
+
+    def scan_iter(
+        self,
+        match: PatternT | None = None,
+        count: int | None = None,
+        _type: str | None = None,
+    ) -> Iterator[Text]:
+        """Every name, by SCAN."""
+        cursor = -1
+        while cursor:
+            cursor, names = self.scan(max(cursor, 0), match, count, _type)
+            yield from names
+
+    def ping(self) -> bool:
+        """True while the store is open."""
+        return self._call(shapes.pong, [b"PING"])
+
+    def time(self) -> tuple[int, int]:
+        """The store's clock: unix seconds, microseconds."""
+        return self._call(shapes.clock, [b"TIME"])
+
+    def __contains__(self, name: KeyT) -> bool:
+        return bool(self.exists(name))
+
+    def __getitem__(self, name: KeyT) -> Text:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __setitem__(self, name: KeyT, value: Any) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: KeyT) -> None:
+        self.delete(name)
+
+    # --- pipelines and transactions
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        """A queue of commands: one unit, or with `transaction=False` a unit each."""
+        return Pipeline(self, transaction)
+
+    def transaction(
+        self,
+        func: Callable[[Pipeline], Any],
+        *watches: KeyT,
+        shard_hint: str | None = None,
+        value_from_callable: bool = False,
+        watch_delay: float | None = None,
+    ) -> Any:
+        """Run `func(pipe)` and the pipeline with `watches` watched, again until none of them changed meanwhile."""
+        with self.pipeline(True) as pipe:
+            while True:
+                try:
+                    if watches:
+                        pipe.watch(*watches)
+                    value = func(pipe)
+                    results = pipe.execute()
+                    return value if value_from_callable else results
+                except WatchError:
+                    if watch_delay:
+                        sleep(watch_delay)
+
+    # --- the store itself
+
+    def barrier(self, level: str = "fsynced") -> Receipt:
+        """Wait until all that was written before, by anyone, holds `level`."""
+        number = level_number(level)
+        core = self._core
+        _, claim = core.look(lambda state: None)
+        core.hold(claim, number)
+        return Receipt(*claim[:2])
+
+    def digest(self) -> str:
+        """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
+        reply, claim = self._digest()
+        self._hold(claim)
+        return str(reply)
+
+    def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
+        """What the store is and what is exposed at this moment (`unsynced_bytes`, `unsynced_seconds`)."""
+        return self._info()
+
+    def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
+        """Settings by glob pattern: `appendfsync` and the stream limits."""
+        return self._config_get((pattern, *args))
+
+    def config_set(self, name: str, value: Any, *args: Any) -> bool:
+        """Change settings of this open; nothing of it is stored."""
+        return self._config_set(name, value, args)
+
+    def refresh(self) -> int:
+        """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
+        return self._core.refresh()
+
+    def close(self) -> None:
+        """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+
+        Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
+        """
+        close(self._core)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._opened_here:
+            self.close()
