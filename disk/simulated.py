@@ -1,0 +1,457 @@
+"""A disk in memory that can lose power, and fail, at every operation.
+
+What a power cut leaves is drawn at random within what real disks and file systems do:
+
+    a file's data     each 512-byte sector, or each 4 KiB page, that was written after the last sync is as
+                      it was then (zeros if the file was shorter), as it is now, or as it was in between,
+                      independent of its neighbours: lost, torn and reordered writes, and holes
+    a file's length   what it was at the last sync, is now, or was in between
+    names             each create, rename and unlink after the directory's last sync happened or did not;
+                      a rename is never half done
+
+A failed fsync drops what was not yet written: the pages are clean, the next fsync succeeds and lies,
+and only `drop_cache` shows what the disk has. That is what Linux does.
+
+Operations call `before(operation, path)` first, where a test counts them, looks at images of the power
+cut at this very moment, or raises the OSError that the operation is to fail with.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+SECTOR: Final = 512
+PAGE_SECTORS: Final = 8
+FILL_PIECE: Final = 16 << 10
+
+Tree = dict[str, bytes | None]  # what a disk holds: path -> content, None for a directory
+
+
+class _Inode:
+    """A file: what the page cache has, what the medium has, and every version in between."""
+
+    __slots__ = ("cache", "medium", "dirty", "lengths", "locked")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.cache = bytearray(data)
+        self.medium = bytes(data)
+        # sector -> (time, content) after each write that touched it since the last sync
+        self.dirty: dict[int, list[tuple[int, bytes]]] = {}
+        self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
+        self.locked = False
+
+    def write(self, time: int, offset: int, data: bytes) -> None:
+        end = offset + len(data)
+        if end > len(self.cache):
+            self.cache.extend(bytes(end - len(self.cache)))
+            self.lengths.append((time, end))
+        self.cache[offset:end] = data
+        self._touched(time, offset, end)
+
+    def truncate(self, time: int, size: int) -> None:
+        before = len(self.cache)
+        if size < before:
+            del self.cache[size:]
+        else:
+            self.cache.extend(bytes(size - before))
+        self.lengths.append((time, size))
+        self._touched(time, min(size, before), max(size, before))
+
+    def _touched(self, time: int, start: int, end: int) -> None:
+        for sector in range(start // SECTOR, -(-end // SECTOR)):
+            content = bytes(self.cache[sector * SECTOR : (sector + 1) * SECTOR])
+            self.dirty.setdefault(sector, []).append((time, content.ljust(SECTOR, b"\0")))
+
+    def synced(self) -> None:
+        # Not simply the cache: it may hold pages that a failed sync left clean and never wrote.
+        self.medium = self._written()
+        self.dirty.clear()
+        self.lengths.clear()
+
+    def _written(self) -> bytes:
+        return self._merge(len(self.cache), lambda sector: self.dirty[sector][-1][1])
+
+    def _merge(self, length: int, pick: Callable[[int], bytes | None]) -> bytes:
+        """The medium with the picked version of each dirty sector, cut or extended to `length`."""
+        image = bytearray(self.medium[:length].ljust(length, b"\0"))
+        for sector in self.dirty:
+            content = pick(sector)
+            if content is not None:
+                image[sector * SECTOR : (sector + 1) * SECTOR] = content
+        return bytes(image[:length])
+
+    def dropped(self) -> None:
+        """A sync failed: nothing is dirty any more, and the medium has what it had."""
+        self.dirty.clear()
+        self.lengths.clear()
+
+    def forget(self) -> None:
+        """Drop clean pages: the next read asks the medium."""
+        self.cache = bytearray(self._written())
+
+    def after_power_loss(self, rng: random.Random) -> bytes:
+        if not self.dirty and not self.lengths:
+            return self.medium
+        times = [versions[-1][0] for versions in self.dirty.values()]
+        times += [time for time, _ in self.lengths]
+        first, last = min(times), max(times)
+        way = rng.randrange(6)
+        if way == 0:  # all lost
+            return self.medium
+        if way == 1:  # all kept
+            return self._written()
+        if way == 2:  # everything up to a moment
+            moment = rng.randint(first - 1, last)
+            return self._merge(self._length_at(moment), lambda sector: self._at(sector, moment))
+        lengths = [len(self.medium), *(length for _, length in self.lengths)]
+        length = rng.choice(lengths) if rng.random() < 0.5 else len(self.cache)
+        if way == 3:  # each sector by itself
+            return self._merge(
+                length, lambda sector: self._at(sector, rng.randint(first - 1, last))
+            )
+        if way == 4:  # each page by itself
+            moments: dict[int, int] = {}
+
+            def of_page(sector: int) -> bytes | None:
+                moment = moments.setdefault(sector // PAGE_SECTORS, rng.randint(first - 1, last))
+                return self._at(sector, moment)
+
+            return self._merge(length, of_page)
+        lost = (
+            {rng.choice(list(self.dirty)) for _ in range(rng.randint(1, 3))} if self.dirty else ()
+        )
+        return self._merge(
+            length, lambda sector: None if sector in lost else self._at(sector, last)
+        )
+
+    def _at(self, sector: int, moment: int) -> bytes | None:
+        found = None
+        for time, content in self.dirty[sector]:
+            if time > moment:
+                break
+            found = content
+        return found
+
+    def _length_at(self, moment: int) -> int:
+        length = len(self.medium)
+        for time, then in self.lengths:
+            if time > moment:
+                break
+            length = then
+        return length
+
+
+class _Directory:
+    """Names now, names on the medium, and the changes in between."""
+
+    __slots__ = ("names", "medium", "changes")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Inode | _Directory] = {}
+        self.medium: dict[str, _Inode | _Directory] = {}
+        # (name that goes or None, name that comes or None, what it leads to)
+        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
+
+    def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
+        self.changes.append((gone, come, node))
+        _apply(self.names, gone, come, node)
+
+    def synced(self) -> None:
+        self.medium = dict(self.names)
+        self.changes.clear()
+
+    def after_power_loss(self, rng: random.Random) -> dict[str, _Inode | _Directory]:
+        if not self.changes:
+            return self.medium
+        names = dict(self.medium)
+        way = rng.randrange(4)
+        cut = rng.randint(0, len(self.changes))
+        for i, change in enumerate(self.changes):
+            if way == 0 or way == 1 and i < cut or way == 2 and rng.random() < 0.5:
+                _apply(names, *change)
+        return names
+
+
+def _apply(
+    names: dict[str, _Inode | _Directory],
+    gone: str | None,
+    come: str | None,
+    node: _Inode | _Directory,
+) -> None:
+    if gone is not None and names.get(gone) is node:
+        del names[gone]
+    if come is not None:
+        names[come] = node
+
+
+class SimulatedFile:
+    """A `disk.interface.File` of a SimulatedDisk."""
+
+    def __init__(self, disk: SimulatedDisk, path: Path, inode: _Inode) -> None:
+        self.path = path
+        self.append: Callable[[int, bytes], None] = self._append
+        self._disk = disk
+        self._inode = inode
+        self._mapped = 0
+        self._open = True
+        self._locks = False
+
+    def size(self) -> int:
+        return len(self._inode.cache)
+
+    def pread(self, length: int, offset: int) -> bytes:
+        self._disk.operation("pread", self.path)
+        return bytes(self._inode.cache[offset : offset + length])
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._write("write", offset, data)
+
+    def _append(self, offset: int, data: bytes) -> None:
+        if self._mapped:
+            assert offset + len(data) <= self._mapped, "a store beyond the mapping"
+        self._write("append", offset, data)
+
+    def _write(self, operation: str, offset: int, data: bytes) -> None:
+        assert self._open, f"{operation} to a closed {self.path}"
+        try:
+            time = self._disk.operation(operation, self.path)
+        except OSError:
+            # A short write: some part is there, how much nobody says.
+            part = self._disk.rng.randint(0, len(data))
+            self._inode.write(self._disk.tick(), offset, data[:part])
+            raise
+        self._inode.write(time, offset, data)
+
+    def fill(self, start: int, end: int) -> int:
+        while start < end:
+            piece = min(end - start, FILL_PIECE)
+            try:
+                self._write("fill", start, bytes(piece))
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    break
+                raise
+            start += piece
+        return start
+
+    def map(self, length: int) -> None:
+        self._disk.operation("map", self.path)
+        assert length <= len(self._inode.cache), "a mapping beyond the end of its file"
+        self._mapped = length
+
+    def unmap(self) -> None:
+        self._mapped = 0
+
+    def truncate(self, size: int) -> None:
+        assert not self._mapped, "a store into a mapping beyond the end of its file is SIGBUS"
+        self._inode.truncate(self._disk.operation("truncate", self.path), size)
+
+    def fdatasync(self) -> None:
+        self._sync("fdatasync")
+
+    def fsync(self) -> None:
+        self._sync("fsync")
+
+    def _sync(self, operation: str) -> None:
+        assert self._open, f"{operation} of a closed {self.path}"
+        try:
+            self._disk.operation(operation, self.path)
+        except OSError:
+            self._inode.dropped()
+            raise
+        self._inode.synced()
+
+    def drop_cache(self) -> None:
+        self._disk.operation("drop_cache", self.path)
+        self._inode.forget()
+
+    def close(self) -> None:
+        self._mapped = 0
+        if self._open and self._locks:
+            self._inode.locked = False
+        self._open = False
+
+    def hold(self) -> None:
+        self._inode.locked = self._locks = True
+
+
+class SimulatedDisk:
+    """A `disk.interface.Disk` in memory. `seed` decides all that is random.
+
+    operations   (name, path) of every operation so far
+    before       called with the same two before each takes effect
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = random.Random(seed)
+        self.operations: list[tuple[str, Path]] = []
+        self.before: Callable[[str, Path], object] | None = None
+        self._time = 0
+        self._root = _Directory()
+
+    # --- what a test does
+
+    def power_loss(self, rng: random.Random) -> SimulatedDisk:
+        """What the disk may hold if power goes now: one of many images, drawn with `rng`."""
+        image = SimulatedDisk(rng.getrandbits(32))
+        files: dict[int, _Inode] = {}
+
+        def copy(names: dict[str, _Inode | _Directory], target: _Directory) -> None:
+            for name, node in names.items():
+                if isinstance(node, _Directory):
+                    inner = _Directory()
+                    target.names[name] = inner
+                    copy(node.after_power_loss(rng), inner)
+                else:
+                    if id(node) not in files:
+                        files[id(node)] = _Inode(node.after_power_loss(rng))
+                    target.names[name] = files[id(node)]
+            target.medium = dict(target.names)
+
+        copy(self._root.after_power_loss(rng), image._root)
+        return image
+
+    def killed(self) -> SimulatedDisk:
+        """What the next process sees if this one is killed now: everything written, no lock."""
+        return self.of(self.tree())
+
+    def synced(self) -> SimulatedDisk:
+        """What the disk holds if power goes now and nothing unsynced was written."""
+        image = SimulatedDisk()
+
+        def copy(names: dict[str, _Inode | _Directory], target: _Directory) -> None:
+            for name, node in names.items():
+                if isinstance(node, _Directory):
+                    inner = target.names[name] = _Directory()
+                    copy(node.medium, inner)
+                else:
+                    target.names[name] = _Inode(node.medium)
+            target.medium = dict(target.names)
+
+        copy(self._root.medium, image._root)
+        return image
+
+    def tree(self) -> Tree:
+        """Everything as the running system sees it."""
+        found: Tree = {}
+
+        def walk(directory: _Directory, path: Path) -> None:
+            for name, node in directory.names.items():
+                if isinstance(node, _Directory):
+                    found[str(path / name)] = None
+                    walk(node, path / name)
+                else:
+                    found[str(path / name)] = bytes(node.cache)
+
+        walk(self._root, Path("/"))
+        return found
+
+    @classmethod
+    def of(cls, tree: Tree, seed: int = 0) -> SimulatedDisk:
+        """A disk that durably holds `tree` (parents before their children)."""
+        disk = cls(seed)
+        for name, content in tree.items():
+            path = Path(name)
+            directory = disk._directory(path.parent)
+            node = _Directory() if content is None else _Inode(content)
+            directory.names[path.name] = directory.medium[path.name] = node
+        return disk
+
+    def operation(self, name: str, path: Path) -> int:
+        """Count an operation and let the test have its say. Returns its time."""
+        self.operations.append((name, path))
+        if self.before is not None:
+            self.before(name, path)
+        return self.tick()
+
+    def tick(self) -> int:
+        self._time += 1
+        return self._time
+
+    # --- what a program does
+
+    def open(self, path: Path, *, write: bool = False) -> SimulatedFile:
+        self.operation("open", path)
+        return SimulatedFile(self, path, self._file(path))
+
+    def create(self, path: Path) -> SimulatedFile:
+        time = self.operation("create", path)
+        directory = self._directory(path.parent)
+        node = directory.names.get(path.name)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+        if node is None:
+            node = _Inode()
+            directory.change(None, path.name, node)
+        else:
+            node.truncate(time, 0)
+        return SimulatedFile(self, path, node)
+
+    def lock(self, path: Path) -> SimulatedFile | None:
+        if path.name not in self._directory(path.parent).names:
+            self.create(path)
+        self.operation("lock", path)
+        inode = self._file(path)
+        if inode.locked:
+            return None
+        file = SimulatedFile(self, path, inode)
+        file.hold()
+        return file
+
+    def rename(self, source: Path, target: Path) -> None:
+        assert source.parent == target.parent
+        self.operation("rename", target)
+        directory = self._directory(source.parent)
+        directory.change(source.name, target.name, self._node(source))
+
+    def unlink(self, path: Path) -> None:
+        self.operation("unlink", path)
+        self._directory(path.parent).change(path.name, None, self._file(path))
+
+    def mkdir(self, path: Path) -> None:
+        self.operation("mkdir", path)
+        parent = self._directory(path.parent)
+        if path.name in parent.names:
+            raise FileExistsError(errno.EEXIST, "file exists", str(path))
+        parent.change(None, path.name, _Directory())
+
+    def listdir(self, path: Path) -> list[str]:
+        self.operation("listdir", path)
+        return sorted(self._directory(path).names)
+
+    def exists(self, path: Path) -> bool:
+        try:
+            self._node(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def sync_directory(self, path: Path) -> None:
+        self.operation("sync_directory", path)
+        self._directory(path).synced()
+
+    def _node(self, path: Path) -> _Inode | _Directory:
+        node: _Inode | _Directory = self._root
+        for name in path.parts[1:]:
+            if not isinstance(node, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path))
+            if name not in node.names:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            node = node.names[name]
+        return node
+
+    def _directory(self, path: Path) -> _Directory:
+        node = self._node(path)
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path))
+        return node
+
+    def _file(self, path: Path) -> _Inode:
+        node = self._node(path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+        return node
