@@ -15,6 +15,7 @@ into a *body* and the two counters.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from typing import Final
@@ -67,6 +68,23 @@ def size(value: bytes) -> int:
 
 _TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
 
+# Digits without a leading zero, by their number: the greatest that still has the smaller of the two sizes such
+# numbers can have, and these sizes. What passes int64 is text.
+_ZERO: Final = 48
+_DIGITS_MAX: Final = 20
+_DIGITS: Final = [
+    (b"", 0, 0),
+    *(
+        (b"%d" % greatest, int_size(greatest), int_size(min(greatest + 1, 10**18)))
+        for greatest in (9, 99, 127, 4095, 32767, 999999, 8388607, 99999999, 999999999, 2147483647)
+    ),
+    *((b"9" * length, 10, 10) for length in range(11, 19)),
+    (b"%d" % (2**63 - 1), 10, text_size(19)),
+    (b"", text_size(20), text_size(20)),
+]
+
+_STEPS: Final = (128, 4096, 32768, 8388608)  # a diff from here on takes a byte more than below
+
 
 def sizes(values: Sequence[bytes]) -> list[int]:
     """`size` of each, several times faster for many: by length first, then the integers put right."""
@@ -76,7 +94,11 @@ def sizes(values: Sequence[bytes]) -> list[int]:
     else:
         out = list(map(text_size, lengths))
     for at in compress(range(len(values)), map(bytes.isdigit, values)):
-        out[at] = size(values[at])
+        value = values[at]
+        if lengths[at] <= 18 and value[0] != 48:
+            out[at] = int_size(int(value))
+        else:
+            out[at] = size(value)
     if b"-" in b"".join(values):
         for at, value in enumerate(values):
             if value[:1] == b"-":
@@ -129,7 +151,104 @@ def entry_sizes(ids: Iterable[int], rows: Sequence[Row], first_id: int, fields: 
     ]
 
 
+def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
+    """The sum of `entry_sizes` for ascending IDs, at a fraction of its cost."""
+    values = _values_of(rows, fields)
+    if values is None:
+        return sum(entry_sizes(ids, rows, first_id, fields))
+    own = FLAGS + int_size(len(fields) + 3)
+    return _total(values) + own * len(rows) + _diffs_total(ids, first_id)
+
+
+def entries_size_max(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
+    """As `entries_size`, but no value is looked at for being an integer: an upper bound, cheaper again."""
+    values = _values_of(rows, fields)
+    if values is None:
+        return sum(entry_sizes(ids, rows, first_id, fields))
+    own = FLAGS + int_size(len(fields) + 3)
+    texts = _texts_total(list(map(len, values)))
+    return texts + own * len(rows) + _diffs_total(ids, first_id)
+
+
+def _values_of(rows: Sequence[Row], fields: Row) -> list[bytes] | None:
+    """The values of all rows, if they all have the node's fields."""
+    flat = list(chain.from_iterable(rows))
+    count = len(rows)
+    alike = set(map(len, rows)) == {2 * len(fields)} and flat[::2] == list(fields) * count
+    return flat[1::2] if alike else None
+
+
+def _texts_total(lengths: list[int]) -> int:
+    if max(lengths) < 4096:
+        return sum(map(_TEXT_SIZES.__getitem__, lengths))
+    return sum(map(text_size, lengths))
+
+
+def _total(values: list[bytes]) -> int:
+    """The sum of `size` of each: as texts by length first, then the integers put right."""
+    lengths = list(map(len, values))
+    total = _texts_total(lengths)
+    if max(lengths) > _DIGITS_MAX:
+        values = [value for value in values if len(value) <= _DIGITS_MAX]
+    for value in filter(bytes.isdigit, values):
+        length = len(value)
+        if value[0] != _ZERO or length == 1:
+            greatest, small, large = _DIGITS[length]
+            # Digit strings of one length compare as their numbers do.
+            total += (small if value <= greatest else large) - _TEXT_SIZES[length]
+    if b"-" in b"".join(values):
+        for value in values:
+            if value[:1] == b"-":
+                total += size(value) - _TEXT_SIZES[len(value)]
+    return total
+
+
+def _diffs_total(ids: Sequence[int], first_id: int) -> int:
+    """Bytes of the ms and seq diffs of ascending IDs, none less than `first_id`."""
+    ms0, seq0 = first_id >> 64, first_id & (_INT64 - 1)
+    count = len(ids)
+    span = (ids[-1] >> 64) - ms0
+    if span <= 127:
+        total = 2 * count
+    elif span <= 2147483647:
+        total = 2 * count
+        for limit in _STEPS:
+            if span >= limit:
+                total += count - bisect_left(ids, (ms0 + limit) << 64)
+    else:
+        total = sum(diff_size(entry_id >> 64, ms0) for entry_id in ids)
+    mask = _INT64 - 1
+    seqs = [entry_id & mask for entry_id in ids]
+    low, high = min(seqs) - seq0, max(seqs) - seq0
+    if low >= 0 and high <= 127:
+        return total + 2 * count
+    return total + sum(diff_size(seq, seq0) for seq in seqs)
+
+
+def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
+    """The sum of `entry_sizes`, three times faster where rows are alike and IDs close together."""
+    same = 2 * len(fields)
+    flat = list(chain.from_iterable(rows))
+    if set(map(len, rows)) != {same} or flat[::2] != list(fields) * len(rows):
+        return sum(entry_sizes(ids, rows, first_id, fields))
+    own = FLAGS + int_size(len(fields) + 3)
+    ms0, seq0 = first_id >> 64, first_id & (_INT64 - 1)
+    return (
+        sum(sizes(flat[1::2]))
+        + own * len(rows)
+        + _diffs_size([entry_id >> 64 for entry_id in ids], ms0)
+        + _diffs_size([entry_id & (_INT64 - 1) for entry_id in ids], seq0)
+    )
+
+
+def _diffs_size(values: list[int], base: int) -> int:
+    low, high = min(values) - base, max(values) - base
+    if low >= 0 and int_size(low) == int_size(high) and high < _INT64 >> 1:
+        return int_size(low) * len(values)
+    return sum(diff_size(value, base) for value in values)
+
+
 def body_size(ids: Sequence[int], rows: Sequence[Row]) -> int:
     """Bytes of a node of these slots, deleted ones included, without the two counters."""
     fields = rows[0][::2]
-    return master_size(fields) + sum(entry_sizes(ids, rows, ids[0], fields))
+    return master_size(fields) + entries_size(ids, rows, ids[0], fields)

@@ -32,15 +32,23 @@ if TYPE_CHECKING:
 COUNTER_MAX: Final = (1 << 63) - 1
 COMPACT_AT: Final = 64  # dropped list positions kept before they are given back
 
-# An upper bound of a node's bytes, cheap enough for every XADD (see `tail_bytes_max`). Per element: its length, 2
-# for encoding and backlen (the two bytes of SEPARATOR), and a 32nd of it for longer headers; per entry: flags 2, ms
-# diff 10, seq diff 3, numfields 2, lp-count 2, and 2 for the element that join puts no separator after.
+# `tail_bound`, an upper bound of the tail's size in Redis that is cheap enough for every XADD. Of an element: its
+# length, 2 for encoding and backlen (the two bytes of SEPARATOR), and a 32nd of the row for longer headers; of an
+# entry: flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the element that no separator follows.
+# It holds while ms diffs stay below MS_DIFF_MAX, which `tail_until` says; beyond, sizes are counted exactly.
 SEPARATOR: Final = b"\0\0"
-ENTRY_BYTES_MAX: Final = 21
+ENTRY_BYTES_MAX: Final = 15
+MS_DIFF_MAX: Final = 32767
 SEQ_SMALL_MAX: Final = 4095  # a greater diff of seqs takes up to 7 bytes more
 SEQ_LARGE_BYTES: Final = 7
 COUNTERS_MAX: Final = 20  # count and deleted
 NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # and header, EOF, numfields, terminator
+
+
+def row_bytes_max(row: Row) -> int:
+    """An upper bound of a row's bytes in a node, all but large diffs."""
+    size = len(SEPARATOR.join(row))
+    return size + (size >> 5) + ENTRY_BYTES_MAX
 
 
 class Node:
@@ -100,7 +108,7 @@ class Stream:
         "removed_max",
         *("first_ordinal", "head", "holes", "blocks", "firsts"),
         *("tail_ids", "tail_rows", "tail_deleted"),
-        *("tail_base", "tail_bound", "tail_fixed", "tail_counted", "_first"),
+        *("tail_bound", "tail_until", "tail_body", "tail_counted", "_first"),
     )
 
     def __init__(self, number: int) -> None:
@@ -122,10 +130,11 @@ class Stream:
         self.tail_ids: list[int] = []
         self.tail_rows: list[Row] = []
         self.tail_deleted = 0
-        # Caches: parts of the tail's size bound, and the first live ID (None: not known).
-        self.tail_base = 0
+        # Caches: the tail's greatest size and the ms from which it is void, the exact size of its first
+        # `tail_counted` slots (counters left out), and the first live ID (None: not known).
         self.tail_bound = 0
-        self.tail_fixed = 0
+        self.tail_until = 0
+        self.tail_body = 0
         self.tail_counted = 0
         self._first: int | None = None
 
@@ -285,41 +294,31 @@ class Stream:
 
     # --- the tail's size
 
-    def tail_bytes_max(self) -> int:
-        """An upper bound of the open tail's size in Redis; add.py spells it out once more, for speed."""
-        bound = self.tail_bound
-        return self.tail_base + bound + (bound >> 5) + len(self.tail_ids) * self.tail_fixed
-
     def tail_bytes(self) -> int:
-        """The open tail's size in Redis, exactly; makes the bound exact too."""
-        ids, rows, counted = self.tail_ids, self.tail_rows, self.tail_counted
+        """The open tail's size in Redis, exactly; makes the bound exact too. Counts each entry once."""
+        tail_ids, rows, counted = self.tail_ids, self.tail_rows, self.tail_counted
         fields = rows[0][::2]
-        if counted:
-            body = self.tail_base + counted * self.tail_fixed
-        else:
-            body = listpack.master_size(fields) + COUNTERS_MAX
-        body += sum(listpack.entry_sizes(ids[counted:], rows[counted:], ids[0], fields))
-        self.tail_counted = len(ids)
-        self.tail_base = body - len(ids) * self.tail_fixed
-        self.tail_bound = 0
+        body = self.tail_body if counted else listpack.master_size(fields)
+        if counted < len(rows):
+            body += listpack.entries_size(tail_ids[counted:], rows[counted:], tail_ids[0], fields)
+            self.tail_counted = len(rows)
+            self.tail_body = body
+            self.tail_bound = body + COUNTERS_MAX
         deleted = self.tail_deleted.bit_count()
-        return body - COUNTERS_MAX + listpack.counters_size(len(ids) - deleted, deleted)
+        return body + listpack.counters_size(len(rows) - deleted, deleted)
 
-    def _forget_tail_size(self) -> None:
-        """Start the bound over from the tail's own entries."""
-        size = sum(len(SEPARATOR.join(row)) for row in self.tail_rows)
-        size += sum(
-            SEQ_LARGE_BYTES for entry_id in self.tail_ids if entry_id & SEQ_MAX > SEQ_SMALL_MAX
-        )
-        self._start_size(self.tail_ids[0], len(SEPARATOR.join(self.tail_rows[0])))
-        self.tail_bound += size
-
-    def _start_size(self, first: int, fields_size: int) -> None:
+    def _start_bound(self, first: int, row: Row) -> None:
+        """The bound of a node that will start with this entry."""
         self.tail_counted = 0
-        self.tail_base = NODE_BYTES_BASE
-        self.tail_bound = fields_size
-        large = first & SEQ_MAX > SEQ_SMALL_MAX
-        self.tail_fixed = ENTRY_BYTES_MAX + SEQ_LARGE_BYTES if large else ENTRY_BYTES_MAX
+        self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
+        # Behind a large seq, small ones have large diffs too: no bound for such a node.
+        small = first & SEQ_MAX <= SEQ_SMALL_MAX
+        self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
+
+    def _bound(self, entry_id: int, row: Row) -> None:
+        self.tail_bound += row_bytes_max(row)
+        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+            self.tail_bound += SEQ_LARGE_BYTES
 
     # --- changing: called by apply alone
 
@@ -327,9 +326,7 @@ class Stream:
         """Add an entry to the open tail. (apply_streams repeats this inline for XADD.)"""
         self.tail_ids.append(entry_id)
         self.tail_rows.append(row)
-        self.tail_bound += len(SEPARATOR.join(row))
-        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
-            self.tail_bound += SEQ_LARGE_BYTES
+        self._bound(entry_id, row)
         self.last_id = entry_id
         self.length += 1
         self.entries_added = min(self.entries_added + 1, COUNTER_MAX)
@@ -338,7 +335,7 @@ class Stream:
         """Add an entry to a new node, sealing the tail if there is one."""
         if self.tail_ids:
             self.seal_tail()
-        self._start_size(entry_id, len(SEPARATOR.join(row)))
+        self._start_bound(entry_id, row)
         self.append(entry_id, row)
 
     def seal_tail(self) -> None:
@@ -384,7 +381,9 @@ class Stream:
         self.tail_ids = ids
         self.tail_rows = rows
         self.tail_deleted = deleted
-        self._forget_tail_size()
+        self._start_bound(ids[0], rows[0])
+        for entry_id, row in zip(ids, rows):
+            self._bound(entry_id, row)
         self._tidy()
 
     def trim(self, length: int, drop: int, floor: int, slots: tuple[int, ...]) -> None:
@@ -409,12 +408,10 @@ class Stream:
         self.last_id = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
-        if self.tail_ids:
-            self._forget_tail_size()
-            if self.tail_ids[-1] > last_id:
-                # IDs up to the deleted last slots are legal again, but no longer fit behind them: a
-                # bound that is never met sends the next add to the careful path, which starts a node.
-                self.tail_base = MAX
+        if self.tail_ids and self.tail_ids[-1] > last_id:
+            # IDs up to the deleted last slots are legal again, but no longer fit behind them: without a
+            # bound the next add takes the careful path, which starts a node.
+            self.tail_until = 0
 
     def copy(self, number: int) -> Stream:
         """The same stream under another number; groups are left to the caller. Sealed bytes are shared."""
@@ -529,7 +526,9 @@ class Stream:
         assert nodes == self.nodes()
         if self.tail_ids:
             assert len(self.tail_rows) == len(self.tail_ids)
-            assert self.tail_bytes_max() >= self.tail_node().node_bytes()
+            exact = self.tail_node().node_bytes()
+            assert self.tail_until <= self.tail_ids[-1] >> 64 or self.tail_bound >= exact
+            assert self.tail_bytes() == exact
         assert (
             self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
         )

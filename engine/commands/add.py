@@ -17,7 +17,7 @@ from tidelog.engine.block import Row, encode, encode_run
 from tidelog.engine.commands.idempotent import settle_limits
 from tidelog.engine.commands.trim import TrimOptions, log_trim, plan_trim
 from tidelog.engine.context import Context
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects import END, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
 from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
@@ -51,7 +51,7 @@ def decide_xadd_auto(
     key: bytes,
     row: Row,
     now: int,
-    end: int = e.END,
+    end: int = END,
 ) -> Effect | None:
     """The whole of `XADD key * field value ...`: one effect, a unit by itself; its ID is effect[3], effect[4].
 
@@ -60,44 +60,31 @@ def decide_xadd_auto(
     """
     stream = state.databases[db].keys.get(key)
     if stream.__class__ is Stream:
-        last = stream.last_id
-        ms = last >> 64
+        entry_id = stream.last_id + 1
+        ms = entry_id >> 64
         if now > ms:
             ms = now
             seq = 0
         else:
-            seq = (last & SEQ_MAX) + 1
-            if seq > SEQ_MAX:
-                ms, seq = _next_ms(ms)
+            seq = entry_id & SEQ_MAX
+            if ms > SEQ_MAX:
+                raise CommandError(EXHAUSTED)
+        # What `place` would say, where the bound suffices.
         slots = len(stream.tail_ids)
-        if slots:
-            most = settings.stream_node_max_entries
-            if slots >= most > 0:
-                if len(SEPARATOR.join(row)) < ELEMENTS_BYTES_MAX:
-                    return (e.XADD_NODE + end, db, key, ms, seq, row)
-            else:
-                # Stream.tail_bytes_max, and the new entry's fields and values at their greatest
-                bound = stream.tail_bound + len(SEPARATOR.join(row))
-                bound += (bound >> 5) + stream.tail_base + slots * stream.tail_fixed
-                most = settings.stream_node_max_bytes or ELEMENTS_BYTES_MAX
-                if bound < most and bound < ELEMENTS_BYTES_MAX:
-                    return (e.XADD + end, db, key, ms, seq, row)
+        if ms < stream.tail_until and 0 < slots < settings.stream_node_max_entries:
+            bound = stream.tail_bound + len(SEPARATOR.join(row))
+            if bound < settings.stream_node_max_bytes and bound < ELEMENTS_BYTES_MAX:
+                return (XADD + end, db, key, ms, seq, row)
         new_node, reopened = place(stream, settings, ms << 64 | seq, row)
         if reopened is not None:
             return None
-        return (e.XADD_NODE + end if new_node else e.XADD + end, db, key, ms, seq, row)
+        return ((XADD_NODE if new_node else XADD) + end, db, key, ms, seq, row)
     if stream is not None:
         raise CommandError(WRONGTYPE)
     if sum(map(len, row)) > ELEMENTS_BYTES_MAX:
         raise CommandError(TOO_LARGE)
     first = next_id(0, now)
-    return (e.XADD_NODE + end, db, key, first >> 64, first & SEQ_MAX, row)
-
-
-def _next_ms(ms: int) -> tuple[int, int]:
-    if ms == SEQ_MAX:
-        raise CommandError(EXHAUSTED)
-    return ms + 1, 0
+    return (XADD_NODE + end, db, key, first >> 64, first & SEQ_MAX, row)
 
 
 def next_id(last_id: int, now: int) -> int:
@@ -122,7 +109,9 @@ def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[
     if stream.tail_ids:
         if len(stream.tail_ids) >= slots_max > 0 or entry_id <= stream.tail_ids[-1]:
             return True, None
-        if stream.tail_bytes_max() + size < bytes_max:
+        if entry_id >> 64 < stream.tail_until and stream.tail_bound + size < bytes_max:
+            return False, None
+        if stream.tail_bytes_closer() + size < bytes_max:
             return False, None
         return stream.tail_bytes() + size >= bytes_max, None
     node = stream.last_sealed()
@@ -240,7 +229,7 @@ def _add(
         raise CommandError(TOO_LARGE)
     place_of = (ctx.db, key, entry_id >> 64, entry_id & SEQ_MAX, row)
     if idmp is None:
-        ctx.effects.append((e.XADD_NODE if new_node else e.XADD, *place_of))
+        ctx.effects.append((XADD_NODE if new_node else XADD, *place_of))
     else:
         settle_limits(ctx, key, stream)
         ctx.effects.append((e.XADD_IDMP, *place_of, int(new_node), pid, iid))
