@@ -6,6 +6,7 @@ send along; then the server gets the turn in one batch. After every turn both ar
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
@@ -152,7 +153,7 @@ def reset(link: Connection) -> None:
 
 def shown(form: Form) -> str:
     """A reply on one line, short."""
-    text = repr(form).replace("b'", "'").replace('b"', '"')
+    text = re.sub(r"""\bb(?=['"])""", "", repr(form))
     return text if len(text) <= 1500 else f"{text[:1200]} ... {text[-250:]}"
 
 

@@ -170,6 +170,8 @@ class Tidelog:
             expect = differences.expected(ctx, args, shown, effects)
             mends = differences.mends(ctx, args, shown, effects)
         self._commit(effects, records)
+        if self._compared:
+            mends += differences.nodes_emptied(ctx, effects)
         if reply is not None:
             assert form(reply) == shown, "a reply changed after it was decided"
         return Outcome(shown, expect, mends, parked)

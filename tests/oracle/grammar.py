@@ -149,6 +149,11 @@ class Grammar:
             args = self.broken(args)
         if self.r.random() < 0.1 and args[0] != b"CONFIG":
             args[0] = args[0].lower()
+        if args[0].upper() in (b"XREAD", b"XREADGROUP"):
+            # Beyond the end of time 7.0 blocks where 7.2 refuses: a case of its own, in test_differences.
+            return [
+                b"4611686018427387904" if arg == b"9223372036854775807" else arg for arg in args
+            ]
         return args
 
     def broken(self, args: Command) -> Command:

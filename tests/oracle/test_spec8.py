@@ -624,14 +624,15 @@ def test_xcfgset_bounds(bench: Bench, options: str) -> None:
 
 
 def test_xidmprecord_restores_a_record(bench: Bench) -> None:
-    bench.do("XADD s 5-0 f v")
-    bench.do("XADD s 6-0 f v")
-    assert bench.do("XIDMPRECORD s p i 5-0") == "OK"
-    assert bench.do("XIDMPRECORD s p i 5-0") == "OK"
+    bench.do(f"XADD s {START_MS}-0 f v")
+    bench.do(f"XADD s {START_MS}-1 f v")
+    assert bench.do(f"XIDMPRECORD s p i {START_MS}-0") == "OK"
+    assert bench.do(f"XIDMPRECORD s p i {START_MS}-0") == "OK"
     info = bench.info()
     assert (info["iids-tracked"], info["iids-added"]) == (1, 1)
     error = "ERR IID already exists for this producer with a different stream ID"
-    assert bench.do("XIDMPRECORD s p i 6-0") == error
+    assert bench.do(f"XIDMPRECORD s p i {START_MS}-1") == error
+    assert bench.do("XADD s IDMP p i * f v") == f"{START_MS}-0"
 
 
 @pytest.mark.parametrize(
@@ -898,7 +899,6 @@ def test_entries_read_and_lag(
 
 
 def test_two_consumers_one_entry(bench: Bench) -> None:
-    fill(bench, 0)
     bench.do("XGROUP CREATE s g 0 MKSTREAM")
     first = bench.block("XREADGROUP GROUP g a BLOCK 0 STREAMS s >")
     second = bench.block("XREADGROUP GROUP g b BLOCK 0 STREAMS s >")
