@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,21 +60,43 @@ def test_a_scan_passes_every_key_that_stays(
     assert all(returned.count(name) == 1 for name in staying)
 
 
-def test_keys_of_one_place_come_in_one_page(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(module, "place", lambda key: key[0])
+@given(st.sets(names), st.lists(changes, max_size=60))
+def test_the_order_stays_sorted_however_its_chunks_split_and_empty(
+    start: set[bytes], steps: list[list[tuple[str, bytes]]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK", 2)
+        keys, present = Keyspace(), set(start)
+        for name in start:
+            keys[name] = b""
+        keys.scan(0, 1)
+        for some in steps:
+            change(keys, present, some)
+            assert keys.scan(0, 100) == (0, sorted(present, key=place))
+
+
+def test_keys_of_one_place_come_in_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_spot", lambda key: key[:1] + bytes(7) + key)
     keys = Keyspace()
     for name in (b"aa", b"ab", b"ac", b"ba", b"ca", b"cb"):
         keys[name] = b""
-    first = keys.scan(0, 1)
-    assert first == (ord("b"), [b"aa", b"ab", b"ac"])
-    assert keys.scan(ord("b"), 2) == (0, [b"ba", b"ca", b"cb"])
-    assert keys.scan(ord("c"), 1) == (0, [b"ca", b"cb"])
+    at_b, page = keys.scan(0, 1)
+    assert (at_b, page) == (place(b"b"), [b"aa", b"ab", b"ac"])
+    assert keys.scan(at_b, 1) == (place(b"c"), [b"ba"])
+    assert keys.scan(at_b, 2) == (0, [b"ba", b"ca", b"cb"])
+    assert keys.scan(place(b"c"), 1) == (0, [b"ca", b"cb"])
+
+
+def test_a_cursor_beyond_all_places_ends_the_scan() -> None:
+    keys = Keyspace()
+    keys[b"k"] = b""
+    assert keys.scan(PLACES + 1, 10) == keys.scan((1 << 64) - 1, 10) == (0, [])
 
 
 def test_a_place_is_the_same_for_ever() -> None:
     # A cursor may be held across a restart and an upgrade.
-    assert place(b"") == 3178858157537803
-    assert place(b"orders") == 1363374126304955
+    assert place(b"") == 4022468892641180
+    assert place(b"orders") == 3759018703485768
 
 
 @given(
