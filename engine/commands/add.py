@@ -111,8 +111,6 @@ def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[
             return True, None
         if entry_id >> 64 < stream.tail_until and stream.tail_bound + size < bytes_max:
             return False, None
-        if stream.tail_bytes_closer() + size < bytes_max:
-            return False, None
         return stream.tail_bytes() + size >= bytes_max, None
     node = stream.last_sealed()
     if node is None or node.count >= slots_max > 0 or entry_id <= node.last:
