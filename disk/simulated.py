@@ -292,6 +292,7 @@ class SimulatedDisk:
         self.before: Callable[[str, Path], object] | None = None
         self._time = 0
         self._root = _Directory()
+        self._held: list[_Inode] = []  # that were ever locked
 
     # --- what a test does
 
@@ -315,8 +316,14 @@ class SimulatedDisk:
         copy(self._root.after_power_loss(rng), image._root)
         return image
 
+    def kill(self) -> None:
+        """All processes die: locks are free, and what was written is still in the page cache only."""
+        for inode in self._held:
+            inode.locked = False
+        self._held.clear()
+
     def killed(self) -> SimulatedDisk:
-        """What the next process sees if this one is killed now: everything written, no lock."""
+        """A copy, all of it durable, of what the next process sees if this one is killed now."""
         return self.of(self.tree())
 
     def synced(self) -> SimulatedDisk:
@@ -400,6 +407,7 @@ class SimulatedDisk:
             return None
         file = SimulatedFile(self, path, inode)
         file.hold()
+        self._held.append(inode)
         return file
 
     def rename(self, source: Path, target: Path) -> None:

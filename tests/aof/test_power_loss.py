@@ -9,8 +9,8 @@ import random
 from pathlib import Path
 
 import pytest
-
 from tests.aof.world import FSYNCED, Life, Past, random_step, read_back
+
 from tidelog.aof.errors import NotAStore
 from tidelog.disk.simulated import SimulatedDisk
 
@@ -97,7 +97,7 @@ def run(watch: Watch, seed: int, steps: int) -> None:
             life.close()
             disk.before = None
         elif end < 0.6:
-            disk = disk.killed()
+            disk.kill()
         else:
             disk = disk.power_loss(rng)
             past.lost_power()
