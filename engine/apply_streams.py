@@ -10,7 +10,14 @@ from tidelog.engine import idlist
 from tidelog.engine.effects import Effect
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.state import State
-from tidelog.engine.stream import COUNTER_MAX, SEPARATOR, SEQ_LARGE_BYTES, SEQ_SMALL_MAX, Stream
+from tidelog.engine.stream import (
+    COUNTER_MAX,
+    ENTRY_BYTES_MAX,
+    SEPARATOR,
+    SEQ_LARGE_BYTES,
+    SEQ_SMALL_MAX,
+    Stream,
+)
 
 
 def _existing(state: State, effect: Effect) -> Stream:
@@ -27,13 +34,14 @@ def _create(state: State, effect: Effect) -> Stream:
 
 
 def apply_xadd(state: State, effect: Effect) -> None:
-    """XADD. `Stream.append` written out: a call less on the hottest path there is."""
+    """XADD. `Stream.append` written out: three calls less on the hottest path there is."""
     _, db, key, ms, seq, row = effect
-    stream = cast(Stream, state.databases[db].keys[key])
+    stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
     stream.last_id = entry_id = ms << 64 | seq
     stream.tail_ids.append(entry_id)
     stream.tail_rows.append(row)
-    stream.tail_bound += len(SEPARATOR.join(row))
+    size = len(SEPARATOR.join(row))
+    stream.tail_bound += size + (size >> 5) + ENTRY_BYTES_MAX
     stream.length += 1
     if seq > SEQ_SMALL_MAX:
         stream.tail_bound += SEQ_LARGE_BYTES
