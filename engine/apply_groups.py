@@ -48,7 +48,7 @@ def _delconsumer(group: Group, effect: Effect) -> None:
 
 
 def _xclaim(group: Group, effect: Effect) -> None:
-    group.claim(*effect[4:9])
+    group.claim(effect[4], effect[5], effect[6], effect[7], effect[8])
     if len(effect) > 9:
         group.last_id = effect[9] << 64 | effect[10]
         group.entries_read = effect[11]

@@ -223,11 +223,16 @@ class Decoded:
             return idlist.pack_run(self.ms, self.seq + start, stop - start)
         keys = self._keys
         if keys is None:
-            ids = self.ids()
-            packed = idlist.pack(ids)
-            if not isinstance(packed, bytes):  # perhaps not all of them are wide
-                return idlist.pack(ids[start:stop])
-            keys = self._keys = idlist.keys(packed)
+            seqs = self.seqs or (0,)
+            if (self.ms + self.dms[-1]) >> idlist.MS_BITS or max(seqs) >> idlist.SEQ_BITS:
+                return idlist.pack(self.ids()[start:stop])  # perhaps not all of them are wide
+            base, shift = (self.ms << idlist.SEQ_BITS) - idlist.KEY_BASE, idlist.SEQ_BITS
+            if self.seqs is None:
+                keys = array("q", [base + (dms << shift) for dms in self.dms])
+            else:
+                pairs = zip(self.dms, self.seqs)
+                keys = array("q", [base + (dms << shift | seq) for dms, seq in pairs])
+            self._keys = keys
         return idlist.from_keys(keys[start:stop])
 
     # --- rows

@@ -10,7 +10,7 @@ import re
 from array import array
 
 from tidelog.engine import ids
-from tidelog.engine.idlist import KEY_BASE, MS_BITS, SEQ_BITS, IdList, from_keys, pack
+from tidelog.engine.idlist import KEY_BASE, MS_BITS, SEQ_BITS, IdList, from_keys, pack, pack_one
 
 # Seven digits of seq can pass 2**22, and thirteen of ms 2**42: the maxima are looked at besides.
 _PLAIN = re.compile(rb"(?:[0-9]{1,13}-[0-9]{1,7},)*[0-9]{1,13}-[0-9]{1,7}")
@@ -18,6 +18,8 @@ _PLAIN = re.compile(rb"(?:[0-9]{1,13}-[0-9]{1,7},)*[0-9]{1,13}-[0-9]{1,7}")
 
 def id_list(args: list[bytes]) -> IdList:
     """Strict IDs (spec 3), at least one, in their order. Raises CommandError(INVALID_ID)."""
+    if len(args) == 1:
+        return pack_one(ids.parse(args[0]))
     text = b",".join(args)
     if _PLAIN.fullmatch(text) is not None:
         numbers = list(map(int, text.replace(b",", b"-").split(b"-")))

@@ -61,6 +61,13 @@ def pack(ids: Sequence[int]) -> IdList:
     return from_keys(array("q", [(id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE for id in ids]))
 
 
+def pack_one(id: int) -> IdList:
+    """The list of one ID."""
+    if id & WIDE_BITS:
+        return id >> 64, id & SEQ_MASK
+    return ((id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE).to_bytes(8, "little", signed=True)
+
+
 def pack_run(ms: int, seq: int, count: int) -> IdList:
     """The IDs ms-seq, ms-(seq+1), ... of a gapless run of `count` within one millisecond."""
     if count and (ms >> MS_BITS or (seq + count - 1) >> SEQ_BITS):
@@ -100,11 +107,17 @@ def count(ids: IdList) -> int:
     return len(ids) >> 3 if isinstance(ids, bytes) else len(ids) >> 1
 
 
-def last(ids: IdList) -> int:
-    """The last ID of a list that has one."""
+def last_pair(ids: IdList) -> tuple[int, int]:
+    """(ms, seq) of the last ID of a list that has one."""
     if isinstance(ids, bytes):
-        return id_of(int.from_bytes(ids[-8:], "little", signed=True))
-    return ids[-2] << 64 | ids[-1]
+        key = int.from_bytes(ids[-8:], "little", signed=True) + KEY_BASE
+        return key >> SEQ_BITS, key & KEY_SEQ_MASK
+    return ids[-2], ids[-1]
+
+
+def only_key(ids: bytes) -> int:
+    """The key of a narrow list of one ID."""
+    return int.from_bytes(ids, "little", signed=True)
 
 
 def keys(ids: bytes) -> array[int]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from functools import partial
 from itertools import compress, islice
 from operator import itemgetter
 from typing import Final
@@ -44,6 +45,7 @@ from tidelog.engine.idlist import (
     is_narrow,
     key_of,
     keys,
+    only_key,
     pack,
     unpack,
 )
@@ -60,10 +62,7 @@ NACK_TIME: Final = -(
 KEY_END: Final = KEY_BASE  # above every key
 
 _last = itemgetter(-1)
-
-
-def _column(values: Iterable[int]) -> Column:
-    return array("q", values)
+_column: Callable[[Iterable[int]], Column] = partial(array, "q")
 
 
 def _find_run(columns: list[Column], i: int, j: int, want: Column) -> list[Part] | None:
@@ -156,6 +155,20 @@ class _Owned:
             cut = [column[at : at + LOAD] for at in range(0, len(column), LOAD)]
             self.columns[i : i + 1] = cut
             maxes[i : i + 1] = self.new(map(_last, cut))
+
+    def add_one(self, key: int) -> None:
+        """`add` of one ID, directly where it goes to the end."""
+        maxes = self.maxes
+        if maxes and key < maxes[-1]:
+            self.add(self.new((key,)))
+            return
+        self.n += 1
+        if maxes and len(self.columns[-1]) < LOAD:
+            self.columns[-1].append(key)
+            maxes[-1] = key
+        else:
+            self.columns.append(self.new((key,)))
+            maxes.append(key)
 
     def copy(self) -> _Owned:
         other = _Owned(self.new)
@@ -320,6 +333,9 @@ class Pending:
 
         time: unix ms of the delivery. counts: deliveries of all, or of each.
         """
+        if len(ids) == 8 and not self.wide and ids.__class__ is bytes and isinstance(counts, int):
+            self._put(only_key(ids), owner, time, counts)
+            return
         want = self._want(ids)
         n = len(want)
         if not n:
@@ -343,6 +359,9 @@ class Pending:
     def remove(self, ids: IdList) -> None:
         """Take pending entries out. IDs that are not pending are passed over."""
         if ids.__class__ is bytes and not self.wide:
+            if len(ids) == 8:
+                self._remove_key(only_key(ids))
+                return
             want: Column = keys(ids)
         elif self.wide:
             want = unpack(ids)
@@ -509,12 +528,22 @@ class Pending:
 
     def _put(self, key: int, owner: int, time: int, count: int) -> None:
         """One entry as `deliver` and `nack` leave it."""
-        alone = self._new((key,))
-        i = bisect_left(self._maxes, key)
-        if i == len(self._maxes):
-            self._append(alone, 1, owner, time, count)
+        maxes = self._maxes
+        if not maxes or key > maxes[-1]:
             self.n += 1
+            if maxes and len(self._ids[-1]) < LOAD:
+                times, owners, counts = self._rest[-1]
+                self._ids[-1].append(key)
+                times.append(time)
+                owners.append(owner)
+                counts.append(count)
+                maxes[-1] = key
+            else:
+                self._ids.append(self._new((key,)))
+                self._rest.append((array("q", (time,)), array("I", (owner,)), array("q", (count,))))
+                maxes.append(key)
         else:
+            i = bisect_left(maxes, key)
             column = self._ids[i]
             times, owners, counts = self._rest[i]
             j = bisect_left(column, key)
@@ -532,9 +561,28 @@ class Pending:
                 self.n += 1
                 if len(column) >= 2 * LOAD:
                     self._split(i)
-        self._time_add(alone, 1, time)
-        if owner != NOBODY:
-            self._owner(owner).add(alone)
+        self._time_add_one(key, time)
+        owned = self._owned[owner]
+        if owned is not None:
+            owned.add_one(key)
+
+    def _time_add_one(self, key: int, time: int) -> None:
+        """`_time_add` of one ID, directly where it goes to the end."""
+        maxes = self._time_maxes
+        if maxes:
+            column = self._time_ids[-1]
+            last = maxes[-1]
+            if time < last or (time == last and key < column[-1]):
+                self._time_add(self._new((key,)), 1, time)
+                return
+            if len(column) < LOAD:
+                column.append(key)
+                self._times[-1].append(time)
+                maxes[-1] = time
+                return
+        self._time_ids.append(self._new((key,)))
+        self._times.append(array("q", (time,)))
+        maxes.append(time)
 
     def _split(self, i: int) -> None:
         """Cut a chunk of twice the load into halves."""
@@ -573,7 +621,15 @@ class Pending:
 
     def contains(self, id: int) -> bool:
         """Whether an entry is pending."""
-        return self.get(id) is not None
+        key = self._key(id)
+        return key is not None and self._holds(key)
+
+    def _holds(self, key: int) -> bool:
+        i = bisect_left(self._maxes, key)
+        if i == len(self._maxes):
+            return False
+        column = self._ids[i]
+        return column[bisect_left(column, key)] == key
 
     def get(self, id: int) -> tuple[int, int, int] | None:
         """(delivery time, owner, delivery count) of a pending entry, or None."""
@@ -601,6 +657,8 @@ class Pending:
         if not ids or not self.n:
             return b""
         if ids.__class__ is bytes and not self.wide:
+            if len(ids) == 8:
+                return ids if self._holds(only_key(ids)) else b""
             want = keys(ids)
             if self._place_run(want) is not None:
                 return ids

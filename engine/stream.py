@@ -255,6 +255,25 @@ class Stream:
                     break
         return Entries(parts, total, reverse) if total else NO_ENTRIES
 
+    def after(self, entry_id: int, count: int) -> Entries:
+        """`range` of what comes after an ID, straight to where one node has all of it, as for most reads."""
+        blocks, tail_ids = self.blocks, self.tail_ids
+        if tail_ids and tail_ids[0] <= entry_id:
+            if not self.tail_deleted:
+                low = bisect_right(tail_ids, entry_id)
+                ids = tail_ids[low : low + count]
+                if not ids:
+                    return NO_ENTRIES
+                return Entries((RowsPart(ids, self.tail_rows[low : low + count]),), len(ids))
+        else:
+            at = max(bisect_right(self.firsts, entry_id, self.head) - 1, self.head)
+            block = blocks[at] if at < len(blocks) else None
+            if block is not None and not block.deleted:
+                low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
+                if low + count <= block.count:
+                    return Entries((BlockPart(block, low, low + count, None),), count)
+        return self.range(entry_id + 1, MAX, count)
+
     def nodes(self) -> int:
         """How many nodes there are (XINFO's radix-tree-keys)."""
         return len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
@@ -354,25 +373,31 @@ class Stream:
         tail: tuple[Row, ...],
     ) -> None:
         """Add entries with IDs first, first+1, ...: to the open tail, as whole nodes, in a new open node."""
-        entry_id = first
-        for row in head:
-            self.append(entry_id, row)
-            entry_id += 1
+        if head:
+            self._extend(first, head)
         if self.tail_ids and (blocks or tail):
             self.seal_tail()
+        entry_id = first + len(head)
         for count, _, data in blocks:
             self.blocks.append(Block(data, count, entry_id + count - 1))
             self.firsts.append(entry_id)
             entry_id += count
-            self.length += count
-            self.entries_added = min(self.entries_added + count, COUNTER_MAX)
         if tail:
-            self.start_node(entry_id, tail[0])
-            for row in tail[1:]:
-                entry_id += 1
-                self.append(entry_id, row)
-        elif blocks:
-            self.last_id = entry_id - 1
+            self._start_bound(entry_id, tail[0])
+            self._extend(entry_id, tail)
+            entry_id += len(tail)
+        self.last_id = entry_id - 1
+        self.length += entry_id - first
+        self.entries_added = min(self.entries_added + entry_id - first, COUNTER_MAX)
+
+    def _extend(self, first: int, rows: tuple[Row, ...]) -> None:
+        """Put rows at the end of the tail; the counters are left to the caller."""
+        stop = first + len(rows)
+        self.tail_ids.extend(range(first, stop))
+        self.tail_rows.extend(rows)
+        self.tail_bound += sum(map(row_bytes_max, rows))
+        if (stop - 1) & SEQ_MAX > SEQ_SMALL_MAX:
+            self.tail_bound += SEQ_LARGE_BYTES * len(rows)
 
     def reopen(self, ids: list[int], rows: list[Row], deleted: int) -> None:
         """Make the last sealed node, whose slots these are, the open tail. There must be no tail."""

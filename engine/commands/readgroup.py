@@ -14,7 +14,6 @@ from tidelog.engine.commands.grouping import (
     idle_cutoff,
     log_claim,
     log_seen,
-    position,
     shown,
 )
 from tidelog.engine.commands.read import Budget, ReadOptions, first_of, park
@@ -23,6 +22,7 @@ from tidelog.engine.effects import XCLAIM
 from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
+from tidelog.engine.integers import read_int64
 from tidelog.engine.lag import read_on
 from tidelog.engine.reply import Reply, Streams
 from tidelog.engine.stream import Stream
@@ -44,6 +44,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     """XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [CLAIM min-idle-ms] [NOACK]
     [MAXCOUNT n] [MAXSIZE bytes] STREAMS key [key ...] id [id ...]
     """
+    if len(args) == 9 and args[8] == b">" and args[1] == b"GROUP" and args[4] == b"COUNT":
+        entries = _plain_read(ctx, args) if args[6] == b"STREAMS" and args[5].isdigit() else None
+        if entries is not None:
+            return Streams(([args[7], entries],))
     options = ReadOptions(ctx, args, in_group=True)
     first, number = options.first, options.keys
     name = options.group
@@ -86,6 +90,38 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     return park(ctx, args, options, claim_at)
 
 
+def _plain_read(ctx: Context, args: list[bytes]) -> Entries | None:
+    """`XREADGROUP GROUP g c COUNT n STREAMS key >` where there is something new; None: take the long way.
+
+    What nearly every consumer sends, and half as dear as through the options. Both end in `_log_new`.
+    """
+    count = read_int64(args[5])
+    if not count:
+        return None
+    stream = ctx.stream(args[7])
+    group = None if stream is None else stream.groups.get(args[2])
+    if stream is None or group is None:
+        return None
+    if not stream.length or stream.last_live_id() <= group.last_id:
+        return None
+    new = stream.after(group.last_id, count)
+    _log_new(ctx, args[7], stream, group, args[3], new)
+    return new
+
+
+def _log_new(
+    ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes, new: Entries
+) -> None:
+    """Log that new messages were delivered to a consumer, and that the group has moved behind them."""
+    ids_of_new = new.idlist()
+    ms, seq = idlist.last_pair(ids_of_new)
+    read = read_on(stream, group.last_id, group.entries_read, new)
+    now = ctx.now
+    ctx.effects.append(
+        (XCLAIM, ctx.db, key, group.name, consumer, ids_of_new, now, 1, now, ms, seq, read)
+    )
+
+
 def _after(arg: bytes) -> int:
     if arg == b">":
         return NEW
@@ -119,23 +155,17 @@ def _deliver(
         consumer = group.consumers.get(options.consumer)
         log_seen(ctx, key, group.name, options.consumer, consumer, mark)
         return None
-    moved: tuple[int, ...] = ()
-    packed: idlist.IdList = idlist.EMPTY
-    if new:
-        packed = new.idlist()
-        entries_read = read_on(stream, group.last_id, group.entries_read, new)
-        moved = position(idlist.last(packed), entries_read)
-    if claimed:
+    if not claimed and not options.noack:
+        _log_new(ctx, key, stream, group, options.consumer, new)
+    else:
+        moved: tuple[int, ...] = ()
+        if new:
+            ms_seq = idlist.last_pair(new.idlist())
+            moved = *ms_seq, read_on(stream, group.last_id, group.entries_read, new)
         if not options.noack:
             counts |= dict.fromkeys(new.ids(), 1)
-        log_claim(ctx, key, group.name, options.consumer, counts, ctx.now, ctx.now, moved)
-    elif options.noack:
-        log_claim(ctx, key, group.name, options.consumer, {}, ctx.now, -1, moved)
-    else:
-        now = ctx.now
-        ctx.effects.append(
-            (XCLAIM, ctx.db, key, group.name, options.consumer, packed, now, 1, now, *moved)
-        )
+        now = ctx.now if claimed else -1
+        log_claim(ctx, key, group.name, options.consumer, counts, ctx.now, now, moved)
     if options.claim_ms is None:
         return new
     zeros = [0] * len(new)
