@@ -7,8 +7,8 @@ with whole nodes sealed as they go into it, cut where single adds would cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, Final
 
 from tidelog.engine import effects as e
@@ -23,7 +23,15 @@ from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import NODE_BYTES_BASE, SEPARATOR, SEQ_SMALL_MAX, Node, Stream
+from tidelog.engine.stream import (
+    NODE_BYTES_BASE,
+    SEPARATOR,
+    SEQ_LARGE_BYTES,
+    SEQ_SMALL_MAX,
+    Node,
+    Stream,
+    row_bytes_max,
+)
 from tidelog.engine.table import command
 
 ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
@@ -298,9 +306,9 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any]) -> tuple[int
         if reopened is not None:
             ctx.effects.append(reopen_effect(ctx.db, key, reopened))
         if not new_node:
-            head = _head(ctx.settings, reopened or stream.tail_node(), first, batch)
+            head = _head(ctx.settings, stream, reopened, first, batch)
     blocks, start = _seal(ctx.settings, ms, seq, batch, len(head))
-    tail = tuple(batch.row(at) for at in range(start, len(rows)))
+    tail = tuple(batch.rows_of(start, len(rows)))
     ctx.effects.append((e.XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
     return ms, seq, len(rows)
 
@@ -333,14 +341,20 @@ class _Batch:
 
     def row(self, at: int) -> Row:
         """One row, of bytes."""
+        return self.rows_of(at, at + 1)[0]
+
+    def rows_of(self, start: int, stop: int) -> list[Row]:
+        """Rows start..stop-1, of bytes."""
         if self.names is None:
-            return self.rows[at]
+            return self.rows[start:stop]
         width = len(self.names)
-        values = self.values[at * width : (at + 1) * width]
-        return tuple(
-            part if part.__class__ is bytes else part.encode()
-            for part in chain.from_iterable(zip(self.names, values))
-        )
+        columns: list[Iterable[bytes]] = []
+        values = self.values[start * width : stop * width]
+        if set(map(type, values)) != {bytes}:
+            values = list(map(to_bytes, values))
+        for at, name in enumerate(map(to_bytes, self.names)):
+            columns += (repeat(name), values[at::width])
+        return list(zip(*columns))
 
     def seal(self, ms: int, seq: int, start: int, stop: int) -> bytes:
         """Rows start..stop-1 as a sealed block, the first being ms-seq."""
@@ -460,23 +474,30 @@ def to_bytes(value: Any) -> bytes:
     )
 
 
-def _head(settings: Settings, node: Node, first: int, batch: _Batch) -> tuple[Row, ...]:
+def _head(
+    settings: Settings, stream: Stream, reopened: Node | None, first: int, batch: _Batch
+) -> tuple[Row, ...]:
     """The rows that still go into the open node, of which the first is known to fit."""
     slots_max = settings.stream_node_max_entries
     bytes_max = _node_bytes_max(settings)
+    node = reopened or stream.tail_node()
     room = batch.count if slots_max <= 0 else min(slots_max - node.count, batch.count)
+    rows = batch.rows_of(0, room)
+    if reopened is None and first >> 64 < stream.tail_until:
+        large = SEQ_LARGE_BYTES if (first & SEQ_MAX) + room > SEQ_SMALL_MAX else 0
+        most = stream.tail_bound + sum(map(row_bytes_max, rows)) + room * large
+        if most + max(sum(map(len, row)) for row in rows) < bytes_max:
+            return tuple(rows)
     deleted = node.count - node.live
     fields = node.rows()[0][::2]
     body = listpack.body_size(node.ids(), node.rows())
-    head: list[Row] = []
-    for at in range(room):
-        row = batch.row(at)
+    costs = listpack.entry_sizes(range(first, first + room), rows, node.first, fields)
+    for at, cost in enumerate(costs):
         counters = listpack.counters_size(node.live + at, deleted)
-        if body + counters + sum(map(len, row)) >= bytes_max:
-            break
-        head.append(row)
-        body += listpack.entry_sizes([first + at], [row], node.first, fields)[0]
-    return tuple(head)
+        if body + counters + sum(map(len, rows[at])) >= bytes_max:
+            return tuple(rows[:at])
+        body += cost
+    return tuple(rows)
 
 
 def _seal(
