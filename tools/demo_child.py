@@ -102,7 +102,8 @@ class Life:
         """One worker: first what it was given before the last kill, then new messages."""
         name = f"worker-{number}"
         dice = random.Random(f"{self.task.seed} {name} {os.getpid()}")
-        pause_s = self.task.workers / self.task.rate
+        step_s = self.task.workers / self.task.rate
+        due = time.monotonic()
         position = "0"
         while not self.failures:
             reply = self.db.xreadgroup(
@@ -117,7 +118,8 @@ class Life:
                 continue
             for id, fields in messages:
                 hashlib.blake2b(fields[b"line"]).digest()  # the work
-                time.sleep(pause_s)
+                due = max(due + step_s, time.monotonic())
+                time.sleep(max(0.0, due - time.monotonic()))
                 self.db.xack(KEY, GROUP, id)
 
 
@@ -125,7 +127,9 @@ def leave_with_the_parent() -> None:
     """A parent that is gone closes our standard input; nobody would read what we do."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not sys.stdin: the interpreter cannot end while a thread holds that buffer's lock.
+        while os.read(0, 1):
+            pass
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -18,3 +18,14 @@ DAMAGED: Final = 6  # damage in the log; the command stopped there
 NEWER: Final = 7  # written by a newer version of tidelog
 REFUSED: Final = 8  # the store refused the call
 INTERRUPTED: Final = 130  # Ctrl-C
+
+VERIFY_TAIL: Final = 20
+VERIFY_DURABLE: Final = 21
+VERIFY_TIME: Final = 22
+VERIFY_RECORDS: Final = 23
+VERIFY_BLOCKS: Final = 24
+VERIFY_REPLAY: Final = 25
+VERIFY_FRAMES: Final = 26
+VERIFY_SEGMENTS: Final = 27
+VERIFY_HEADERS: Final = 28
+VERIFY_IDENTITY: Final = 29

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgpack
-
+from tidelog.aof import reader
 from tidelog.aof.frame import Frame
 from tidelog.engine import effects
 from tidelog.engine.effects import END, OPCODE, Effect
@@ -41,18 +41,11 @@ class Record(NamedTuple):
         return NAMES.get(opcode, f"opcode {opcode}")
 
 
-def decode(body: bytes) -> Iterator[Effect]:
-    """The effects in the body of a frame."""
-    unpacker = msgpack.Unpacker(raw=True, use_list=False, strict_map_key=False, max_buffer_size=0)
-    unpacker.feed(body)
-    yield from unpacker
-
-
-def records_of(segment: str, frame: Frame) -> Iterator[Record]:
-    """The records of one frame, which holds whole units."""
+def records_of(path: Path, frame: Frame) -> Iterator[Record]:
+    """The records of one frame, which holds whole units. Raises CorruptFrame if they do not decode."""
     begins = True
-    for lsn, effect in enumerate(decode(frame.body), frame.lsn):
+    for lsn, effect in enumerate(reader.records_of(path, frame), frame.lsn):
         ends = bool(effect[0] & END)
         unit = (ONLY if ends else FIRST) if begins else (LAST if ends else MIDDLE)
-        yield Record(lsn, frame.now, segment, frame.offset, unit, effect)
+        yield Record(lsn, frame.now, path.name, frame.offset, unit, effect)
         begins = ends

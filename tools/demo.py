@@ -1,0 +1,230 @@
+"""`tidelog demo`: put the lines of a real file through a queue whose process is killed again and again.
+
+The parent starts a child (tools/demo_child.py), kills it with SIGKILL at a random moment, starts it again, until a
+child ends by itself because every line is acknowledged. What is true then is read from the files of the log, not
+from the store: each line stored once, delivered at least once, acknowledged exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.aof.errors import NotAStore
+from tidelog.aof.frame import HEADER_BYTES
+from tidelog.aof.reader import records_of
+from tidelog.engine import idlist
+from tidelog.engine.effects import OPCODE, XACK
+from tidelog.tools import console, exits
+from tidelog.tools.demo_child import GROUP, KEY, Task, read_lines
+from tidelog.tools.demo_proof import Ledger
+from tidelog.tools.logfiles import LogFiles
+
+SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
+LINES_MIN: Final = 1000  # fewer make no demo
+LIFE_SECONDS: Final = (0.3, 2.0)  # of a child, from its start to the kill
+# How much faster than asked for the workers go, since they are dead much of the time.
+PACE: Final = 3
+POLL_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for, then something hangs
+
+
+@dataclass
+class Course:
+    """How the killing went."""
+
+    kills: int = 0
+    lives: int = 0
+    seconds: float = 0.0
+
+
+@click.command(help="Kill consumers at random and prove that nothing is lost.")
+@click.option("--file", "path", type=click.Path(path_type=Path), help="Any file with lines.")
+@click.option("--lines", default=20_000, show_default=True, type=click.IntRange(1), help="At most.")
+@click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(1), help="About.")
+@click.option("--workers", default=4, show_default=True, type=click.IntRange(1, 64))
+@click.option(
+    "--fsync", default="always", show_default=True, type=click.Choice(["always", "everysec", "no"])
+)
+@click.option(
+    "--seed", type=int, help="Of the random moments; printed, so that you can repeat them."
+)
+@click.option("--keep", type=click.Path(path_type=Path), help="Put the store there and keep it.")
+def command(
+    path: Path | None,
+    lines: int,
+    seconds: float,
+    workers: int,
+    fsync: str,
+    seed: int | None,
+    keep: Path | None,
+) -> int:
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    files = [path] if path else default_files()
+    for file in files[:1]:
+        file.stat()  # says at once what is wrong with a path that was given
+    texts = read_lines([str(file) for file in files], lines)
+    if not texts:
+        raise click.UsageError(f"{files[0]} has no lines")
+    task = Task(
+        [str(file) for file in files], len(texts), workers, fsync, len(texts) / seconds * 2, seed
+    )
+    directory = keep or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
+    if keep and keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"{keep} is not empty")
+    source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
+    click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
+    try:
+        course = run(task, directory, seconds)
+        return prove(directory, texts, course)
+    finally:
+        if keep is None:
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            click.echo(f"The store is kept in {keep}: try  tidelog aof dump {keep} --limit 20")
+
+
+def default_files() -> list[Path]:
+    """The system's package log where there is one of some size, else the sources of Python's own library."""
+    try:
+        if SYSTEM_LOG.read_bytes().count(b"\n") >= LINES_MIN:
+            return [SYSTEM_LOG]
+    except OSError:
+        pass  # absent, or not for everyone
+    return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+
+
+def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
+    """A child with this interpreter and this import path, told its task."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.tools.demo_child", str(directory)],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert child.stdin is not None
+    child.stdin.write(task.dump())
+    child.stdin.flush()  # and left open: its end means that we are gone
+    return child
+
+
+def run(task: Task, directory: Path, seconds: float) -> Course:
+    """Start, kill, start again, until a child ends by itself. Raises click.ClickException if none does."""
+    dice = random.Random(task.seed)
+    course = Course()
+    patience = 1.0
+    seen = Progress(directory)
+    begun = time.monotonic()
+    with console.progress("acknowledged", task.lines) as advance:
+        while True:
+            # Lives grow longer where they are too short for this machine, and when the time is up.
+            overtime = course.seconds > seconds
+            patience = patience * 1.5 if seen.stalled or overtime else 1.0
+            life_s = dice.uniform(*LIFE_SECONDS) * patience
+            code = one_life(start(task, directory), life_s, seen, advance)
+            course.lives += 1
+            course.seconds = time.monotonic() - begun
+            if code == 0:
+                return course
+            if code != -signal.SIGKILL:
+                raise click.ClickException(
+                    f"the child ended with exit code {code}; see its error above"
+                )
+            course.kills += 1
+            if course.seconds > seconds * 2 + PATIENCE_SECONDS:
+                raise click.ClickException(f"not done after {course.seconds:.0f} seconds")
+
+
+def one_life(
+    child: subprocess.Popen[bytes], life_s: float, seen: Progress, advance: console.Advance
+) -> int:
+    """Let a child live for so long, unless it ends earlier. Its exit code; -9 if it was killed."""
+    before = seen.acknowledged
+    end = time.monotonic() + life_s
+    try:
+        while child.poll() is None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+            advance(seen.look())
+    finally:
+        child.kill()
+        code = child.wait()
+        assert child.stdin is not None
+        child.stdin.close()
+    advance(seen.look())
+    seen.stalled = seen.acknowledged == before
+    return code
+
+
+class Progress:
+    """How much is acknowledged, as the log says it, read beside the running child."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.files: LogFiles | None = None  # until the first child has made the store
+        self.acknowledged = 0
+        self.stalled = False  # whether the last life acknowledged nothing
+
+    def look(self) -> int:
+        """Read what is new in the log; how many acknowledgements that were."""
+        if self.files is None:
+            try:
+                self.files = LogFiles(self.directory)
+            except NotAStore:
+                return 0
+        new = sum(
+            idlist.count(effect[4])
+            for path, frame in self.files.new()
+            for effect in records_of(path, frame)
+            if effect[0] & OPCODE == XACK
+        )
+        self.acknowledged += new
+        return new
+
+
+def prove(directory: Path, texts: list[bytes], course: Course) -> int:
+    """Read the whole log, compare, and say the result. An exit code."""
+    ledger = Ledger(KEY.encode(), GROUP.encode())
+    size = 0
+    with console.progress("reading the log", 0) as advance:
+        for path, frame in LogFiles(directory).frames():
+            size += len(frame.body) + HEADER_BYTES
+            advance(1)
+            for effect in records_of(path, frame):
+                ledger.take(effect)
+    payload = sum(map(len, texts))
+    messages = len(ledger.stored)
+    # fmt: off
+    console.table(("WHAT", "COUNT"), (
+        ("messages stored",            f"{messages:,}"),
+        ("delivered",                  f"{ledger.deliveries.total():,}"),
+        ("of these again, after a kill", f"{ledger.redeliveries:,}"),
+        ("acknowledged",               f"{ledger.acks.total():,}"),
+        ("kill -9",                    f"{course.kills:,}"),
+        ("seconds",                    f"{course.seconds:.1f}"),
+        ("messages per second",        f"{messages / course.seconds:,.0f}"),
+        ("bytes of the lines",         f"{payload:,}"),
+        ("bytes of the log",           f"{size:,}"),
+    ), right="COUNT")
+    # fmt: on
+    faults = ledger.faults(texts)
+    for fault in faults:
+        click.echo(f"BROKEN: {fault}")
+    if faults:
+        return exits.FAILED
+    click.echo(
+        f"Proven from the files: each of the {messages:,} lines was stored once, in order, "
+        "delivered at least once and acknowledged exactly once."
+    )
+    return exits.OK

@@ -1,0 +1,100 @@
+"""`tidelog info`: what a store holds, found by replaying its log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.aof import identity
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.tools import console
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.replay import replayed
+from tidelog.tools.text import argument, json_value, size_text, time_text
+
+
+@click.command(help="Say what a store holds.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(path: Path, as_json: bool) -> None:
+    files = LogFiles(path)
+    promises, segments = files.survey()
+    state, replay = replayed(files)
+    facts: dict[str, Any] = {
+        "path": str(path),
+        "uuid": files.uuid.hex(),
+        "format": identity.FORMAT,
+        "segments": len(segments),
+        "bytes": files.size(),
+        "records": replay.records,
+        "durable_lsn": max((promise.lsn for promise in promises), default=0),
+        "lives": len(replay.epochs),
+        "last_write_ms": replay.now,
+        "quarantined": quarantined(files),
+        "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
+        "streams": streams(state),
+    }
+    if as_json:
+        click.echo(json.dumps(facts | {"streams": [as_object(row) for row in facts["streams"]]}))
+    else:
+        show(facts)
+
+
+def quarantined(files: LogFiles) -> int:
+    """Torn tails that recoveries have put aside."""
+    directory = files.root / identity.QUARANTINE
+    return len(files.disk.listdir(directory)) if files.disk.exists(directory) else 0
+
+
+def streams(state: State) -> list[tuple[int, bytes, Stream]]:
+    """(database, key, stream) of every stream, in the order of the keys."""
+    return [
+        (number, key, value)
+        for number, db in enumerate(state.databases)
+        for key, value in sorted(db.keys.items())
+        if isinstance(value, Stream)
+    ]
+
+
+def as_object(row: tuple[int, bytes, Stream]) -> dict[str, Any]:
+    db, key, stream = row
+    groups = {
+        name.decode("utf-8", "backslashreplace"): {
+            "consumers": len(group.consumers),
+            "pending": len(group.pending),
+        }
+        for name, group in stream.groups.items()
+    }
+    return {"db": db, "key": json_value(key), "length": stream.length, "groups": groups}
+
+
+def show(facts: dict[str, Any]) -> None:
+    # fmt: off
+    click.echo(f"store        {facts['uuid']}, format {facts['format']}")
+    click.echo(f"log          {facts['records']:,} records in {facts['segments']} segments, "
+               f"{size_text(facts['bytes'])}, {facts['lives']} lives")
+    click.echo(f"on the disk  at least up to LSN {facts['durable_lsn']}")
+    click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['records'] else 'never'}")
+    click.echo(f"quarantine   {facts['quarantined']} torn tails")
+    # fmt: on
+    for number, count in facts["keys"].items():
+        click.echo(f"database {number:<3} {count:,} keys")
+    rows = [
+        (
+            str(db),
+            argument(key),
+            f"{stream.length:,}",
+            str(len(stream.groups)),
+            f"{sum(len(group.pending) for group in stream.groups.values()):,}",
+        )
+        for db, key, stream in facts["streams"]
+    ]
+    if rows:
+        click.echo()
+        console.table(
+            ("DB", "STREAM", "LENGTH", "GROUPS", "PENDING"), rows, right="LENGTH GROUPS PENDING"
+        )

@@ -1,0 +1,116 @@
+"""The log of a store as it lies on the disk: the one way all tools read it.
+
+Takes no lock and writes nothing, so it works beside a running writer. The order of reading matters there: first
+what DURABLE promises, then which segments there are, then what is in them. Then whatever was promised is
+found, however the writer goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidelog.aof import durable, identity, segment
+from tidelog.aof.durable import Promise
+from tidelog.aof.errors import Damage, MissingSegment
+from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
+from tidelog.aof.reader import Scan, Segment, segments
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+
+
+class LogFiles:
+    """The log of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk: Disk = RealDisk()
+        self.root = root
+        self.uuid = identity.read(self.disk, root)
+        self.directory = root / identity.AOF
+        # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
+        self._position: tuple[str, int, int, int] | None = None
+
+    def survey(self) -> tuple[list[Promise], list[Segment]]:
+        """What was promised, and the segments, in this order. Raises Damage, NewerFormat, OSError."""
+        promises = durable.read(self.disk, self.directory, self.uuid)
+        found = segments(self.disk, self.directory, self.uuid)
+        if found and found[0].header.first_lsn != 1:
+            first = found[0]
+            reason = "segments before the first are missing"
+            raise MissingSegment(first.path, 1, first.header.first_lsn, reason)
+        return promises, found
+
+    def size(self) -> int:
+        """Bytes of all segments, prepared space included."""
+        total = 0
+        for info in self.survey()[1]:
+            file = self.disk.open(info.path)
+            try:
+                total += file.size()
+            finally:
+                file.close()
+        return total
+
+    def scans(self) -> Iterator[Scan]:
+        """A scan of each segment, in order; the caller goes through its frames. Raises as `survey`."""
+        promises, found = self.survey()
+        for info in found:
+            yield Scan(self.disk, info, promises, live=True)
+
+    def frames(self) -> Iterator[tuple[Path, Frame]]:
+        """Every frame of the log with its segment. Raises Damage where one is corrupt."""
+        for scan in self.scans():
+            for frame in scan.frames():
+                yield scan.path, frame
+            error = scan.error()
+            if error is not None:
+                raise error
+
+    def frames_past_damage(self) -> Iterator[tuple[Path, Frame | Damage]]:
+        """As `frames`; damage comes as one more item, and after it whatever frames are whole by themselves."""
+        for scan in self.scans():
+            while True:
+                for frame in scan.frames():
+                    yield scan.path, frame
+                error = scan.error()
+                if error is None:
+                    break
+                yield scan.path, error
+                if not self._resume_behind(scan):
+                    break
+
+    def _resume_behind(self, scan: Scan) -> bool:
+        """Let a stopped scan go on at the next header that is whole. False if there is none."""
+        file = self.disk.open(scan.path)
+        try:
+            for offset, frame in scan.later_headers(scan.offset + 1):
+                fields = HEADER.unpack(file.pread(HEADER_BYTES, offset))
+                scan.offset, scan.lsn, scan.crc = offset, frame.lsn, fields[6]
+                scan.found_lsn = scan.verdict = None
+                return True
+        finally:
+            file.close()
+        return False
+
+    def new(self) -> Iterator[tuple[Path, Frame]]:
+        """The frames that no earlier call has yielded, in order. For following a writer. Raises as `frames`."""
+        promises, found = self.survey()
+        for info in found:
+            name = info.path.name
+            if self._position is not None and name < self._position[0]:
+                continue
+            scan = Scan(self.disk, info, promises, live=True)
+            # A segment without a frame may have been replaced by the next life's, of the same name.
+            if (
+                self._position is not None
+                and name == self._position[0]
+                and self._position[1] > segment.HEADER_BYTES
+            ):
+                _, scan.offset, scan.lsn, scan.crc = self._position
+            for frame in scan.frames():
+                yield info.path, frame
+                self._position = name, scan.offset, scan.lsn, scan.crc
+            self._position = name, scan.offset, scan.lsn, scan.crc
+            error = scan.error()
+            if error is not None:
+                raise error
