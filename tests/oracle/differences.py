@@ -60,6 +60,9 @@ TABLE: dict[str, Row] = {
     ),
     "block-overflow": Row("4", "7.2", "a BLOCK beyond the end of time is refused"),
     "help": Row("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
+    "entries-added-max": Row(
+        "2.1", "-", "entries-added stops at 2^63-1; on the 7.0 server it turns negative"
+    ),
     "empty-node": Row(
         "5.2",
         "after 8.8",
@@ -417,6 +420,8 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
     name = args[0].upper()
     if name == b"XSETID" and is_error(form) and b"current max_deleted_entry_id" in form[1]:
         return [undo_xsetid(ctx, args)] if xsetid_7_0(ctx, args) == ("+", b"OK") else []
+    if name == b"XADD":
+        return list(counter_saturated(ctx, effects))
     if name == b"XGROUP":
         return list(counters_mended(ctx, args, effects, explicit=True))
     if name == b"XREADGROUP":
@@ -424,6 +429,17 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
     if name in (b"XCLAIM", b"XAUTOCLAIM"):
         return list(consumers_created(effects))
     return []
+
+
+def counter_saturated(ctx: Context, effects: list[Effect]) -> Iterator[Mend]:
+    for effect in effects:
+        if effect[0] & OPCODE in (op.XADD, op.XADD_NODE):
+            key, ms, seq = effect[2:5]
+            stream = ctx.stream(key)
+            if stream is not None and stream.entries_added == I64_MAX:
+                row("entries-added-max")
+                setid = [b"XSETID", key, b"%d-%d" % (ms, seq), b"ENTRIESADDED", b"%d" % I64_MAX]
+                yield Mend(setid, "entries-added-max", ("+", b"OK"))
 
 
 def nodes_emptied(ctx: Context, effects: list[Effect]) -> list[Mend]:

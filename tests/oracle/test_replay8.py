@@ -17,7 +17,7 @@ from tests.oracle.grammar import Grammar8, Turn
 from tests.oracle.shrink import script, shortest
 
 FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
-SEQUENCES = 20  # of each batch
+SEQUENCES = 60  # of each batch
 COMMANDS = 150  # of each sequence
 
 
