@@ -413,7 +413,7 @@ class Log:
         self._offset = self._synced_offset = segment.HEADER_BYTES
         self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
         self._allocated = allocated
-        self._room = min(allocated, self._limit) - HEADER_BYTES
+        self._room = min(allocated - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
 
     def _extend(self, need: int) -> None:
         """Prepare the segment up to offset `need` at least."""
@@ -426,7 +426,8 @@ class Log:
             self._append = file.append
             self._allocated = allocated
             self._chunk = min(2 * self._chunk, self._chunk_max)
-        self._room = min(self._allocated, self._limit) - HEADER_BYTES - self._gathered_bytes
+        prepared = min(self._allocated, self._limit) - HEADER_BYTES
+        self._room = min(prepared, self._offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
 
     def _fill(self, file: File, start: int, need: int) -> int:
         """Write zeros from `start` for a chunk ahead, or as far as there is space beyond `need`."""

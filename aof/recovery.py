@@ -62,6 +62,10 @@ def recover(
     found = segments(disk, directory, uuid)
     if found:
         _settle(disk, directory, found[-1].path)
+    else:
+        # A store that was only just created, perhaps by a process that died before it synced names.
+        disk.sync_directory(root.parent)
+        disk.sync_directory(root)
     scan, replay = read_all(disk, directory, uuid, found, apply)
     if scan is None:
         return Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)

@@ -29,10 +29,10 @@ def publish_open(disk: Disk, file: File, path: Path) -> None:
 
 
 def make_directory(disk: Disk, path: Path) -> None:
-    """Create `path` durably unless it is there already."""
+    """Create `path` durably. One that is there already may be an interrupted creation's: sync it too."""
     if not disk.exists(path):
         disk.mkdir(path)
-        disk.sync_directory(path.parent)
+    disk.sync_directory(path.parent)
 
 
 def read(disk: Disk, path: Path) -> bytes:

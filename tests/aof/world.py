@@ -12,6 +12,7 @@ from tidelog.aof import identity, lock
 from tidelog.aof.errors import LogPoisoned, NotAStore
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.aof.recovery import Recovered, recover
+from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.engine.effects import END, EPOCH, OPCODE, Effect
 
@@ -38,9 +39,7 @@ def open_store(
     disk: Disk, apply: Callable[[list[Effect]], object], root: Path = ROOT
 ) -> tuple[File, Recovered]:
     """What a store does to open its log: lock, identity, recovery."""
-    if not disk.exists(root):
-        disk.mkdir(root)
-        disk.sync_directory(root.parent)
+    recipe.make_directory(disk, root)
     held = lock.acquire(disk, root, 4711)
     try:
         try:
