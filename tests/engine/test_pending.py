@@ -63,9 +63,7 @@ class PendingMachine(RuleBasedStateMachine):
     def deliver_new(self, n: int, time: int, size: int) -> None:
         """As `>` delivers: above everything pending, later than everything."""
         first = max(self.model, default=1 << 64) + 1
-        self.deliver(  # type: ignore[misc]
-            list(range(first, min(first + size, 1 << 128))), n, time + 10, 1, False
-        )
+        self.deliver(list(range(first, min(first + size, 1 << 128))), n, time + 10, 1, False)
 
     @rule(some=some_ids)
     def remove(self, some: list[int]) -> None:
@@ -79,13 +77,13 @@ class PendingMachine(RuleBasedStateMachine):
         some = held[at % len(held) :][:n]
         if skip:
             del some[len(some) // 2 : len(some) // 2 + 1]
-        self.remove(some)  # type: ignore[misc]
+        self.remove(some)
 
     @precondition(lambda self: self.model)
     @rule(at=st.integers(0, 100), n=st.integers(1, 40), to=st.integers(0, 2), time=times)
     def claim_stretch(self, at: int, n: int, to: int, time: int) -> None:
         held = sorted(self.model)
-        self.deliver(held[at % len(held) :][:n], to, time, 2, False)  # type: ignore[misc]
+        self.deliver(held[at % len(held) :][:n], to, time, 2, False)
 
     def forget(self, some: list[int]) -> None:
         for id in some:
@@ -113,7 +111,7 @@ class PendingMachine(RuleBasedStateMachine):
     @rule(id=st.sampled_from(WIDE), n=st.integers(0, 2), luck=st.integers(0, 9))
     def deliver_wide(self, id: int, n: int, luck: int) -> None:
         if luck == 0:
-            self.deliver([id], n, 3, 1, False)  # type: ignore[misc]
+            self.deliver([id], n, 3, 1, False)
 
     @rule(some=st.lists(st.one_of(ids, st.sampled_from(WIDE)), max_size=20))
     def ask_for_some(self, some: list[int]) -> None:
