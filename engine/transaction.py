@@ -40,18 +40,17 @@ class Exec:
 
 
 class Watches:
-    """Which transactions watch which key. One per store, guarded by its lock."""
+    """Which transactions watch which key. One per store, guarded by its lock.
 
-    __slots__ = ("_by_place",)
+    keys    the keys someone watches, a live view; empty when nobody does. Looked at with every write
+    """
+
+    __slots__ = ("keys", "_by_place")
 
     def __init__(self) -> None:
         # The bool: the key's time had passed already when it was watched, though it was not deleted yet.
         self._by_place: dict[Place, dict[Transaction, bool]] = {}
-
-    @property
-    def keys(self) -> Collection[Place]:
-        """The keys someone watches; empty when nobody does."""
-        return self._by_place.keys()
+        self.keys: Collection[Place] = self._by_place.keys()
 
     def add(self, transaction: Transaction, place: Place, expired: bool) -> None:
         self._by_place.setdefault(place, {})[transaction] = expired

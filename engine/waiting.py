@@ -57,27 +57,24 @@ class Waiter:
 
 
 class Waiting:
-    """The registry of all waiters of one store. Not thread-safe: the store's lock guards it."""
+    """The registry of all waiters of one store. Not thread-safe: the store's lock guards it.
 
-    __slots__ = ("_queues", "_signalled", "_claims")
+    keys        the keys someone waits on, a live view; empty when nobody waits
+    signalled   the keys `visits` is to pass; empty when it has nothing to do
+
+    Both are looked at with every write, so they are plain attributes. Not to be changed from outside.
+    """
+
+    __slots__ = ("keys", "signalled", "_queues", "_claims")
 
     def __init__(self) -> None:
         # A dict as a queue: in order of arrival, and a removal from the middle costs nothing.
         self._queues: dict[Place, dict[Waiter, None]] = {}
-        self._signalled: dict[Place, None] = {}
+        self.keys: Collection[Place] = self._queues.keys()
+        self.signalled: dict[Place, None] = {}
         # Per key the earliest claim_at of those who wait on it. May name one who has left: then
         # the others are asked once for nothing.
         self._claims: dict[Place, int] = {}
-
-    @property
-    def keys(self) -> Collection[Place]:
-        """The keys someone waits on; empty when nobody waits."""
-        return self._queues.keys()
-
-    @property
-    def signalled(self) -> bool:
-        """Whether `visits` has anything to do."""
-        return bool(self._signalled)
 
     def waiters(self) -> list[Waiter]:
         """All who are parked, each once."""
@@ -107,7 +104,7 @@ class Waiting:
         """Remember keys that may have become ready; keys nobody waits on are passed over."""
         for place in places:
             if place in self._queues:
-                self._signalled[place] = None
+                self.signalled[place] = None
 
     def visits(self, state: State) -> Iterator[Waiter]:
         """Each waiter to decide again, un-parked, until no key is signalled any more.
@@ -115,8 +112,8 @@ class Waiting:
         `state` is looked at when a key's turn comes: a waiter of XREAD whose key is gone, or holds
         another type, is left where it is (spec 10.1); one of XREADGROUP gets its error.
         """
-        while self._signalled:
-            round_, self._signalled = self._signalled, {}
+        while self.signalled:
+            round_, self.signalled = self.signalled, {}
             for place in round_:
                 for waiter in list(self._queues.get(place, ())):
                     # It may be gone since the pass began: cancelled while another was served.
