@@ -11,16 +11,20 @@ middle, `\\` the last. A record that is many commands has as many lines; one tha
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import click
 
 from tidelog.aof.errors import Damage
+from tidelog.aof.frame import Frame
 from tidelog.engine.as_commands import commands, database, keys
+from tidelog.engine.effects import EPOCH, OPCODE
 from tidelog.tools import exits
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
@@ -43,7 +47,10 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--key", "wanted_keys", multiple=True, help="Only records of this key. Repeatable.")
 @click.option(
-    "--command", "wanted", multiple=True, help='Only these, "XADD" or "XGROUP SETID". Repeatable.'
+    "--command",
+    "wanted_commands",
+    multiple=True,
+    help='Only these, "XADD" or "XGROUP SETID". Repeatable.',
 )
 @click.option("--from-lsn", type=int, help="From this LSN on.")
 @click.option("--to-lsn", type=int, help="Up to this LSN.")
@@ -58,7 +65,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 def command(
     path: Path,
     wanted_keys: tuple[str, ...],
-    wanted: tuple[str, ...],
+    wanted_commands: tuple[str, ...],
     from_lsn: int | None,
     to_lsn: int | None,
     since: int | None,
@@ -70,48 +77,67 @@ def command(
 ) -> int:
     if follow and past_damage:
         raise click.UsageError("--follow and --past-damage do not go together")
-    files = LogFiles(path)
-    key_set = {key.encode("utf-8", "surrogateescape") for key in wanted_keys}
-    names = [tuple(name.upper().encode().split()) for name in wanted]
+    wanted = Wanted(
+        frozenset(key.encode("utf-8", "surrogateescape") for key in wanted_keys),
+        [tuple(name.upper().encode().split()) for name in wanted_commands],
+        from_lsn or 0,
+        math.inf if to_lsn is None else to_lsn,
+        since or 0,
+        math.inf if until is None else until,
+    )
     found: list[Damage] = []
-
-    def selected() -> Iterator[Record]:
-        for record in read(files, follow, past_damage, found):
-            if (to_lsn is not None and record.lsn > to_lsn) or (
-                until is not None and record.now > until
-            ):
-                if not past_damage:
-                    return  # both only grow
-            elif (
-                (from_lsn is None or record.lsn >= from_lsn)
-                and (since is None or record.now >= since)
-                and (not key_set or not key_set.isdisjoint(keys(record.effect)))
-                and (not names or is_one_of(record, names))
-            ):
-                yield record
-
+    records = read(LogFiles(path), wanted, found, follow=follow, past_damage=past_damage)
     show = as_object if as_json else as_lines
-    for number, record in enumerate(selected(), 1):
+    for record in islice(records, limit):
         sys.stdout.write(show(record))
         if follow:
             sys.stdout.flush()
-        if number == limit:
-            break
     return exits.DAMAGED if found else exits.OK
 
 
-def read(files: LogFiles, follow: bool, past_damage: bool, found: list[Damage]) -> Iterator[Record]:
-    """The records of the log; damage that was passed goes to `found`, and to standard error."""
+class Wanted(NamedTuple):
+    """Which records to print. LSNs and times (unix ms) include both ends; no keys or names means all."""
+
+    keys: frozenset[bytes]
+    names: list[tuple[bytes, ...]]
+    lsn_min: int
+    lsn_max: float
+    time_min: int
+    time_max: float
+
+    def skips(self, frame: Frame) -> bool:
+        """Whether nothing of a frame can be wanted; known without decoding it."""
+        too_early = frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
+        return too_early or self.ended(frame)
+
+    def ended(self, frame: Frame) -> bool:
+        """Whether neither this frame nor any later one can be wanted."""
+        return frame.lsn > self.lsn_max or frame.now > self.time_max
+
+    def has(self, record: Record) -> bool:
+        return (
+            self.lsn_min <= record.lsn <= self.lsn_max
+            and (not self.keys or not self.keys.isdisjoint(keys(record.effect)))
+            and (not self.names or is_one_of(record, self.names))
+        )
+
+
+def read(
+    files: LogFiles, wanted: Wanted, found: list[Damage], *, follow: bool, past_damage: bool
+) -> Iterator[Record]:
+    """The wanted records of the log; damage that was passed goes to `found`, and to standard error."""
     while True:
-        items: Iterable[tuple[Path, Any]] = (
+        items: Iterable[tuple[Path, Frame | Damage]] = (
             files.frames_past_damage() if past_damage else files.new() if follow else files.frames()
         )
         for path, item in items:
             if isinstance(item, Damage):
                 found.append(item)
                 click.echo(f"tidelog: {item}", err=True)
-            else:
-                yield from records_of(path, item)
+            elif not wanted.skips(item):
+                yield from filter(wanted.has, records_of(path, item))
+            elif wanted.ended(item) and not past_damage:
+                return
         if not follow:
             return
         time.sleep(POLL_SECONDS)
@@ -138,6 +164,9 @@ def as_lines(record: Record) -> str:
 
 def comment(record: Record) -> str:
     """A record that is no command: its name and fields."""
+    if record.effect[0] & OPCODE == EPOCH:
+        _, number, incarnation = record.effect
+        return f"EPOCH {number} {incarnation:016x}"
     fields = record.effect[1 if database(record.effect) is None else 2 :]
     shown = [command_line([field]) if isinstance(field, bytes) else str(field) for field in fields]
     return " ".join([record.name, *shown])

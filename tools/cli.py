@@ -83,9 +83,13 @@ def line_of(error: Exception) -> str:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        result: Any = cli.main(list(args), prog_name="tidelog", standalone_mode=False)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else exits.OK
+        # Not cli.main: it turns a broken pipe into exit code 1 before anyone can say otherwise.
+        with cli.make_context("tidelog", list(args)) as context:
+            result: Any = cli.invoke(context)
+            sys.stdout.flush()
+            return result if isinstance(result, int) else exits.OK
+    except click.exceptions.Exit as done:  # --help, --version
+        return done.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code

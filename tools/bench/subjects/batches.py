@@ -34,12 +34,11 @@ def _relaxed(bench: Bench) -> Iterator[Row]:
         rates,
         (Bound(0.45, "os.write"),),
     )
-    del rates["os.write"]
     yield Row(
         "xadd_many of 1,000, everysec",
         "/s",
         together,
-        rates,
+        {name: rate for name, rate in rates.items() if name != "os.write"},
         (Bound(1_800_000),),
     )
 

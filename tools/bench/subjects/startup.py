@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import tidelog
 from tidelog.tools.bench.bench import EVERYSEC, Bench
-from tidelog.tools.bench.child import ask
+from tidelog.tools.bench.child import import_s
 from tidelog.tools.bench.row import Row
 
 TIMES = 7
@@ -19,7 +19,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     imports: dict[str, list[float]] = {"tidelog": [], "redis": [], "sqlite3": []}
     for _ in range(TIMES):
         for module, times in imports.items():
-            times.append(ask("import", module)["seconds"] * 1000)
+            times.append(import_s(module) * 1000)
     medians = {f"import {name}": statistics.median(times) for name, times in imports.items()}
     yield Row("import tidelog", "ms", medians.pop("import tidelog"), medians)
 

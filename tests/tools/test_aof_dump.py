@@ -1,0 +1,102 @@
+"""tidelog aof dump"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made
+
+import tidelog
+from tidelog.tools import exits
+
+
+def lsns(text: str) -> list[int]:
+    return [json.loads(line)["lsn"] for line in text.splitlines()]
+
+
+def test_output(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.root)
+    assert (done.code, done.err) == (0, "")
+    expect("dump.txt", done.out, made.root)
+
+
+def test_json(run: Run, made: Made) -> None:
+    expect("dump.json", run("aof", "dump", made.root, "--json").out, made.root)
+
+
+# fmt: off
+@pytest.mark.parametrize(("filters", "expected"), [
+    (["--key", "orders"], [2, 3, 6, 7, 11]),
+    (["--key", "jobs", "--key", "lines"], [4, 5, 12, 13]),
+    (["--key", "order"], []),
+    (["--command", "xadd"], [2, 3, 4, 12]),
+    (["--command", "XGROUP SETID"], [7]),
+    (["--command", "XGROUP"], [5, 6, 7]),
+    (["--command", "xack", "--command", "set"], [9, 10, 11]),
+    (["--key", "orders", "--command", "XADD"], [2, 3]),
+    (["--from-lsn", "11"], [11, 12, 13]),
+    (["--to-lsn", "2"], [1, 2]),
+    (["--from-lsn", "5", "--to-lsn", "9"], [5, 6, 7, 8, 9]),
+    (["--since", str(T0 + 2001)], [9, 10, 11, 12, 13]),
+    (["--until", str(T0 + 1)], [1, 2]),
+    (["--since", "2023-11-14T22:13:23"], [12, 13]),
+    (["--since", "1s"], []),
+    (["--limit", "3"], [1, 2, 3]),
+    (["--key", "orders", "--limit", "2"], [2, 3]),
+])
+# fmt: on
+def test_filters(run: Run, made: Made, filters: list[str], expected: list[int]) -> None:
+    done = run("aof", "dump", made.root, "--json", *filters)
+    assert (done.code, lsns(done.out)) == (0, expected)
+
+
+def test_a_time_that_is_none(run: Run, made: Made) -> None:
+    done = run("aof", "dump", made.root, "--since", "yesterday")
+    assert done.code == exits.USAGE and "'yesterday' is no time" in done.err
+
+
+def test_past_damage(run: Run, made: Made) -> None:
+    """What is damaged is said and left out; what is whole behind it, in this segment and the next, is shown."""
+    made.flip(220, number=0)  # in the header of the frame of LSN 3
+    stopped = run("aof", "dump", made.root, "--json")
+    assert (stopped.code, lsns(stopped.out)) == (exits.DAMAGED, [1, 2])
+    done = run("aof", "dump", made.root, "--json", "--past-damage")
+    assert done.code == exits.DAMAGED
+    assert lsns(done.out) == [1, 2, *range(4, 14)]
+    assert done.err.count("\n") == 1 and "byte 215" in done.err
+
+
+def test_a_torn_tail_is_left_out(run: Run, made: Made) -> None:
+    made.cut(made.offsets[-1] + 10)
+    done = run("aof", "dump", made.root, "--json")
+    assert (done.code, lsns(done.out)[-1]) == (0, made.lsn - 2)
+
+
+def test_follow_beside_a_running_writer(tmp_path: Path) -> None:
+    """A reader started before the writer goes on sees every record once, in order, over segments and lives."""
+    root = tmp_path / "data"
+    total = 40
+    with tidelog.open(root, fsync="no") as db:
+        db.xadd("s", {"n": 0})
+        follower = subprocess.Popen(
+            [sys.executable, "-m", "tidelog", "aof", "dump", str(root)]
+            + ["--json", "--follow", "--key", "s", "--limit", str(total)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        assert follower.stdout is not None
+        lines = [json.loads(follower.stdout.readline())]
+        for n in range(1, total // 2):
+            db.xadd("s", {"n": n})
+    with tidelog.open(root, fsync="no") as db:
+        for n in range(total // 2, total):
+            db.xadd("s", {"n": n})
+        lines += map(json.loads, follower.stdout)
+    assert follower.wait(60) == 0
+    follower.stdout.close()
+    assert [int(line["commands"][0][4]) for line in lines] == list(range(total))
+    assert len({line["segment"] for line in lines}) == 2

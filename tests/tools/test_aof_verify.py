@@ -1,0 +1,143 @@
+"""tidelog aof verify: one way to fail for every check, each with its own exit code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgpack
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import T0, Made, packed
+
+from tidelog.aof import durable
+from tidelog.engine import effects as e
+from tidelog.engine.block import encode_run
+from tidelog.engine.effects import END
+from tidelog.tools import aof_verify, exits
+
+
+def test_output(run: Run, made: Made) -> None:
+    done = run("aof", "verify", made.root)
+    assert (done.code, done.err) == (0, "")
+    expect("verify.txt", done.out, made.root)
+
+
+def append(*unit: e.Effect) -> Callable[[Made], None]:
+    def damage(made: Made) -> None:
+        made.unit(T0 + 5000, *unit)
+        made.write()
+
+    return damage
+
+
+def append_raw(body: bytes, count: int = 1) -> Callable[[Made], None]:
+    def damage(made: Made) -> None:
+        made.raw(T0 + 5000, body, count)
+        made.write()
+
+    return damage
+
+
+def torn_tail(made: Made) -> None:
+    made.cut(made.offsets[-1] + 20)
+
+
+def unreadable_durable(made: Made) -> None:
+    (made.root / "aof" / durable.NAME).write_bytes(b"\x55" * durable.FILE_BYTES)
+
+
+def time_goes_back(made: Made) -> None:
+    made.unit(T0 + 10, (e.PERSIST, 3, b"session"))
+    made.write()
+
+
+def promised_frame(made: Made) -> None:
+    made.flip(made.offsets[-1] + 3)
+    made.promise(made.lsn - 1, incarnation=0xB2)
+
+
+def missing_first(made: Made) -> None:
+    made.path(0).unlink()
+
+
+def cut_in_the_middle(made: Made) -> None:
+    made.cut(443, number=0)
+
+
+def header(made: Made) -> None:
+    made.flip(20)
+
+
+def foreign(made: Made) -> None:
+    (made.root / "aof" / "00000000000000000014.aof").write_bytes(made.path().read_bytes())
+
+
+def store_file(made: Made) -> None:
+    path = made.root / "STORE"
+    path.write_bytes(path.read_bytes().replace(b"uuid 0", b"uuid 1"))
+
+
+broken_block = encode_run(T0 + 9000, 0, 2, [b"n"], [b"1", b"2"])[:-1] + b"\0"
+
+# fmt: off
+FAILURES: list[tuple[str, Callable[[Made], None]]] = [
+    ("tail", torn_tail),
+    ("durable", unreadable_durable),
+    ("time", time_goes_back),
+    ("records", append((63, 0, b"k"))),
+    ("records", append((e.XADD, 0, b"orders", 1))),
+    ("records", append((e.XADD, 16, b"orders", T0 + 9000, 0, (b"f", b"v")))),
+    ("records", append((e.XADD, 0, b"orders", T0 + 9000, 0, (b"f",)))),
+    ("records", append_raw(packed((e.PERSIST, 3, b"session")))),              # the unit has no end
+    ("records", append_raw(packed((e.PERSIST | END, 3, b"session")), 2)),     # one record instead of two
+    ("records", append_raw(b"\xc1")),                                         # no msgpack
+    ("records", append_raw(msgpack.packb("text"))),                           # no record
+    ("blocks", append((e.XADD_MANY, 0, b"lines", T0 + 9000, 0, (), ((2, 30, broken_block),), ()))),
+    ("replay", append((e.XDEL, 0, b"missing", b"", ()))),
+    ("frames", promised_frame),
+    ("segments", missing_first),
+    ("segments", cut_in_the_middle),
+    ("headers", header),
+    ("headers", foreign),
+    ("identity", store_file),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("check", "damage"), FAILURES)
+def test_each_check_fails_alone(
+    run: Run, made: Made, check: str, damage: Callable[[Made], None]
+) -> None:
+    damage(made)
+    done = run("aof", "verify", made.root, "--json")
+    facts = json.loads(done.out)
+    assert {failure["check"] for failure in facts["failures"]} == {check}, facts
+    assert (done.code, done.err) == (aof_verify.CHECKS[check], "")
+    text = run("aof", "verify", made.root).out
+    assert f"\n{check}: " in text and "FAILED" in text
+
+
+def test_every_check_can_fail() -> None:
+    assert {check for check, _ in FAILURES} == set(aof_verify.CHECKS)
+
+
+def test_the_codes_are_distinct_and_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/command-line.md").read_text()
+    codes = {name: value for name, value in vars(exits).items() if name.isupper()}
+    assert len(set(codes.values())) == len(codes)
+    for value in codes.values():
+        assert f"\n| {value} |" in page, value
+
+
+def test_several_failures_give_the_gravest(run: Run, made: Made) -> None:
+    unreadable_durable(made)
+    made.flip(300, number=0)
+    done = run("aof", "verify", made.root, "--json")
+    assert {f["check"] for f in json.loads(done.out)["failures"]} == {"durable", "frames"}
+    assert done.code == exits.VERIFY_FRAMES
+
+
+def test_without_replay(run: Run, made: Made) -> None:
+    append((e.XDEL, 0, b"missing", b"", ()))(made)
+    done = run("aof", "verify", made.root, "--no-replay")
+    assert (done.code, "left out" in done.out, "digest" in done.out) == (0, True, False)

@@ -1,0 +1,140 @@
+"""The command as a whole: help, version, what errors look like, and their exit codes."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import Made
+
+import tidelog
+from tidelog.aof import identity
+from tidelog.tools import cli, exits
+
+COMMANDS = {**cli.TOP, **{f"aof {name}": row for name, row in cli.AOF.items()}}
+
+
+def test_help(run: Run, tmp_path: Path) -> None:
+    done = run("--help")
+    assert (done.code, done.err) == (0, "")
+    expect("help.txt", done.out, tmp_path)
+    expect("help-aof.txt", run("aof", "--help").out, tmp_path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_in_its_own_help_what_the_table_says(name: str) -> None:
+    module, line = COMMANDS[name]
+    command = import_module(module).command
+    assert isinstance(command, click.Command)
+    assert (command.help or "").strip() == line
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"tidelog {tidelog.__version__}\n"
+
+
+def test_python_m() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[1:] = ['--version']; import runpy\n"
+         f"sys.path[:0] = {sys.path!r}; runpy.run_module('tidelog', run_name='__main__')"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"tidelog {tidelog.__version__}\n"), done.stderr
+
+
+def test_help_loads_no_tables() -> None:
+    """rich is half of the time a help text would take, and no help text needs it."""
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from tidelog.tools import cli; cli.run(['--help']); print('rich' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.endswith("False\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["nonsense"], ["aof", "nonsense"], ["aof", "dump"], ["info", "--what"]]
+)
+def test_usage_errors(run: Run, args: list[str]) -> None:
+    done = run(*args)
+    assert (done.code, done.out) == (exits.USAGE, "")
+    assert "Error:" in done.err
+
+
+READERS = ["aof ls", "aof dump", "aof verify", "aof export --resp", "info", "digest"]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_no_such_store(run: Run, tmp_path: Path, command: str) -> None:
+    missing = tmp_path / "nothing"
+    done = run(*command.split(), missing)
+    assert done == (
+        exits.NOT_A_STORE,
+        "",
+        f"tidelog: {missing} is not a tidelog store: there is no file STORE\n",
+    )
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_another_kind_of_directory(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "STORE").write_text("groceries\n")
+    done = run(*command.split(), tmp_path)
+    assert (done.code, done.out, done.err.count("\n")) == (exits.NOT_A_STORE, "", 1)
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_newer_format(run: Run, made: Made, command: str) -> None:
+    text = identity.render(bytes(16)).replace(b"format 1", b"format 9")
+    head = text[: text.index(b"crc32c ")]
+    from tidelog.engine.crc32c import crc32c_of
+
+    (made.root / "STORE").write_bytes(head + b"crc32c %08x\n" % crc32c_of(head))
+    done = run(*command.split(), made.root)
+    assert (done.code, done.out) == (exits.NEWER, "")
+    assert "format version 9" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["aof dump", "aof export --resp", "info", "digest"])
+def test_damage_is_one_line_with_file_and_offset(run: Run, made: Made, command: str) -> None:
+    made.flip(made.offsets[1] + 60)
+    made.promise(made.lsn - 1, incarnation=0xB2)
+    done = run(*command.split(), made.root)
+    assert done.code == exits.DAMAGED
+    assert done.err.count("\n") == 1
+    assert f"{made.path()}, byte {made.offsets[1]}: " in done.err
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_reader_changes_nothing(run: Run, made: Made, command: str) -> None:
+    before = {
+        p: (p.stat().st_mtime_ns, p.read_bytes()) for p in made.root.rglob("*") if p.is_file()
+    }
+    assert run(*command.split(), made.root).code == 0
+    after = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in made.root.rglob("*") if p.is_file()}
+    assert after == before
+
+
+def test_a_reader_who_has_seen_enough(made: Made) -> None:
+    """`tidelog aof dump | head -1` ends quietly."""
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from tidelog.tools import aof_dump, cli; from itertools import repeat\n"
+        "show = aof_dump.as_lines\n"
+        "aof_dump.as_lines = lambda record: show(record) * 10_000\n"
+        f"sys.exit(cli.run(['aof', 'dump', {str(made.root)!r}]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(60) == 0
