@@ -86,6 +86,7 @@ class Log:
         "_allocated",
         "_limit",
         "_chunk",
+        "_chunk_min",
         "_chunk_max",
         "_segment_bytes",
         "_disk",
@@ -143,7 +144,7 @@ class Log:
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
-        self._chunk = chunk_bytes_min
+        self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
         self._segment_bytes = segment_bytes
 
@@ -387,6 +388,7 @@ class Log:
         time_ms = max(self.last_now, self._clock())
         header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
         path = self._directory / segment.file_name(self.next_lsn)
+        self._chunk = self._chunk_min  # small at first: it is fsynced with the header, under the lock
         with self._space_for(room):
             file = self._disk.create(self._directory / segment.SPARE)
             try:
@@ -426,6 +428,8 @@ class Log:
             self._append = file.append
             self._allocated = allocated
             self._chunk = min(2 * self._chunk, self._chunk_max)
+            if allocated >= self._limit and self._policy != "no":
+                self._commit.request()  # so that little is left to sync when the segment ends
         prepared = min(self._allocated, self._limit) - HEADER_BYTES
         self._room = min(prepared, self._offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
 
