@@ -63,6 +63,8 @@ TABLE: dict[str, Row] = {
     "entries-added-max": Row(
         "2.1", "-", "entries-added stops at 2^63-1; on the 7.0 server it turns negative"
     ),
+    "memory-usage": Row("14", "-", "MEMORY USAGE is the implementation's own number"),
+    "refcount": Row("14", "-", "OBJECT REFCOUNT is 1; Redis shares small integers"),
     "empty-node": Row(
         "5.2",
         "after 8.8",
@@ -111,6 +113,19 @@ class Unordered:
 
     def __repr__(self) -> str:
         return f"unordered {self.items}"
+
+
+class OneOf:
+    """Equal to each of some replies."""
+
+    def __init__(self, choices: list[Form]) -> None:
+        self.choices = choices
+
+    def __eq__(self, other: object) -> bool:
+        return other in self.choices
+
+    def __repr__(self) -> str:
+        return f"one of {self.choices}"
 
 
 class EntriesRead:
@@ -263,6 +278,13 @@ def expected(ctx: Context, args: list[bytes], form: Form, effects: list[Effect])
     if name == b"XSETID" and is_error(form) and b"current max_deleted_entry_id" in form[1]:
         row("xsetid-max-deleted")
         return xsetid_7_0(ctx, args)
+    if name == b"RANDOMKEY" and isinstance(form, bytes):
+        return OneOf(what_if(ctx, [b"KEYS", b"*"]))
+    if name == b"MEMORY" and isinstance(form, int) and form > 0:
+        row("memory-usage")
+        return Between(1, 1 << 62)
+    if name == b"OBJECT" and form == 1 and args[1].upper() == b"REFCOUNT":
+        return refcount_7_0(ctx, args[2])
     if name == b"XADD" and is_error(form) and b"equal or smaller" in form[1]:
         return xadd_7_0(ctx, args, form)
     if name == b"KEYS" and isinstance(form, list):
@@ -406,6 +428,19 @@ def what_if(ctx: Context, args: list[bytes]) -> Form:
         return error(refused.line)
 
 
+def refcount_7_0(ctx: Context, key: bytes) -> Form:
+    """A small integer is shared unless it came by COPY, which tidelog cannot know."""
+    value = ctx.lookup(key)
+    if (
+        isinstance(value, bytes)
+        and what_if(ctx, [b"OBJECT", b"ENCODING", key]) == b"int"
+        and 0 <= int(value) < 10_000
+    ):
+        row("refcount")
+        return OneOf([1, 2**31 - 1])
+    return 1
+
+
 def block_overflow_7_0(ctx: Context, args: list[bytes]) -> Form:
     """7.0 adds the timeout to its clock unchecked and goes on."""
     args = [b"0" if arg.isdigit() and int(arg) > I64_MAX - ctx.now else arg for arg in args]
@@ -487,9 +522,8 @@ def counters_mended(
     ctx: Context, args: list[bytes], effects: list[Effect], explicit: bool
 ) -> Iterator[Mend]:
     """A probe that sees 7.0's entries-read, and a SETID that replaces it, where 8.8's is another."""
-    known: dict[
-        tuple[bytes, bytes], tuple[int, int]
-    ] = {}  # (key, group) -> last ID, entries-read so far
+    # Of each group: last ID and entries-read of 7.0 so far, and entries-read of tidelog. A key may be read twice.
+    reached: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
     for effect in effects:
         code = effect[0] & OPCODE
         if code == op.XCLAIM and len(effect) > 9:
@@ -506,12 +540,14 @@ def counters_mended(
         stream = ctx.stream(key)
         assert stream is not None
         group: Group = stream.groups[name]
-        before_id, before_read = known.get((key, name), (group.last_id, group.entries_read))
+        at = (key, name)
+        before_id, before_read, _ = reached.get(at, (group.last_id, group.entries_read, 0))
         delivered = [id for id, _ in stream.range(before_id + 1, last_id)]
         old = entries_read_7_0(facts(stream), before_read, delivered)
-        known[key, name] = last_id, entries_read
-        if old != entries_read:
-            yield from replaced("entries-read", key, name, last_id, old, entries_read)
+        reached[at] = last_id, old, entries_read
+    for (key, name), (last_id, old, new) in reached.items():
+        if old != new:
+            yield from replaced("entries-read", key, name, last_id, old, new)
 
 
 def capped(

@@ -89,7 +89,11 @@ class Grammar:
     def turn(self, fill: bool = False) -> Turn:
         """The next turn; with `fill` one that creates streams and groups."""
         self.now += self.r.choice((0, 0, 1, 1, 7, 100, 5000))
-        if fill or self.chance(0.02):
+        if fill:
+            # Small nodes, so that their bounds matter in short sequences.
+            limits = [self.node_limit() for _ in range(self.r.choice((0, 0, 1, 2)))]
+            return Turn(self.now, limits + self.refill())
+        if self.chance(0.02):
             return Turn(self.now, self.refill())
         return Turn(self.now, self.transaction() if self.chance(0.12) else self.plain())
 
@@ -470,7 +474,9 @@ class Grammar:
                 [b"COUNT", self.integer(1000)], self.option(0.3, b"MATCH", r.choice((b"*", b"s", b"[tu]*"))),
                 self.option(0.3, b"TYPE", r.choice((b"stream", b"string", b"STREAM"))))],
             lambda: [b"DBSIZE"],
-            lambda: [b"OBJECT", b"ENCODING", self.any_key()],
+            lambda: [b"OBJECT", r.choice((b"ENCODING", b"REFCOUNT", b"FREQ")), self.any_key()],
+            lambda: [b"MEMORY", b"USAGE", self.any_key(), *self.option(0.3, b"SAMPLES", self.integer(0, 5, -1))],
+            lambda: r.choice(([b"RANDOMKEY"], [b"PING"], [b"PING", b"x"], [b"ECHO", b"x"], [b"TIME"])),
             lambda: [r.choice((b"TTL", b"PTTL", b"EXPIRETIME", b"PEXPIRETIME")), self.any_key()],
             lambda: [b"PERSIST", self.any_key()],
         ]  # fmt: skip
@@ -507,15 +513,18 @@ class Grammar:
             lambda: [r.choice((b"INCRBY", b"DECRBY")), key, self.integer(1, -1, 5, 10**18, -(2**63))],
             lambda: [b"APPEND", key, value],
             lambda: [b"STRLEN", key],
+            lambda: [b"GETEX", key, *self.set_expiry(b"PERSIST")],
+            lambda: [r.choice((b"SETEX", b"PSETEX")), key, self.integer(1, 5, 10**6, 0, -1), value],
+            lambda: [b"MSETNX", self.any_key(), value, r.choice(STRINGS), b"m"],
         ]  # fmt: skip
         return r.choice(rows)()
 
-    def set_expiry(self) -> list[bytes]:
+    def set_expiry(self, other: bytes = b"KEEPTTL") -> list[bytes]:
         r = self.r
         if not self.chance(0.35):
             return []
-        word = r.choice((b"EX", b"PX", b"EXAT", b"PXAT", b"KEEPTTL"))
-        if word == b"KEEPTTL":
+        word = r.choice((b"EX", b"PX", b"EXAT", b"PXAT", other))
+        if word == other:
             return [word]
         base = self.now if word.endswith(b"AT") else 0
         at = base + r.choice((50, 900, 5000, 100_000, 10**12, 0, -1000))
@@ -523,15 +532,17 @@ class Grammar:
 
     def session(self) -> Command:
         """Commands outside a transaction change the session; inside they are queued like any other."""
-        r = self.r
         if self.chance(0.5):
             return [b"SELECT", self.db()]
-        return [
-            b"CONFIG", b"SET", *r.choice((
-                (b"stream-node-max-entries", number(r.choice((0, 1, 2, 3, 4, 5, 10, 100)))),
-                (b"stream-node-max-bytes", number(r.choice((0, 1, 60, 100, 200, 4096)))),
-            )),
-        ]  # fmt: skip
+        return self.node_limit()
+
+    def node_limit(self) -> Command:
+        r = self.r
+        name, value = r.choice((
+            (b"stream-node-max-entries", r.choice((0, 1, 2, 3, 4, 5, 10, 100))),
+            (b"stream-node-max-bytes", r.choice((0, 1, 60, 100, 200, 4096))),
+        ))  # fmt: skip
+        return [b"CONFIG", b"SET", name, number(value)]
 
 
 class Grammar8(Grammar):

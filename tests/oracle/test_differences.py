@@ -82,6 +82,8 @@ CASES = [
          "ERR syntax error"),
     Case("entries-added-max", [*FIVE, f"XSETID s 5-0 ENTRIESADDED {2**63 - 1}", "XADD s 6-0 f v"],
          "XINFO STREAM s", 2**63 - 1, 2**63 - 1, lambda reply: pairs(reply)["entries-added"]),
+    Case("memory-usage", FIVE, "MEMORY USAGE s", True, True, lambda reply: reply > 50),
+    Case("refcount", ["SET x 7"], "OBJECT REFCOUNT x", 1, 2**31 - 1),
     Case("empty-node", ["CONFIG SET stream-node-max-entries 3", "XADD s 4-1 f v", "XADD s 5-0 f v", "XADD s 12-0 f v",
                         "XDEL s 12-0", "XADD s 23-0 f v", "XTRIM s MINID = 11-1"],
          "XINFO STREAM s", 1, 1, lambda reply: pairs(reply)["radix-tree-keys"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import traceback
 
 import pytest
 from tests.oracle.conftest import Oracle
@@ -22,21 +23,21 @@ BATCHES = 8  # tests to spread the sequences over
 SEQUENCE = 120  # commands
 
 
-def problem(oracle: Oracle, turns: list[Turn]) -> AssertionError | None:
-    """What is wrong with tidelog after these turns."""
+def problem(oracle: Oracle, turns: list[Turn]) -> Exception | None:
+    """What is wrong with tidelog in these turns: a disagreement, or whatever broke."""
     pair = Pair(oracle)
     try:
         pair.play(turns)
         assert_replay_agrees(pair.tidelog)
         assert_export_agrees(pair, oracle)
-    except AssertionError as found:
+    except Exception as found:
         return found
     finally:
         pair.close()
     return None
 
 
-def kind(found: AssertionError) -> object:
+def kind(found: Exception) -> object:
     """Two failures of one kind are taken for the same bug while a sequence is made shorter."""
     if isinstance(found, Disagreement):
         return found.args_sent[0].upper(), type(found.ours), type(found.got)
@@ -56,7 +57,7 @@ def test_every_reply_and_view_is_as_7_0_owes(oracle: Oracle, batch: int) -> None
         seed += 1
 
 
-def report(oracle: Oracle, seed: int, turns: list[Turn], found: AssertionError) -> None:
+def report(oracle: Oracle, seed: int, turns: list[Turn], found: Exception) -> None:
     same = kind(found)
 
     def fails(candidate: list[Turn]) -> bool:
@@ -65,4 +66,5 @@ def report(oracle: Oracle, seed: int, turns: list[Turn], found: AssertionError) 
 
     short = shortest(turns, fails)
     last = problem(oracle, short) or found
-    pytest.fail(f"seed {seed}\n{script(short)}\n{last}", pytrace=False)
+    trace = "" if isinstance(last, AssertionError) else "".join(traceback.format_exception(last))
+    pytest.fail(f"seed {seed}\n{script(short)}\n{last}\n{trace}", pytrace=False)
