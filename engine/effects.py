@@ -28,6 +28,7 @@ END: Final = 64  # added to the opcode of the last effect of a unit
 OPCODE: Final = 63  # mask: effect[0] & OPCODE
 VOLATILE: Final = 48  # opcodes 48..63 are never logged
 
+# fmt: off
 # --- the life of a leader
 EPOCH: Final = 1  # (op, number, incarnation)             a writable life begins; no change of data
 
@@ -38,8 +39,8 @@ XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 #                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
 #                       blocks: ((count, node_bytes, sealed bytes), ...) whole nodes, tail: rows of a new open node
-XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again. deleted: bit mask
-#                      over its slots as little-endian bytes
+XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
+#                      deleted: bit mask over its slots as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 #                    length: of the stream afterwards. drop: whole nodes dropped from the head; floor: slots below
 #                    it in the then first node are gone; slots, ids: entries removed one by one besides (ACKED), or ()
@@ -78,3 +79,4 @@ APPEND: Final = 34  # (op, db, key, suffix)               creates the string if 
 
 # --- applied, never logged
 SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of a consumer that exists
+# fmt: on

@@ -56,7 +56,11 @@ class Park:
     __slots__ = ("keys", "args", "timeout_ms", "claim_at")
 
     def __init__(
-        self, keys: list[tuple[int, bytes]], args: list[bytes], timeout_ms: int, claim_at: int | None
+        self,
+        keys: list[tuple[int, bytes]],
+        args: list[bytes],
+        timeout_ms: int,
+        claim_at: int | None,
     ) -> None:
         self.keys, self.args, self.timeout_ms, self.claim_at = keys, args, timeout_ms, claim_at
 

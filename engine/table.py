@@ -20,7 +20,7 @@ class Command(NamedTuple):
 
     name: bytes
     arity: int
-    flags: frozenset[str]  # as COMMAND shows them: write readonly denyoom fast blocking movablekeys ...
+    flags: frozenset[str]  # as COMMAND shows them: write readonly denyoom fast blocking ...
     first_key: int  # 0 = no keys
     last_key: int
     key_step: int
