@@ -55,6 +55,7 @@ Rest = tuple["array[int]", "array[int]", "array[int]"]  # times, owners, counts
 Part = tuple[int, int, int]  # chunk, from, to
 
 LOAD: Final = 64  # entries of a chunk; at twice as many it is cut up again
+FEW: Final = 3  # up to here entries are handled one by one rather than as a stretch
 NOBODY: Final = 0  # owner of an entry that XNACK released
 NACK_TIME: Final = -(
     1 << 62
@@ -337,24 +338,30 @@ class Pending:
             self._put(only_key(ids), owner, time, counts)
             return
         want = self._want(ids)
+        if want:
+            self._deliver(want, owner, time, counts)
+
+    def _deliver(self, want: Column, owner: int, time: int, counts: int | Sequence[int]) -> None:
         n = len(want)
-        if not n:
-            return
         maxes = self._maxes
         if not maxes or want[0] > maxes[-1]:
             self._append(want, n, owner, time, counts)
             self._time_add(want, n, time)
             self._owner(owner).add(want)
             self.n += n
-            return
-        if n > 1 and self._redeliver_run(want, n, owner, time, counts):
-            return
-        if isinstance(counts, int):
-            for key in want:
-                self._put(key, owner, time, counts)
-        else:
-            for key, count in zip(want, counts):
+        elif n <= FEW:
+            each = [counts] * n if isinstance(counts, int) else counts
+            for key, count in zip(want, each):
                 self._put(key, owner, time, count)
+        elif not self._redeliver_run(want, n, owner, time, counts):
+            half = (
+                n // 2
+            )  # what was several deliveries, or is partly new: in stretches, if it has any
+            low = high = counts
+            if not isinstance(counts, int):
+                low, high = counts[:half], counts[half:]
+            self._deliver(want[:half], owner, time, low)
+            self._deliver(want[half:], owner, time, high)
 
     def remove(self, ids: IdList) -> None:
         """Take pending entries out. IDs that are not pending are passed over."""
@@ -367,9 +374,17 @@ class Pending:
             want = unpack(ids)
         else:
             want = array("q", [key_of(id) for id in unpack(ids) if is_narrow(id)])
-        if len(want) < 2 or not self._remove_run(want):
+        if want:
+            self._remove(want)
+
+    def _remove(self, want: Column) -> None:
+        if len(want) <= FEW:
             for key in want:
                 self._remove_key(key)
+        elif not self._remove_run(want):
+            half = len(want) // 2  # what was several deliveries: in stretches, if it has any
+            self._remove(want[:half])
+            self._remove(want[half:])
 
     def nack(self, ids: IdList, counts: int | Sequence[int]) -> None:
         """Each ID is pending without owner, at the end of the NACK zone in this order."""
@@ -740,22 +755,27 @@ class Pending:
         owned = self._owner(owner)
         low, high = self._key_from(start), self._key_to(end)
         page: list[tuple[int, int, int, int]] = []
-        first = bisect_left(owned.maxes, low)
+        maxes = self._maxes
         at = 0
-        for column in islice(owned.columns, first, None):
+        for column in islice(owned.columns, bisect_left(owned.maxes, low), None):
             if column[0] < low:
                 column = column[bisect_left(column, low) :]
-            for key in column:
-                if key > high:
-                    return page
-                at = bisect_left(self._maxes, key, at)
+            if column[-1] > high:
+                column = column[: bisect_right(column, high)]
+            if time_max is None:
+                column = column[: count - len(page)]
+            if not column:
+                break
+            for key, entry_id in zip(column, self._ids_of(column)):
+                if key > maxes[at]:
+                    at = bisect_left(maxes, key, at)
                 j = bisect_left(self._ids[at], key)
                 times, _, counts = self._rest[at]
                 if time_max is None or times[j] <= time_max:
-                    page.append((self.to_id(key), times[j], owner, counts[j]))
-                    if len(page) == count:
-                        return page
-        return page
+                    page.append((entry_id, times[j], owner, counts[j]))
+            if len(page) >= count:
+                break
+        return page[:count]
 
     def _ids_of(self, column: Column) -> Column:
         if self.wide:
