@@ -93,6 +93,8 @@ def sizes(values: Sequence[bytes]) -> list[int]:
         out = list(map(_TEXT_SIZES.__getitem__, lengths))
     else:
         out = list(map(text_size, lengths))
+    if min(lengths, default=0) > _DIGITS_MAX:
+        return out
     for at in compress(range(len(values)), map(bytes.isdigit, values)):
         out[at] = size(values[at])
     if b"-" in b"".join(values):

@@ -19,6 +19,7 @@ from tidelog.engine.commands.trim import TrimOptions, log_trim, plan_trim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import END, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.expiries import NEVER
 from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import Reply
@@ -150,7 +151,8 @@ def xadd(ctx: Context, args: list[bytes]) -> Reply:
         row = tuple(args[3:])
         if len(row) & 1:
             raise CommandError(ARITY)
-        if not ctx.state.databases[ctx.db].expires:
+        expires = ctx.state.databases[ctx.db].expires
+        if not expires or expires.get(key, NEVER) > ctx.now:
             effect = decide_xadd_auto(ctx.state, ctx.settings, ctx.db, key, row, ctx.now, 0)
             if effect is not None:
                 ctx.effects.append(effect)
@@ -301,14 +303,15 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any]) -> tuple[int
     ms, seq = first >> 64, first & SEQ_MAX
     batch = _batch(rows)
     head: tuple[Row, ...] = ()
+    reopened: Node | None = None
     if stream is not None:
         new_node, reopened = place(stream, ctx.settings, first, batch.row(0))
-        if reopened is not None:
-            ctx.effects.append(reopen_effect(ctx.db, key, reopened))
         if not new_node:
             head = _head(ctx.settings, stream, reopened, first, batch)
     blocks, start = _seal(ctx.settings, ms, seq, batch, len(head))
     tail = tuple(batch.rows_of(start, len(rows)))
+    if reopened is not None:
+        ctx.effects.append(reopen_effect(ctx.db, key, reopened))
     ctx.effects.append((e.XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
     return ms, seq, len(rows)
 
@@ -388,14 +391,16 @@ class _Batch:
         fields = self.row(start)[::2]
         used = listpack.master_size(fields)
         if self.names is not None:
-            sizes = self._sizes
-            # flags, ms diff 0 and lp-count are the same for all
+            # flags, ms diff 0 and lp-count are the same for all; seq diff and counters, up to 127
             own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(len(fields) + 3)
-            for at in range(start, stop):
-                slots = at - start
-                if used + listpack.counters_size(slots, 0) + lengths[at] >= bytes_max and slots:
-                    return at
-                used += own + sizes[at] + (2 if slots < 128 else listpack.int_size(slots))
+            seq_diff, counters = 2, 4
+            both = zip(lengths[start:stop], self._sizes[start:stop])
+            for slots, (length, size) in enumerate(both):
+                if slots > 127:
+                    seq_diff, counters = listpack.int_size(slots), listpack.counters_size(slots, 0)
+                if used + counters + length >= bytes_max and slots:
+                    return start + slots
+                used += own + size + seq_diff
         else:
             rows = self.rows[start:stop]
             ids_of = range(first, first + stop - start)

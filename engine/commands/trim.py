@@ -114,7 +114,7 @@ class Plan:
         self.floor = 0  # and the slots below this of the next
         self.slots: list[int] = []  # or entries one by one: (ordinal, slot, ...)
         self.ids: list[int] = []  # their IDs
-        self.gone: list[Callable[[], list[int]]] = []  # IDs that drop and floor remove, when asked
+        self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
 
 
 def plan_trim(
@@ -145,7 +145,8 @@ def plan_trim(
         elif whole:
             plan.drop += 1
             plan.removed += live
-            plan.gone.append(_live_ids(node, node.count))
+            if policy == DELREF:
+                plan.gone.append(_live_ids(node, node.count))
         else:
             _take_part(plan, node, length - target if target >= 0 else None, minimum)
         length -= plan.removed - before
