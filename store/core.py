@@ -126,9 +126,9 @@ class Core:
                 self.now = now
             else:
                 now = self.now
-            if now >= self.state.next_expiry:
-                self.begin(db, False)
             state = self.state
+            if now >= state.next_expiry:
+                self.begin(db, False)
             effect = decide_xadd_auto(state, self.settings, db, key, row, now)
             if effect is None:
                 return self._add_slowly(db, key, row)
@@ -144,15 +144,16 @@ class Core:
             except Exception as error:
                 raise refused(error) from error
             adding = False
+            observed = self.watches.keys or self.waiting.keys
             try:
-                if self.watches.keys or self.waiting.keys:
+                if observed:
                     self.observe(effect)
                 APPLY[effect[0]](state, effect)
                 adding = True
                 lsn = log.add(body, 1, now, self.relaxed or not log.syncing)
             except BaseException as error:
                 raise self.broken(error, adding)
-            if self.waiting.signalled:
+            if observed and self.waiting.signalled:
                 self.serve()
             return effect, log, lsn
 

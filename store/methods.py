@@ -113,9 +113,9 @@ def trimming(
         raise DataError("Only one of ``maxlen`` or ``minid`` may be specified")
     words: list[Any] = []
     if maxlen is not None:
-        words: list[Any] = [b"MAXLEN", b"~", maxlen] if approximate else [b"MAXLEN", maxlen]
+        words = [b"MAXLEN", b"~", maxlen] if approximate else [b"MAXLEN", maxlen]
     elif minid is not None:
-        words: list[Any] = [b"MINID", b"~", minid] if approximate else [b"MINID", minid]
+        words = [b"MINID", b"~", minid] if approximate else [b"MINID", minid]
     if limit is not None:
         words += (b"LIMIT", limit)
     return words

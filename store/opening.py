@@ -17,7 +17,6 @@ from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import POLICIES, SEGMENT_BYTES, Log, Policy
-from tidelog.aof.reader import segments
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
@@ -189,8 +188,7 @@ class _Opener:
     def _read(self) -> State:
         state = State()
         directory = self._root / identity.AOF
-        found = segments(self._disk, directory, self._uuid)
-        recovery.read_all(self._disk, directory, self._uuid, found, applier(state))
+        recovery.read_all(self._disk, directory, self._uuid, applier(state))
         return state
 
     def _began(self, effect: Effect) -> None:

@@ -112,15 +112,14 @@ class ReadOnlyCore(Core):
             return self._follow.next_lsn - 1
 
     def _read(self) -> None:
-        found = segments(self._disk, self._directory, self._uuid)
         if self._follow.next_lsn == 1:
-            scan, replay = recovery.read_all(
-                self._disk, self._directory, self._uuid, found, self._apply, live=True
+            _, replay = recovery.read_all(
+                self._disk, self._directory, self._uuid, self._apply, live=True
             )
             self._follow.next_lsn += replay.records
             self.now = max(self.now, replay.now)
             return
-        for info in found:
+        for info in segments(self._disk, self._directory, self._uuid):
             if info.end is not None and info.end.lsn < self._follow.next_lsn:
                 continue
             following = Scan(self._disk, info, live=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tidelog.engine.entries import Entries
+from tidelog.engine.entries import ClaimedEntries, Entries, RowsPart
 from tidelog.engine.errors import CommandError
+from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.errors import from_command
 from tidelog.store.types import StreamEntries, Text
@@ -28,10 +29,9 @@ def raw(reply: Reply, decode: bool) -> Any:
     if isinstance(reply, bytes):
         return reply.decode() if decode else bytes(reply)
     if isinstance(reply, Entries):
-        return [
-            [id, None if row is None else [v for pair in row.items() for v in pair], *more]
-            for id, row, *more in entries(reply, decode)
-        ]
+        # Field by field, as on the wire: a field may occur twice.
+        rows = [[text(b"%d-%d" % (id >> 64, id & SEQ_MAX), decode), row] for id, row in reply]
+        return [[id, None if row is None else raw(list(row), decode)] for id, row in rows]
     if isinstance(reply, list):
         return [raw(item, decode) for item in reply]
     if isinstance(reply, CommandError):
@@ -99,14 +99,22 @@ def set_result(reply: Reply, decode: bool) -> bool | None:
 
 
 def entries(reply: Reply, decode: bool) -> StreamEntries:
-    """Entries as `(id, {field: value})`; `(id, {field: value}, idle, deliveries)` if the engine gave those."""
-    if reply.__class__ is list:  # an engine list of nothing, or of ready entries
-        return [_entry(item, decode) for item in reply]
+    """Entries as `(id, {field: value})`; `(id, {field: value}, idle, deliveries)` of a read with CLAIM.
+
+    An entry whose message is gone has no fields, as redis-py shows it.
+    """
     pairs: StreamEntries = reply.pairs()
+    if reply.parts and reply.parts[0].__class__ is RowsPart:
+        pairs = [(id, fields or {}) for id, fields in pairs]
     if decode:
+        pairs = [
+            (id.decode(), {f.decode(): v.decode() for f, v in fields.items()})
+            for id, fields in pairs
+        ]
+    if reply.__class__ is ClaimedEntries:
         return [
-            (id.decode(), {f.decode(): v.decode() for f, v in fields.items()}, *more)
-            for id, fields, *more in pairs
+            (*pair, idle, deliveries)
+            for pair, idle, deliveries in zip(pairs, reply.idle, reply.deliveries, strict=True)
         ]
     return pairs
 
@@ -123,9 +131,7 @@ def streams(reply: Reply, decode: bool) -> list[Any]:
     """XREAD and XREADGROUP: `[[key, entries], ...]`, or `[]`."""
     if reply is NULL_ARRAY or reply is None:
         return []
-    if decode:
-        return [[key.decode(), entries(run, True)] for key, run in reply]
-    return [[key, run.pairs()] for key, run in reply]
+    return [[key.decode() if decode else key, entries(run, decode)] for key, run in reply]
 
 
 def autoclaim(reply: Reply, decode: bool) -> list[Any]:
