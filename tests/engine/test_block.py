@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import msgpack
@@ -22,7 +23,7 @@ pairs = st.tuples(parts, parts)
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
     """IDs of every form, rows of one shape or of several."""
-    form = draw(st.sampled_from(["run", "zero", "any", "wide"]))
+    form = draw(st.sampled_from(["run", "zero", "dense", "any", "wide"]))
     count = draw(st.integers(1, 12))
     if form == "run":
         first = draw(st.integers(0, (1 << 100))) + 1
@@ -31,6 +32,11 @@ def nodes(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
         ids = sorted(
             ms << 64 for ms in draw(st.sets(st.integers(1, 1 << 41), min_size=1, max_size=12))
         )
+    elif form == "dense":
+        steps = draw(
+            st.lists(st.sampled_from([1, 1, 1, 1, 2, 9, 1 << 64]), min_size=1, max_size=40)
+        )
+        ids = list(accumulate(steps, initial=(7 << 64) + 3))
     else:
         most = (1 << 42 << 64) if form == "any" else MAX
         ids = sorted(draw(st.sets(st.integers(1, most), min_size=1, max_size=12)))
