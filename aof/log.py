@@ -245,21 +245,30 @@ class Log:
         """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
         if self._gathered:
             self._check()
-            body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
-            count, now_ms = self._gathered_count, self._gathered_now
-            self._room += self._gathered_bytes
-            self.next_lsn -= count
-            self._gathered = []
-            self._gathered_bytes = self._gathered_count = 0
-            self.add(body, count, now_ms)
+            try:
+                body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
+                count = self._gathered_count
+                self._room += self._gathered_bytes
+                self.next_lsn -= count
+                self._gathered = []
+                self._gathered_bytes = self._gathered_count = 0
+                self.add(body, count, self._gathered_now)
+            except BaseException as error:
+                self._doubts(error)
+                raise
 
     def _gather(self, body: bytes, count: int, now_ms: int, flush: bool) -> int:
-        self._gathered.append(body)
-        self._gathered_bytes += len(body)
-        self._gathered_count += count
-        self._gathered_now = now_ms
-        self._room -= len(body)
-        self.next_lsn = lsn = self.next_lsn + count
+        try:
+            size = len(body)
+            self._gathered.append(body)
+            self._gathered_bytes += size
+            self._gathered_count += count
+            self._gathered_now = now_ms
+            self._room -= size
+            self.next_lsn = lsn = self.next_lsn + count
+        except BaseException as error:
+            self._doubts(error)
+            raise
         if flush:
             self.flush()
         return lsn - 1
@@ -347,7 +356,8 @@ class Log:
             ) from self._doubt
 
     def _doubts(self, error: BaseException) -> None:
-        self._doubt = error
+        if self._doubt is None:
+            self._doubt = error
         self._room = -1
 
     def _begin(self, nbytes: int) -> None:
@@ -388,7 +398,9 @@ class Log:
         time_ms = max(self.last_now, self._clock())
         header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
         path = self._directory / segment.file_name(self.next_lsn)
-        self._chunk = self._chunk_min  # small at first: it is fsynced with the header, under the lock
+        self._chunk = (
+            self._chunk_min
+        )  # small at first: it is fsynced with the header, under the lock
         with self._space_for(room):
             file = self._disk.create(self._directory / segment.SPARE)
             try:
@@ -410,12 +422,16 @@ class Log:
                 file.close()
                 self._doubts(error)
                 raise
+        append = file.append
+        limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
+        prepared = min(allocated - HEADER_BYTES, segment.HEADER_BYTES + frame.BODY_BYTES_MAX)
+        # Stores only: no interrupt comes between them.
         self._file = file
-        self._append = file.append
+        self._append = append
         self._offset = self._synced_offset = segment.HEADER_BYTES
-        self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
+        self._limit = limit
         self._allocated = allocated
-        self._room = min(allocated - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+        self._room = prepared
 
     def _extend(self, need: int) -> None:
         """Prepare the segment up to offset `need` at least."""

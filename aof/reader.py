@@ -317,8 +317,8 @@ class Replay:
             records: list[Effect] = list(self._unpacker)
         except (ValueError, msgpack.UnpackException):
             records = []
-        good = len(records) == count and self._unpacker.tell() == self._fed
-        if not good or not records[-1][0] & END:
+        whole = len(records) == count and self._unpacker.tell() == self._fed
+        if not whole or not _is_end(records[-1]):
             self._unpacker = unpacker()
             self._fed = 0
             self._name_the_bad_one(path, stretch)
@@ -348,6 +348,10 @@ def unpacker() -> msgpack.Unpacker:
     )
 
 
+def _is_end(record: Effect) -> bool:
+    return isinstance(record, tuple) and record != () and bool(record[0] & END)
+
+
 def records_of(path: Path, frame: Frame) -> list[Effect]:
     """The records of one frame. Raises CorruptFrame if they do not decode."""
     unpack = unpacker()
@@ -360,7 +364,7 @@ def records_of(path: Path, frame: Frame) -> list[Effect]:
         len(records) != frame.count
         or unpack.tell() != len(frame.body)
         or not all(isinstance(r, tuple) and r and isinstance(r[0], int) for r in records)
-        or not records[-1][0] & END
+        or not _is_end(records[-1])
     ):
         reason = f"the checksums hold, and the {frame.count} records do not decode"
         raise CorruptFrame(path, frame.offset, frame.lsn, frame.lsn, reason)

@@ -66,7 +66,7 @@ def recover(
         # A store that was only just created, perhaps by a process that died before it synced names.
         disk.sync_directory(root.parent)
         disk.sync_directory(root)
-    scan, replay = read_all(disk, directory, uuid, found, apply)
+    scan, replay = read_all(disk, directory, uuid, apply)
     if scan is None:
         return Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
     quarantined = None
@@ -88,14 +88,15 @@ def read_all(
     disk: Disk,
     directory: Path,
     uuid: bytes,
-    found: list[Segment],
     apply: Callable[[list[Effect]], object],
     *,
     live: bool = False,
 ) -> tuple[Scan | None, Replay]:
-    """Apply all records of the segments `found`, changing nothing on the disk; with `live`, beside a
-    writer. Returns the finished scan of the last segment, None if there is none. Raises Damage."""
+    """Apply all records of the log in `directory`, changing nothing on the disk; with `live`, beside
+    a writer. Returns the finished scan of the last segment, None if there is none. Raises Damage."""
+    # In this order: whatever was promised before the segments were listed is in one of them.
     promises = durable.read(disk, directory, uuid)
+    found = segments(disk, directory, uuid)
     replay = Replay(apply)
     scan: Scan | None = None
     if found and found[0].header.first_lsn != 1:
