@@ -455,6 +455,8 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
     name = args[0].upper()
     if name == b"XSETID" and is_error(form) and b"current max_deleted_entry_id" in form[1]:
         return [undo_xsetid(ctx, args)] if xsetid_7_0(ctx, args) == ("+", b"OK") else []
+    if name == b"XREAD":
+        return list(expired_by_plus(effects))
     if name == b"XADD":
         return list(counter_saturated(ctx, effects))
     if name == b"XGROUP":
@@ -464,6 +466,13 @@ def mends(ctx: Context, args: list[bytes], form: Form, effects: list[Effect]) ->
     if name in (b"XCLAIM", b"XAUTOCLAIM"):
         return list(consumers_created(effects))
     return []
+
+
+def expired_by_plus(effects: list[Effect]) -> Iterator[Mend]:
+    """Where 7.0 stops at a `+`, tidelog may have met a key beyond it whose time has passed, and deleted it."""
+    for effect in effects:
+        if effect[0] & OPCODE == op.DEL:
+            yield Mend([b"EXISTS", *effect[2]], "xread-plus", 0)
 
 
 def counter_saturated(ctx: Context, effects: list[Effect]) -> Iterator[Mend]:

@@ -67,6 +67,7 @@ class Grammar:
         self.r = r
         self.high = 1
         self.now = START_MS
+        self.bytes_fixed = False
         self._rows: list[tuple[int, Callable[[], Command]]] = [
             (26, self.xadd), (6, self.xtrim), (6, self.xdel), (4, self.xsetid), (1, self.xlen), (5, self.xrange),
             (5, self.xread), (18, self.xreadgroup), (7, self.xack), (8, self.xclaim), (6, self.xautoclaim),
@@ -90,9 +91,7 @@ class Grammar:
         """The next turn; with `fill` one that creates streams and groups."""
         self.now += self.r.choice((0, 0, 1, 1, 7, 100, 5000))
         if fill:
-            # Small nodes, so that their bounds matter in short sequences.
-            limits = [self.node_limit() for _ in range(self.r.choice((0, 0, 1, 2)))]
-            return Turn(self.now, limits + self.refill())
+            return Turn(self.now, self.small_nodes() + self.refill())
         if self.chance(0.02):
             return Turn(self.now, self.refill())
         return Turn(self.now, self.transaction() if self.chance(0.12) else self.plain())
@@ -536,13 +535,38 @@ class Grammar:
             return [b"SELECT", self.db()]
         return self.node_limit()
 
+    def small_nodes(self) -> list[Command]:
+        """Limits to begin with, so that the bounds of nodes matter in short sequences."""
+        limits: list[Command] = []
+        if self.chance(0.3):
+            self.bytes_fixed = True
+            limits.append(
+                [b"CONFIG", b"SET", b"stream-node-max-bytes", self.integer_of(1, 60, 100, 200)]
+            )
+        return limits + [self.node_limit() for _ in range(self.r.choice((0, 0, 1, 1, 2)))]
+
     def node_limit(self) -> Command:
-        r = self.r
-        name, value = r.choice((
-            (b"stream-node-max-entries", r.choice((0, 1, 2, 3, 4, 5, 10, 100))),
-            (b"stream-node-max-bytes", r.choice((0, 1, 60, 100, 200, 4096))),
-        ))  # fmt: skip
-        return [b"CONFIG", b"SET", name, number(value)]
+        """Tiny byte limits come only before the first entry, and stay.
+
+        Where the limit sinks to a few bytes 7.0 may lose a node: it decides by comparing addresses whether a node
+        has moved, and one that grows can land where the node before it was freed (streamAppendItem).
+        """
+        if self.bytes_fixed or self.chance(0.5):
+            return [
+                b"CONFIG",
+                b"SET",
+                b"stream-node-max-entries",
+                self.integer_of(0, 1, 2, 3, 4, 5, 10, 100),
+            ]
+        return [
+            b"CONFIG",
+            b"SET",
+            b"stream-node-max-bytes",
+            self.integer_of(0, 300, 300, 1000, 4096),
+        ]
+
+    def integer_of(self, *choices: int) -> bytes:
+        return number(self.r.choice(choices))
 
 
 class Grammar8(Grammar):

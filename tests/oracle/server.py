@@ -68,6 +68,7 @@ class RedisServer:
             "--dir": str(directory),
             "--logfile": str(self._log),
             "--databases": "16",
+            "--crash-memcheck-enabled": "no",
         }
         self._process = subprocess.Popen(
             [redis, *(word for pair in arguments.items() for word in pair)],
