@@ -1,0 +1,113 @@
+"""kill -9 at random moments, under every policy: what a call returned for is there after the next open."""
+
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tidelog
+
+CHILD = Path(__file__).with_name("kill_child.py")
+POLICIES = ("always", "everysec", "no")
+UNHEARD = 1  # per thread and round: an XACK returned, and the kill came before its line was written
+
+
+class Promised:
+    """What the killed processes were promised so far, by thread."""
+
+    def __init__(self) -> None:
+        self.added: dict[int, int] = {}
+        self.delivered: dict[int, set[bytes]] = {}
+        self.acked: dict[int, set[bytes]] = {}
+
+    def take(self, lines: list[bytes]) -> None:
+        for line in lines:
+            kind, _, rest = line.partition(b" ")
+            if kind == b"ready":
+                continue
+            thread_text, _, what = rest.partition(b" ")
+            thread = int(thread_text)
+            if kind == b"a":
+                assert int(what) > self.added.get(thread, -1)
+                self.added[thread] = int(what)
+            elif kind == b"d":
+                self.delivered.setdefault(thread, set()).add(what)
+            else:
+                self.acked.setdefault(thread, set()).add(what)
+
+
+def run_and_kill(directory: Path, policy: str, delay_s: float) -> list[bytes]:
+    """Start the writer, kill it `delay_s` after it is ready, and return the whole lines it wrote."""
+    child = subprocess.Popen(
+        [sys.executable, str(CHILD), str(directory), policy], stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    received = bytearray()
+    deadline: float | None = None
+    try:
+        while True:
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if deadline is not None and timeout == 0.0:
+                break
+            readable, _, _ = select.select([child.stdout], [], [], timeout)
+            if not readable:
+                break
+            piece = child.stdout.raw.read(1 << 16)  # type: ignore[attr-defined]
+            assert piece, f"the writer ended by itself with {child.wait()}"
+            received += piece
+            if deadline is None and b"ready\n" in received:
+                deadline = time.monotonic() + delay_s
+        child.send_signal(signal.SIGKILL)
+        received += child.stdout.read()
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    return bytes(received).split(b"\n")[:-1]
+
+
+def verify(directory: Path, policy: str, promised: Promised) -> None:
+    with tidelog.open(directory, fsync=policy) as db:
+        for thread, number in promised.added.items():
+            stream = f"w:{thread}"
+            numbers = [int(fields[b"n"]) for _id, fields in db.xrange(stream)]
+            assert numbers == list(range(len(numbers))), "an entry is missing or doubled"
+            assert len(numbers) > number, f"{stream}: {number} was acknowledged and is gone"
+            acked = promised.acked.get(thread, set())
+            pending = {
+                row["message_id"]
+                for row in db.xpending_range(stream, "g", min="-", max="+", count=10_000_000)
+            }
+            assert not acked & pending, "an acknowledged XACK came back"
+            missing = promised.delivered.get(thread, set()) - acked - pending
+            assert len(missing) <= UNHEARD, "a delivery is neither pending nor acknowledged"
+            promised.acked[thread] = acked | missing
+
+
+def rounds(directory: Path, policy: str, count: int) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    promised = Promised()
+    for number in range(count):
+        # A fresh directory now and then keeps each recovery short.
+        if number % 25 == 0:
+            promised, where = Promised(), directory / f"{policy}-{number}"
+        promised.take(run_and_kill(where, policy, dice.uniform(0.0, 0.12)))
+        verify(where, policy, promised)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sigkill_loses_nothing_acknowledged(tmp_path: Path, policy: str) -> None:
+    rounds(tmp_path, policy, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_two_hundred_sigkills_lose_nothing_acknowledged(tmp_path: Path, policy: str) -> None:
+    rounds(tmp_path, policy, 200)
