@@ -11,7 +11,7 @@ Fields, by name:
 
     db          database number                    key, group, consumer, pid, iid   bytes
     ms, seq     the two halves of an entry ID      row     (field, value, field, value, ...) of bytes
-    ids         an ID list as engine.idlist packs it
+    ids         an ID list as engine.idlist packs it; ascending and each ID once, except in XNACK, where order counts
     slots       (block ordinal, slot, block ordinal, slot, ...), one pair per deleted entry, ascending
     time, now   unix milliseconds                  entries_read   -1 = unknown
 

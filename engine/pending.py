@@ -482,9 +482,9 @@ class Pending:
         return _find_run(self._ids, i, bisect_left(self._ids[i], want[0]), want)
 
     def _remove_run(self, want: Column) -> bool:
-        """Remove what was delivered together, if it still lies together in all three orders.
+        """Remove what lies together by ID and by time, and perhaps belongs to one consumer.
 
-        Comparing the IDs of a stretch is enough in each: an ID is in each order only once.
+        Comparing the IDs of a stretch is enough in each order: an ID is in it only once.
         """
         parts = self._place_run(want)
         if parts is None:
@@ -493,12 +493,19 @@ class Pending:
         rest = self._rest[i]
         place, at = self._time_place(rest[0][j], want[0])
         time_parts = _find_run(self._time_ids, place, at, want)
+        if time_parts is None:
+            return False
         owned = self._owned[rest[1][j]]
         owned_parts = None if owned is None else owned.find_run(want)
-        if time_parts is None or owned is None or owned_parts is None:
-            return False
+        if owned is not None and owned_parts is not None:
+            owned.cut(owned_parts)
+        else:
+            for i, j, k in parts:
+                for key, owner in zip(self._ids[i][j:k], self._rest[i][1][j:k]):
+                    owned = self._owned[owner]
+                    if owned is not None:
+                        owned.discard(key)
         self._time_cut(time_parts)
-        owned.cut(owned_parts)
         for i, j, k in reversed(parts):
             column = self._ids[i]
             if k - j == len(column):
