@@ -268,7 +268,9 @@ class Stream:
         else:
             at = max(bisect_right(self.firsts, entry_id, self.head) - 1, self.head)
             block = blocks[at] if at < len(blocks) else None
-            if block is not None and block.last <= entry_id:  # a reader that stands between two nodes
+            if (
+                block is not None and block.last <= entry_id
+            ):  # a reader that stands between two nodes
                 at += 1
                 block = blocks[at] if at < len(blocks) else None
             if block is not None and not block.deleted:
