@@ -21,6 +21,7 @@ AOF = {
     "ls":     ("tidelog.tools.aof_ls", "List the segments of the log."),
     "dump":   ("tidelog.tools.aof_dump", "Print the records of the log as Redis commands."),
     "verify": ("tidelog.tools.aof_verify", "Check every byte of the log; one exit code per check."),
+    "repair": ("tidelog.tools.aof_repair", "Show what of a damaged log can be kept; make a repaired copy."),
     "export": ("tidelog.tools.aof_export", "Write the log as commands for redis-cli --pipe."),
 }
 TOP = {
@@ -45,8 +46,8 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """Redis Streams as a durable engine.
 
-    Inspects and proves the stores of tidelog. All commands but demo only read, need no lock and work beside a
-    running writer. Exit codes: docs/guides/command-line.md.
+    Inspects and proves the stores of tidelog. A store is only ever read, without a lock, also beside a running
+    writer. Exit codes: docs/guides/command-line.md.
     """
 
 

@@ -20,12 +20,17 @@ from tidelog.disk.real import RealDisk
 
 
 class LogFiles:
-    """The log of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError."""
+    """The log of the store in `root`; its folder aof/ is taken for the store, too.
 
-    def __init__(self, root: Path) -> None:
+    `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError.
+    """
+
+    def __init__(self, root: Path, uuid: bytes | None = None) -> None:
         self.disk: Disk = RealDisk()
+        if root.name == identity.AOF and self.disk.exists(root.parent / identity.NAME):
+            root = root.parent
         self.root = root
-        self.uuid = identity.read(self.disk, root)
+        self.uuid = identity.read(self.disk, root) if uuid is None else uuid
         self.directory = root / identity.AOF
         # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
         self._position: tuple[str, int, int, int] | None = None

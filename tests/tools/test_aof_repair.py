@@ -1,0 +1,93 @@
+"""tidelog aof repair: the copy opens and holds a prefix; the damaged store is never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run, expect
+from tests.tools.made import Made
+from tests.tools.test_aof_verify import header, promised_frame, store_file
+
+import tidelog
+from tidelog.tools import exits
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def damaged_middle(made: Made) -> None:
+    made.flip(220, number=0)  # LSN 3
+
+
+def undecodable(made: Made) -> None:
+    made.raw(1_700_000_009_000, b"\xc1", 1)
+    made.write()
+
+
+def missing_middle(made: Made) -> None:
+    made.cut(374, number=0)  # LSN 6 and 7 are gone
+
+
+# fmt: off
+@pytest.mark.parametrize(("damage", "last_lsn"), [
+    (damaged_middle, 2),
+    (promised_frame, 12),
+    (undecodable, 13),
+    (missing_middle, 5),
+    (header, 7),
+    (store_file, 13),
+])
+# fmt: on
+def test_a_copy_with_everything_before_the_damage(
+    run: Run, made: Made, tmp_path: Path, damage: Callable[[Made], None], last_lsn: int
+) -> None:
+    damage(made)
+    before = contents(made.root)
+    shown = run("aof", "repair", made.root)
+    assert shown.code == exits.DAMAGED
+    assert f"Can be kept: LSN 1 to {last_lsn}, " in shown.out and "Nothing was written" in shown.out
+
+    copy = tmp_path / "copy"
+    done = run("aof", "repair", made.root, "--to", copy)
+    assert (done.code, done.err) == (0, "")
+    assert contents(made.root) == before
+    assert run("aof", "verify", copy).code == 0
+    with tidelog.open(copy) as db:
+        assert db.info()["next_lsn"] == last_lsn + 1
+        db.xadd("orders", {"item": "rice"})
+    assert run("aof", "verify", copy).code == 0
+
+
+def test_output(run: Run, made: Made) -> None:
+    damaged_middle(made)
+    expect("repair.txt", run("aof", "repair", made.root).out, made.root)
+
+
+def test_the_folder_that_an_error_names_will_do(run: Run, made: Made) -> None:
+    damaged_middle(made)
+    assert run("aof", "repair", made.root / "aof") == run("aof", "repair", made.root)
+
+
+def test_a_torn_tail_is_nothing_to_repair(run: Run, made: Made, tmp_path: Path) -> None:
+    made.cut(made.offsets[-1] + 20)
+    done = run("aof", "repair", made.root, "--to", tmp_path / "copy")
+    assert (done.code, "nothing to repair" in done.out) == (0, True)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_nothing_can_be_kept(run: Run, made: Made, tmp_path: Path) -> None:
+    made.path(0).unlink()
+    done = run("aof", "repair", made.root, "--to", tmp_path / "copy")
+    assert (done.code, "can be kept" in done.out) == (exits.DAMAGED, True)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_never_into_a_directory_that_holds_something(run: Run, made: Made) -> None:
+    damaged_middle(made)
+    before = contents(made.root)
+    done = run("aof", "repair", made.root, "--to", made.root)
+    assert (done.code, "is not empty" in done.err) == (exits.USAGE, True)
+    assert contents(made.root) == before
