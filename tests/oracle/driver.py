@@ -11,7 +11,7 @@ import time
 from typing import NamedTuple
 
 from tests.oracle.conftest import Oracle
-from tests.oracle.engine_side import Outcome, Tidelog
+from tests.oracle.engine_side import Outcome, Tidelog, rows_of
 from tests.oracle.grammar import Command, Turn
 from tests.oracle.wire import QUEUED, Connection, Form
 
@@ -79,6 +79,10 @@ class Pair:
         plan: list[Sent] = []
         queued: list[int] = []  # where in the plan the commands of the open transaction stand
         for args in turn.commands:
+            if args[0] == b"XADDMANY":
+                if not self.tidelog.queueing:
+                    plan += self._singly(args, self.tidelog.run(turn.now, args))
+                continue
             outcome = self.tidelog.run(turn.now, args)
             if outcome.queued is not None:
                 outcome = self._mended_exec(plan, queued, outcome)
@@ -89,6 +93,13 @@ class Pair:
             plan.append(Sent(args, outcome.form, outcome.expect, outcome.parked))
             plan += [Sent(mend.args, f"(mend: {mend.row})", mend.expect) for mend in outcome.mends]
         return plan
+
+    def _singly(self, args: Command, outcome: Outcome) -> list[Sent]:
+        """What one xadd_many is to the server."""
+        return [
+            Sent([b"XADD", args[1], b"*", *row], reply, reply)
+            for row, reply in zip(rows_of(args), outcome.form, strict=True)
+        ]
 
     def _mended_exec(self, plan: list[Sent], queued: list[int], outcome: Outcome) -> Outcome:
         """Mends of queued commands are queued right behind them, so EXEC owes their replies too."""

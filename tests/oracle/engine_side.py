@@ -13,6 +13,7 @@ from tests.oracle.wire import OK, Form, error
 
 from tidelog.engine import observe
 from tidelog.engine.apply import APPLY
+from tidelog.engine.commands.add import decide_xadd_many
 from tidelog.engine.context import Context
 from tidelog.engine.digest import digest
 from tidelog.engine.effects import END, OPCODE, VOLATILE, Effect
@@ -60,6 +61,8 @@ class Tidelog:
         self.ctx.now = now
         if args[:2] == [b"CONFIG", b"SET"]:
             return self._config(args)
+        if args[0] == b"XADDMANY":
+            return self._many(args)
         try:
             answer = self._transaction.submit(self.ctx, args)
         except CommandError as refused:
@@ -187,11 +190,40 @@ class Tidelog:
     def _same(self, answer: Form) -> Outcome:
         return Outcome(answer, differences.expected(self.ctx, [b""], answer, []), [])
 
+    def _many(self, args: Command) -> Outcome:
+        """xadd_many: the reply is the list of IDs, or of one error for each row."""
+        ctx = self.ctx
+        ctx.effects = []
+        rows = rows_of(args)
+        records: list[bytes] = []
+        try:
+            ms, seq, count = decide_xadd_many(ctx, args[1], rows)
+        except CommandError as refused:
+            answer: Form = [error(refused.line)] * len(rows)
+        else:
+            answer = [b"%d-%d" % (ms, seq + i) for i in range(count)]
+            self._commit(ctx.effects, records)
+        ctx.effects = []
+        if records:
+            self.history.append(Unit(ctx.now, records))
+        return Outcome(answer, answer, [])
+
+    @property
+    def queueing(self) -> bool:
+        """Whether a transaction is open."""
+        return self._transaction.active
+
     def _config(self, args: Command) -> Outcome:
         name = args[2].replace(b"-", b"_").decode()
         setattr(self.ctx.settings, name, int(args[3]))
         self.history.append(args)
         return Outcome(OK, OK, [])
+
+
+def rows_of(args: Command) -> list[tuple[bytes, ...]]:
+    """The rows of an XADDMANY."""
+    width, words = int(args[2]), args[3:]
+    return [tuple(words[at : at + width]) for at in range(0, len(words), width)]
 
 
 def packed(effect: Effect) -> bytes:

@@ -3,6 +3,9 @@
 A sequence is a list of `Turn`: a time, and the commands sent at that time. `Grammar` draws from any object
 with the interface of `random.Random`; the same seed gives the same sequence.
 
+`XADDMANY key width word...` stands for tidelog's xadd_many: rows of `width` words each; the server gets single XADDs.
+It comes in plain turns only.
+
 About one command in eight is broken on purpose: an argument dropped, doubled, swapped or replaced by junk.
 """
 
@@ -20,6 +23,7 @@ STRINGS = (b"x", b"y")
 GROUPS = (b"g", b"g", b"g", b"h", b"")
 CONSUMERS = (b"alice", b"alice", b"bob", b"bob", b"carol", b"")
 FIELDS = (b"f", b"g", b"temperature", b"", b"\x00\xff")
+VALUES = (b"", b"v", b"1", b"-7", b"4096", b"1234567890123", b"w" * 63, b"z" * 70, b"\r\n\x00")
 DATABASES = (0, 1, 2)
 
 U64 = 18446744073709551615
@@ -68,6 +72,9 @@ class Grammar:
         self.high = 1
         self.now = START_MS
         self.bytes_fixed = False
+        self.clocked: dict[
+            bytes, int
+        ] = {}  # streams with IDs by the clock, and the time of the last one
         self._rows: list[tuple[int, Callable[[], Command]]] = [
             (26, self.xadd), (6, self.xtrim), (6, self.xdel), (4, self.xsetid), (1, self.xlen), (5, self.xrange),
             (5, self.xread), (18, self.xreadgroup), (7, self.xack), (8, self.xclaim), (6, self.xautoclaim),
@@ -98,6 +105,10 @@ class Grammar:
 
     def refill(self) -> list[Command]:
         """Streams with groups and entries to work on: chance alone seldom has all three at once."""
+        if self.clocked and self.chance(0.5):
+            gone = list(self.clocked)
+            self.clocked = {}
+            return [[b"DEL", *gone], *self.refill()]
         batch: list[Command] = []
         for key in set(STREAMS[: self.r.randint(1, len(STREAMS))]):
             for group in (b"g", b"h"):
@@ -117,7 +128,10 @@ class Grammar:
         )
 
     def plain(self) -> list[Command]:
-        return [self.command() for _ in range(self.r.randint(1, 6))]
+        batch = [self.command() for _ in range(self.r.randint(1, 6))]
+        if self.chance(0.06):
+            batch.insert(self.r.randint(0, len(batch)), self.xadd_many())
+        return batch
 
     def transaction(self) -> list[Command]:
         r = self.r
@@ -213,6 +227,11 @@ class Grammar:
         roll = r.random()
         if roll < 0.03:
             return r.choice(ODD_IDS)
+        if self.clocked and roll > 1 - 0.2 * len(self.clocked):
+            return b"%d-%d" % (
+                r.choice(list(self.clocked.values())),
+                r.choice((0, 0, 1, 2, 3, 5, 8)),
+            )
         ms = r.randint(max(0, self.high - 12), self.high + 1)
         if roll < 0.15:
             return number(ms)
@@ -267,35 +286,35 @@ class Grammar:
             words += [spelled(b"LIMIT", r), self.integer(0, 1, 2, 3, 5, 10, -1, 1000)]
         return words
 
+    def value(self) -> bytes:
+        return self.r.choice(VALUES)
+
     def row(self) -> list[bytes]:
         r = self.r
         words: list[bytes] = []
         for _ in range(r.choice((1, 1, 1, 2, 3))):
-            value = r.choice(
-                (
-                    b"",
-                    b"v",
-                    b"1",
-                    b"-7",
-                    b"4096",
-                    b"1234567890123",
-                    b"w" * 63,
-                    b"z" * 70,
-                    b"\r\n\x00",
-                )
-            )
+            value = self.value()
             if self.chance(0.01):
                 value = b"q" * r.choice((4090, 4096, 5000, 70000))
             words += [r.choice(FIELDS), value]
         return words
 
-    def new_id(self) -> bytes:
+    def auto_id(self, key: bytes) -> bytes:
+        """After it the stream takes no small IDs any more, so later commands are told of its time."""
+        self.clocked[key] = self.now
+        return self.r.choice(
+            (b"*", b"*", b"%d-*" % self.now, b"%d-%d" % (self.now, self.r.randint(0, 9)))
+        )
+
+    def new_id(self, key: bytes) -> bytes:
         r = self.r
+        if key in self.clocked and self.chance(0.8):
+            return self.auto_id(key)
         roll = r.random()
         if roll < 0.06:
             return self.id()
-        if roll < 0.10:
-            return b"*"
+        if roll < 0.09:
+            return self.auto_id(key)
         if roll < 0.30:
             return b"%d-*" % self.high
         self.high += r.choice((0, 1, 1, 1, 2, 3))
@@ -304,8 +323,21 @@ class Grammar:
         return b"%d-%d" % (self.high, r.choice((0, 0, 1, 2, 3)))
 
     def xadd(self) -> Command:
+        key = self.key()
         options = self.shuffled(self.option(0.05, b"NOMKSTREAM"), self.trim(0.25))
-        return [b"XADD", self.key(), *options, self.new_id(), *self.row()]
+        return [b"XADD", key, *options, self.new_id(key), *self.row()]
+
+    def xadd_many(self) -> Command:
+        r = self.r
+        key = self.key()
+        self.clocked[key] = self.now
+        count = r.choice((1, 2, 3, 5, 10, 30, 130))
+        if self.chance(0.5):  # all of the same fields
+            names = [r.choice(FIELDS) for _ in range(r.choice((1, 1, 2)))]
+            words = [word for _ in range(count) for name in names for word in (name, self.value())]
+            return [b"XADDMANY", key, number(2 * len(names)), *words]
+        words = [word for _ in range(count) for word in (r.choice(FIELDS), self.value())]
+        return [b"XADDMANY", key, b"2", *words]
 
     def xtrim(self) -> Command:
         return [b"XTRIM", self.key(), *self.trim(0.99)]
@@ -645,10 +677,11 @@ class Grammar8(Grammar):
     def trim_by_policy(self) -> Command:
         if self.chance(0.5):
             return [b"XTRIM", self.key(), *self.shuffled(self.policy(0.9), self.trim(1.0))]
+        key = self.key()
         return [
             b"XADD",
-            self.key(),
+            key,
             *self.shuffled(self.policy(0.9), self.trim(1.0)),
-            self.new_id(),
+            self.new_id(key),
             *self.row(),
         ]
