@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from tidelog.engine import idlist
 from tidelog.engine.block import Block, Pair, Row
@@ -171,13 +171,6 @@ class ClaimedEntries(Entries):
         super().__init__(parts, length)
         self.idle = idle
         self.deliveries = deliveries
-
-    def pairs(self) -> list[Any]:
-        """The entries as redis-py shows them: [(ID text, {field: value}, idle ms, deliveries), ...]"""
-        return [
-            (*pair, idle, deliveries)
-            for pair, idle, deliveries in zip(super().pairs(), self.idle, self.deliveries, strict=True)
-        ]
 
 
 NO_ENTRIES: Final = Entries((), 0)

@@ -677,11 +677,3 @@ def test_help(engine: Engine, container: str, lines: int) -> None:
     assert len(reply) == lines
     assert reply[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     assert reply[-1] == "    Print this help."
-
-
-def test_claimed_entries_as_redis_py_shows_them(engine: Engine) -> None:
-    engine("XREADGROUP GROUP g c COUNT 1 STREAMS s >")
-    engine.now += 4
-    words = "XREADGROUP GROUP g d COUNT 2 CLAIM 0 STREAMS s >".split()
-    ((_, entries),) = engine.raw(*words)
-    assert entries.pairs() == [(b"1-0", {b"f": b"1"}, 4, 1), (b"2-0", {b"f": b"2"}, 0, 0)]
