@@ -200,7 +200,7 @@ def mset(ctx: Context, args: list[bytes]) -> Reply:
 @command("msetnx", -3, "write denyoom", (1, -1, 2))
 def msetnx(ctx: Context, args: list[bytes]) -> Reply:
     pairs = _pairs(args, b"msetnx")
-    if any([ctx.lookup(key) is not None for key in pairs]):
+    if any(ctx.lookup(key) is not None for key in pairs):
         return 0
     ctx.effects.extend((SET, ctx.db, key, value, -1) for key, value in pairs.items())
     return 1
