@@ -26,7 +26,7 @@ import msgpack
 from tidelog.aof import durable, frame, identity, segment
 from tidelog.aof.commit import Callback, EverySecond, GroupCommit
 from tidelog.aof.durable import DurableFile, Promise
-from tidelog.aof.errors import LogClosed, LogPoisoned, NoSpace, UnitTooLarge
+from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
 from tidelog.aof.recovery import Recovered
 from tidelog.aof.segment import End, SegmentHeader
@@ -334,13 +334,19 @@ class Log:
         self._check()
         if nbytes > frame.BODY_BYTES_MAX:
             raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
-        if self._gathered_bytes + nbytes > frame.BODY_BYTES_MAX:
-            self.flush()
-        if self._file is None:
-            self._begin(nbytes)
-        elif self._end_after(nbytes) > self._limit:
-            self._roll(nbytes)
-        self._extend(self._end_after(nbytes))
+        try:
+            if self._gathered_bytes + nbytes > frame.BODY_BYTES_MAX:
+                self.flush()
+            if self._file is None:
+                self._begin(nbytes)
+            elif self._end_after(nbytes) > self._limit:
+                self._roll(nbytes)
+            self._extend(self._end_after(nbytes))
+        except (AofError, OSError):
+            raise  # from a step that can be taken again
+        except BaseException as error:
+            self._doubts(error)
+            raise
 
     def _end_after(self, nbytes: int) -> int:
         return self._offset + HEADER_BYTES + self._gathered_bytes + nbytes
@@ -418,20 +424,12 @@ class Log:
                     self._poison(error)
                     raise self._commit.error() from error
                 raise
-            except BaseException as error:
-                file.close()
-                self._doubts(error)
-                raise
-        append = file.append
-        limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
-        prepared = min(allocated - HEADER_BYTES, segment.HEADER_BYTES + frame.BODY_BYTES_MAX)
-        # Stores only: no interrupt comes between them.
         self._file = file
-        self._append = append
+        self._append = file.append
         self._offset = self._synced_offset = segment.HEADER_BYTES
-        self._limit = limit
+        self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
         self._allocated = allocated
-        self._room = prepared
+        self._room = min(allocated - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
 
     def _extend(self, need: int) -> None:
         """Prepare the segment up to offset `need` at least."""
