@@ -218,6 +218,39 @@ def entries_read_7_0(f: Facts, entries_read: int, delivered: list[int]) -> int:
     return entries_read
 
 
+# --- the same counters as 8.8 computes them (spec 9): what tidelog is held to where the server cannot say
+
+
+def tombstone_after_8_8(f: Facts, id: int) -> bool:
+    return bool(f.length and f.max_deleted and id <= f.max_deleted)
+
+
+def estimate_8_8(f: Facts, id: int) -> int:
+    if f.added and not (not f.length and id <= f.last) and id and id < f.max_deleted:
+        return -1
+    return estimate_7_0(f, id)
+
+
+def lag_8_8(f: Facts, last_delivered: int, entries_read: int) -> int | None:
+    if not f.added or not f.length:
+        return 0
+    if last_delivered < f.first and f.max_deleted < f.first:
+        return f.length
+    if entries_read == -1 or tombstone_after_8_8(f, last_delivered):
+        entries_read = estimate_8_8(f, last_delivered)
+    return None if entries_read == -1 else f.added - entries_read
+
+
+def entries_read_8_8(f: Facts, last_id: int, entries_read: int, delivered: list[int]) -> int:
+    for id in delivered:
+        if entries_read != -1 and last_id >= f.first and not tombstone_after_8_8(f, last_id):
+            entries_read += 1
+        elif f.added:
+            entries_read = estimate_8_8(f, id)
+        last_id = id
+    return entries_read
+
+
 # --- replies
 
 
@@ -388,7 +421,9 @@ def group_7_0(ctx: Context, key: bytes, form: list[Form]) -> list[Form]:
     stream = ctx.stream(key)
     assert stream is not None
     group = stream.groups[items[b"name"]]
-    lag = lag_7_0(facts(stream), group.last_id, group.entries_read)
+    known = facts(stream)
+    assert items[b"lag"] == lag_8_8(known, group.last_id, group.entries_read), (known, form)
+    lag = lag_7_0(known, group.last_id, group.entries_read)
     if lag != items[b"lag"]:
         row("lag")
         items[b"lag"] = lag
@@ -550,10 +585,16 @@ def counters_mended(
         assert stream is not None
         group: Group = stream.groups[name]
         at = (key, name)
-        before_id, before_read, _ = reached.get(at, (group.last_id, group.entries_read, 0))
+        start = (group.last_id, group.entries_read, group.entries_read)
+        before_id, old, new = reached.get(at, start)
         delivered = [id for id, _ in stream.range(before_id + 1, last_id)]
-        old = entries_read_7_0(facts(stream), before_read, delivered)
-        reached[at] = last_id, old, entries_read
+        known = facts(stream)
+        assert entries_read == entries_read_8_8(known, before_id, new, delivered), (
+            known,
+            new,
+            entries_read,
+        )
+        reached[at] = last_id, entries_read_7_0(known, old, delivered), entries_read
     for (key, name), (last_id, old, new) in reached.items():
         if old != new:
             yield from replaced("entries-read", key, name, last_id, old, new)

@@ -11,6 +11,7 @@ import random
 import traceback
 
 import pytest
+from tests.oracle.bench import START_MS, words
 from tests.oracle.conftest import Oracle
 from tests.oracle.driver import Disagreement, Pair
 from tests.oracle.export import assert_export_agrees, assert_replay_agrees
@@ -68,3 +69,34 @@ def report(oracle: Oracle, seed: int, turns: list[Turn], found: Exception) -> No
     last = problem(oracle, short) or found
     trace = "" if isinstance(last, AssertionError) else "".join(traceback.format_exception(last))
     pytest.fail(f"seed {seed}\n{script(short)}\n{last}\n{trace}", pytrace=False)
+
+
+# Sequences that once parted the two, and what they taught.
+FOUND = [
+    # MSETNX looks at no key beyond the first that exists, so an expired one there still counts in DBSIZE.
+    "SET y 0 PX 5\nSET t 1\n@+100\nMSETNX t 1 y m\nDBSIZE",
+    # XREAD meets an expired key beyond a `+`.
+    "SET x 1 PX 5\n@+100\nXREAD STREAMS s x + 0\nDBSIZE",
+    # A trim that empties a node entry by entry, which still has a deleted slot.
+    "CONFIG SET stream-node-max-entries 3\nXADD t 4-1 f v\nXADD t 5-0 f v\nXADD t 12-0 f v\nXDEL t 12-0\n"
+    "XADD t MINID = 11-1 23-2 f v\nXADD t 24 f v\nXADD t 25 f v\nXTRIM t MAXLEN ~ 1",
+    # The same key twice in one read, with counters that are reckoned.
+    "XGROUP CREATE s g 0 MKSTREAM\nXADD s 2-1 f v\nXADD s 11-0 f v\nXADD s 12-0 f v\nXADD s 14-0 f v\n"
+    "XREADGROUP GROUP g a COUNT 1 STREAMS s >\nXTRIM s MAXLEN 2\nXREADGROUP GROUP g c COUNT 1 STREAMS s s > >",
+    # The last sealed node has room again when the node after it is gone.
+    "CONFIG SET stream-node-max-entries 2\nXADD s 1-0 f v\nXADD s 2-0 f v\nXADD s 3-0 f v\nXDEL s 3-0\n"
+    "CONFIG SET stream-node-max-entries 4\nXADD s 4-0 f v\nXADD s 5-0 f v\nXADD s 6-0 f v",
+]
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_what_was_found_stays_found(oracle: Oracle, text: str) -> None:
+    now = START_MS
+    turns: list[Turn] = []
+    for line in text.split("\n"):
+        if line.startswith("@+"):
+            now += int(line[2:])
+        else:
+            turns.append(Turn(now, [words(line)]))
+    found = problem(oracle, turns)
+    assert found is None, found

@@ -97,7 +97,7 @@ class Connection:
             return form
 
     def _fill(self) -> None:
-        piece = self._link.recv(1 << 18)
+        piece = self._link.recv(1 << 16)
         if not piece:
             raise ConnectionError("the server closed the connection")
         self._buffer += piece
