@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.aof.world import FSYNCED, Life, Past, read_back
+from tests.aof.world import Life, Past, read_back
 
 from tidelog.aof.errors import AofError
+from tidelog.aof.log import FSYNCED
 from tidelog.disk.simulated import SimulatedDisk, Tree
 
 

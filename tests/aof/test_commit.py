@@ -213,8 +213,7 @@ def test_an_interrupted_leader_hands_over() -> None:
 
     def when() -> None:
         assert device.entered.acquire(timeout=PATIENCE_S)
-        nonlocal threads
-        threads += started(*[lambda: commit.wait(device.write())] * 3)
+        threads.extend(started(*[lambda: commit.wait(device.write())] * 3))
         until(lambda: queued(commit) == 3)
 
     threads: list[threading.Thread] = []

@@ -5,10 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.world import FSYNCED, ROOT, UUID, WRITTEN, Life, Past, random_step, read_back
+from tests.aof.world import ROOT, UUID, Life, Past, random_step, read_back
 
 from tidelog.aof import durable
 from tidelog.aof.errors import AofError, LogPoisoned, NoSpace
+from tidelog.aof.log import FSYNCED, WRITTEN
 from tidelog.disk.simulated import SimulatedDisk
 
 STEPS = 14

@@ -6,10 +6,11 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.aof.world import FSYNCED, WRITTEN, Life, Past, data_only, read_back
+from tests.aof.world import Life, Past, data_only, read_back
 
 from tidelog.aof import log as log_module
 from tidelog.aof.errors import AofError
+from tidelog.aof.log import FSYNCED, WRITTEN
 from tidelog.disk.simulated import SimulatedDisk
 
 LOG_FILE = log_module.__file__

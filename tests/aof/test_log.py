@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -30,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 class Opened:
     """A log on real files."""
 
-    def __init__(self, root: Path, policy: Policy = "no", **options: int) -> None:
+    def __init__(self, root: Path, policy: Policy = "no", **options: Any) -> None:
         self.root = root
         self.disk = RealDisk()
         self.applied: list[Effect] = []

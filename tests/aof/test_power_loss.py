@@ -9,9 +9,10 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.world import FSYNCED, Life, Past, random_step, read_back
+from tests.aof.world import Life, Past, random_step, read_back
 
 from tidelog.aof.errors import NotAStore
+from tidelog.aof.log import FSYNCED
 from tidelog.disk.simulated import SimulatedDisk
 
 IMAGES_PER_OPERATION = 8

@@ -3,11 +3,12 @@
 import itertools
 
 import pytest
-from tests.aof.world import FSYNCED, ROOT, UUID, Life, Past
+from tests.aof.world import ROOT, UUID, Life, Past
 
 from tidelog.aof import durable, frame
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import CorruptFrame, MissingSegment
+from tidelog.aof.log import FSYNCED
 from tidelog.aof.reader import Scan, segments
 from tidelog.aof.verdicts import VERDICTS, Found, Verdict, judge
 from tidelog.disk.simulated import SimulatedDisk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
@@ -18,6 +19,7 @@ from tidelog.engine.effects import END, EPOCH, OPCODE, Effect
 
 ROOT = Path("/db")
 UUID = bytes(range(16))
+SMALL: dict[str, Any] = {"segment_bytes": 6000, "chunk_bytes_min": 1024, "chunk_bytes_max": 4096}
 RECORD = 2  # the opcode of our records: (RECORD, unit number, index in the unit, padding)
 
 
@@ -67,7 +69,7 @@ def read_back(disk: Disk, root: Path = ROOT) -> list[Effect]:
 class Life:
     """One process's time with the log: opened on construction. Units and answers are kept in `past`."""
 
-    def __init__(self, disk: Disk, past: Past, policy: Policy = "no", **options: int) -> None:
+    def __init__(self, disk: Disk, past: Past, policy: Policy = "no", **options: Any) -> None:
         self.past = past
         self.disk = disk
         applied: list[Effect] = []
@@ -81,7 +83,7 @@ class Life:
             policy=policy,
             incarnation=past.next_incarnation(),
             clock=lambda: 1_700_000_000_000,
-            **{"segment_bytes": 6000, "chunk_bytes_min": 1024, "chunk_bytes_max": 4096, **options},
+            **{**SMALL, **options},
         )
 
     def add(self, records: int = 1, padding: int = 10, flush: bool = True) -> int:
