@@ -25,10 +25,12 @@ def command(path: Path, as_json: bool) -> int:
     files = LogFiles(path)
     damaged = False
     rows: list[dict[str, Any]] = []
-    for scan in files.scans():
-        frames = sum(1 for _ in scan.tuples())
-        damaged |= scan.verdict is Verdict.CORRUPT
-        rows.append(facts(scan, frames))
+    with console.progress("reading", files.size(), size=True) as advance:
+        for scan in files.scans():
+            frames = sum(1 for _ in scan.tuples())
+            damaged |= scan.verdict is Verdict.CORRUPT
+            rows.append(facts(scan, frames))
+            advance(scan.size)
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))

@@ -196,11 +196,12 @@ class Progress:
 def prove(directory: Path, texts: list[bytes], course: Course) -> int:
     """Read the whole log, compare, and say the result. An exit code."""
     ledger = Ledger(KEY.encode(), GROUP.encode())
+    files = LogFiles(directory)
     size = 0
-    with console.progress("reading the log", 0) as advance:
-        for path, frame in LogFiles(directory).frames():
-            size += len(frame.body) + HEADER_BYTES
-            advance(1)
+    with console.progress("reading the log", files.size(), size=True) as advance:
+        for path, frame in files.frames():
+            size += HEADER_BYTES + len(frame.body)
+            advance(HEADER_BYTES + len(frame.body))
             for effect in records_of(path, frame):
                 ledger.take(effect)
     payload = sum(map(len, texts))
