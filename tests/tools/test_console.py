@@ -1,0 +1,50 @@
+"""On a terminal: tables are drawn and progress is shown, on standard error only."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tools.made import Made
+
+
+def on_a_terminal(*args: object) -> tuple[str, str]:
+    """What the command line writes to a terminal on standard output, and to one on standard error."""
+    said = []
+    ends = [pty.openpty(), pty.openpty()]
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        f"from tidelog.tools import cli; sys.exit(cli.run({[str(arg) for arg in args]!r}))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=ends[0][1],
+        stderr=ends[1][1],
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
+    )
+    assert child.wait(60) == 0
+    for master, slave in ends:
+        os.close(slave)
+        parts = []
+        try:
+            while part := os.read(master, 65536):
+                parts.append(part)
+        except OSError:
+            pass  # a terminal whose other side is closed reads as an error
+        os.close(master)
+        said.append(b"".join(parts).decode())
+    return said[0], said[1]
+
+
+def test_a_table_is_drawn(made: Made) -> None:
+    out, err = on_a_terminal("aof", "ls", made.root)
+    assert "\u2502" in out and "00000000000000000001.aof" in out
+    assert "reading" in err and "reading" not in out
+
+
+def test_progress_stays_out_of_a_file(made: Made, tmp_path: Path) -> None:
+    out, err = on_a_terminal("aof", "export", "--resp", made.root, "-o", tmp_path / "x.resp")
+    assert out == "" and "exporting" in err
