@@ -40,29 +40,28 @@ class _Options:
 
 
 def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) -> _Options:
-    """Read options; `words` gives each flag, or `time` for the four that take one, with what excludes it."""
+    """Read options; `words` gives each flag, or `_TIME` for the four that take one, with what excludes it."""
     options = _Options()
     at = first
     while at < len(args):
         word = args[at].lower()
         at += 1
         if word in _EXPIRY_UNITS:
-            if (
-                at == len(args)
-                or options.expiry not in (b"", word)
-                or options.words & words[b"time"]
-            ):
+            if at == len(args) or options.expiry not in (b"", word) or options.words & words[_TIME]:
                 raise CommandError(SYNTAX)
             options.expiry, options.amount = word, args[at]
             at += 1
             continue
         if word not in words or options.words & words[word]:
             raise CommandError(SYNTAX)
-        if options.expiry and word in words[b"time"]:
+        if options.expiry and word in words[_TIME]:
             raise CommandError(SYNTAX)
         options.words.add(word)
     return options
 
+
+# What stands for EX, PX, EXAT and PXAT. In capitals: options are looked up in lower case.
+_TIME = b"TIME"
 
 # fmt: off
 _SET_WORDS = {
@@ -70,11 +69,11 @@ _SET_WORDS = {
     b"xx":      frozenset((b"nx",)),
     b"get":     frozenset(()),
     b"keepttl": frozenset(()),
-    b"time":    frozenset((b"keepttl",)),
+    _TIME:      frozenset((b"keepttl",)),
 }
 _GETEX_WORDS = {
     b"persist": frozenset(()),
-    b"time":    frozenset((b"persist",)),
+    _TIME:      frozenset((b"persist",)),
 }
 # fmt: on
 
