@@ -75,6 +75,8 @@ def report(oracle: Oracle, seed: int, turns: list[Turn], found: Exception) -> No
 FOUND = [
     # MSETNX looks at no key beyond the first that exists, so an expired one there still counts in DBSIZE.
     "SET y 0 PX 5\nSET t 1\n@+100\nMSETNX t 1 y m\nDBSIZE",
+    # TIME is no option of SET and GETEX.
+    "SET x v TIME\nSET x v\nGETEX x TIME\nGETEX x PX 5 TIME\nSET x v PX 5 time",
     # XREAD meets an expired key beyond a `+`.
     "SET x 1 PX 5\n@+100\nXREAD STREAMS s x + 0\nDBSIZE",
     # A trim that empties a node entry by entry, which still has a deleted slot.
