@@ -68,7 +68,7 @@ def added(effect: Effect) -> Iterator[tuple[int, tuple[bytes, ...]]]:
         yield first, tuple(effect[5])
         return
     _, _, _, _, _, head, blocks, tail = effect
-    sealed = chain.from_iterable(rows_of(data) for _, _, data in blocks)
+    sealed = chain.from_iterable(rows_of(data) for _, data in blocks)
     for id, row in enumerate(chain(head, sealed, tail), first):
         yield id, tuple(row)
 

@@ -32,6 +32,13 @@ class Context:
 
     def lookup(self, key: bytes) -> Stream | bytes | None:
         """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
+        value = self.peek(key)
+        if value is not None:
+            self.state.databases[self.db].keys.accessed[key] = self.now
+        return value
+
+    def peek(self, key: bytes) -> Stream | bytes | None:
+        """`lookup` by a command that looks at the key from outside (OBJECT, TYPE, TTL): it stays as idle as it was."""
         database = self.state.databases[self.db]
         value = database.keys.get(key)
         if (

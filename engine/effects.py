@@ -38,7 +38,7 @@ XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       seals the tail, if any
 XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 #                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
-#                       blocks: ((count, node_bytes, sealed bytes), ...) whole nodes, tail: rows of a new open node
+#                       blocks: ((count, sealed bytes), ...) whole nodes, tail: rows of a new open node
 XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
 #                      deleted: bit mask over its slots as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)

@@ -93,12 +93,17 @@ class Order:
 
 
 class Keyspace(dict[bytes, "Value"]):
-    """Key -> value, with `scan`. Changed through item assignment, `del`, `pop` and `clear` alone."""
+    """Key -> value, with `scan`. Changed through item assignment, `del`, `pop` and `clear` alone.
 
-    __slots__ = ("_order",)
+    accessed    key -> unix ms of the last command that named it (OBJECT IDLETIME). The one thing that decide
+                notes down: it is no state, neither logged nor part of a digest, and begins anew with each open
+    """
+
+    __slots__ = ("_order", "accessed")
 
     def __init__(self) -> None:
         super().__init__()
+        self.accessed: dict[bytes, int] = {}
         self._order: Order | None = None  # once somebody has scanned
 
     def __setitem__(self, key: bytes, value: Value) -> None:
@@ -108,6 +113,7 @@ class Keyspace(dict[bytes, "Value"]):
 
     def __delitem__(self, key: bytes) -> None:
         super().__delitem__(key)
+        self.accessed.pop(key, None)
         if self._order is not None:
             self._order.remove(key)
 
@@ -122,6 +128,7 @@ class Keyspace(dict[bytes, "Value"]):
     def clear(self) -> None:
         """Drop all keys, and the order with them."""
         super().clear()
+        self.accessed.clear()
         self._order = None
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:

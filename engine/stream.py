@@ -374,7 +374,7 @@ class Stream:
         self,
         first: int,
         head: tuple[Row, ...],
-        blocks: tuple[tuple[int, int, bytes], ...],
+        blocks: tuple[tuple[int, bytes], ...],
         tail: tuple[Row, ...],
     ) -> None:
         """Add entries with IDs first, first+1, ...: to the open tail, as whole nodes, in a new open node."""
@@ -383,7 +383,7 @@ class Stream:
         if self.tail_ids and (blocks or tail):
             self.seal_tail()
         entry_id = first + len(head)
-        for count, _, data in blocks:
+        for count, data in blocks:
             self.blocks.append(Block(data, count, entry_id + count - 1))
             self.firsts.append(entry_id)
             entry_id += count

@@ -60,10 +60,10 @@ def _is_keys(value: Any) -> bool:
 
 
 def _is_block(value: Any) -> bool:
-    if type(value) is not tuple or len(value) != 3:
+    if type(value) is not tuple or len(value) != 2:
         return False
-    count, node_bytes, sealed = value
-    return _is_u64(count) and _is_u64(node_bytes) and _is_bytes(sealed)
+    count, sealed = value
+    return _is_u64(count) and _is_bytes(sealed)
 
 
 def _is_blocks(value: Any) -> bool:

@@ -67,7 +67,9 @@ def decide_xadd_auto(
     The caller has logged the DEL of keys whose time has passed. None: the rare case that needs more than one
     effect; take `xadd`. `end` is 0 for an effect that is not the last of its unit. Raises CommandError.
     """
-    stream = state.databases[db].keys.get(key)
+    keys = state.databases[db].keys
+    stream = keys.get(key)
+    keys.accessed[key] = now
     if stream.__class__ is Stream:
         entry_id = stream.last_id + 1
         ms = entry_id >> 64
@@ -507,7 +509,7 @@ def _head(
 
 def _seal(
     settings: Settings, ms: int, seq: int, batch: _Batch, start: int
-) -> tuple[list[tuple[int, int, bytes]], int]:
+) -> tuple[list[tuple[int, bytes]], int]:
     """Whole nodes out of the rows from `start` on, and where the rows of an open last node begin.
 
     A node that the byte limit cannot have ended is sealed unexamined: its sealed bytes bound its size in Redis.
@@ -515,7 +517,7 @@ def _seal(
     slots_max = settings.stream_node_max_entries
     bytes_max = _node_bytes_max(settings)
     count = batch.count
-    blocks: list[tuple[int, int, bytes]] = []
+    blocks: list[tuple[int, bytes]] = []
     while start < count:
         stop = min(start + slots_max, count) if slots_max > 0 else count
         if not batch.sized:
@@ -523,12 +525,12 @@ def _seal(
             if batch.bytes_max(stop - start, len(data)) < bytes_max:
                 if stop - start != slots_max:
                     break
-                blocks.append((slots_max, 0, data))
+                blocks.append((slots_max, data))
                 start = stop
                 continue
         cut = batch.cut(ms << 64 | seq + start, start, stop, bytes_max)
         if cut == count and cut - start != slots_max:
             break
-        blocks.append((cut - start, 0, batch.seal(ms, seq + start, start, cut)))
+        blocks.append((cut - start, batch.seal(ms, seq + start, start, cut)))
         start = cut
     return blocks, start

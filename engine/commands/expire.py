@@ -66,7 +66,7 @@ def _register_expire(name: str, relative: bool, unit_ms: int) -> None:
 def _register_ttl(name: str, relative: bool, unit_ms: int) -> None:
     @command(name, 2, "readonly fast")
     def decide(ctx: Context, args: list[bytes]) -> Reply:
-        if ctx.lookup(args[1]) is None:
+        if ctx.peek(args[1]) is None:
             return -2
         at = ctx.database.expires.get(args[1])
         if at is None:

@@ -30,17 +30,19 @@ def del_(ctx: Context, args: list[bytes]) -> Reply:
 command("unlink", -2, "write fast", (1, -1, 1))(del_)
 
 
-def _count(ctx: Context, args: list[bytes]) -> Reply:
+@command("exists", -2, "readonly fast", (1, -1, 1))
+def exists(ctx: Context, args: list[bytes]) -> Reply:
+    return sum([ctx.peek(key) is not None for key in args[1:]])
+
+
+@command("touch", -2, "readonly fast", (1, -1, 1))
+def touch(ctx: Context, args: list[bytes]) -> Reply:
     return sum([ctx.lookup(key) is not None for key in args[1:]])
-
-
-command("exists", -2, "readonly fast", (1, -1, 1))(_count)
-command("touch", -2, "readonly fast", (1, -1, 1))(_count)
 
 
 @command("type", 2, "readonly fast")
 def type_(ctx: Context, args: list[bytes]) -> Reply:
-    value = ctx.lookup(args[1])
+    value = ctx.peek(args[1])
     return Status(b"none" if value is None else type_name(value))
 
 
@@ -183,24 +185,27 @@ def dbsize(ctx: Context, args: list[bytes]) -> Reply:
 
 @command("object|encoding", 3, "readonly", (2, 2, 1))
 def object_encoding(ctx: Context, args: list[bytes]) -> Reply:
-    value = ctx.lookup(args[2])
+    value = ctx.peek(args[2])
     return None if value is None else encoding_name(value)
 
 
 @command("object|refcount", 3, "readonly", (2, 2, 1))
 def object_refcount(ctx: Context, args: list[bytes]) -> Reply:
-    return None if ctx.lookup(args[2]) is None else 1
+    return None if ctx.peek(args[2]) is None else 1
 
 
 @command("object|idletime", 3, "readonly", (2, 2, 1))
 def object_idletime(ctx: Context, args: list[bytes]) -> Reply:
-    """Reads leave no trace in the state, so a key is never known to have been idle."""
-    return None if ctx.lookup(args[2]) is None else 0
+    """Seconds since a command last named the key, or since this was first asked after an open."""
+    key = args[2]
+    if ctx.peek(key) is None:
+        return None
+    return (ctx.now - ctx.database.keys.accessed.setdefault(key, ctx.now)) // 1000
 
 
 @command("object|freq", 3, "readonly", (2, 2, 1))
 def object_freq(ctx: Context, args: list[bytes]) -> Reply:
-    if ctx.lookup(args[2]) is None:
+    if ctx.peek(args[2]) is None:
         return None
     raise CommandError(
         b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
@@ -222,7 +227,7 @@ def memory_usage(ctx: Context, args: list[bytes]) -> Reply:
             raise CommandError(SYNTAX)
         at += 2
     key = args[2]
-    value = ctx.lookup(key)
+    value = ctx.peek(key)
     return None if value is None else memory_bytes(key, value)
 
 

@@ -119,7 +119,7 @@ def test_database_and_keys(effect: Effect, db: int | None, named: Iterable[bytes
 
 def test_many_entries_with_sealed_nodes_come_in_id_order() -> None:
     sealed = encode_run(5, 1, 2, [b"f"], [b"b", b"c"])
-    effect = (e.XADD_MANY, 0, b"k", 5, 0, [(b"f", b"a")], ((2, 20, sealed),), [(b"f", b"d")])
+    effect = (e.XADD_MANY, 0, b"k", 5, 0, [(b"f", b"a")], ((2, sealed),), [(b"f", b"d")])
     assert lines(effect) == ["XADD k 5-0 f a", "XADD k 5-1 f b", "XADD k 5-2 f c", "XADD k 5-3 f d"]
 
 
