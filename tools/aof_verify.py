@@ -137,7 +137,7 @@ class Verification:
             self.apply(f"{place}, LSN {lsn}", effect)
 
     def check_blocks(self, place: str, effect: Effect) -> None:
-        for number, (count, _, sealed) in enumerate(effect[6]):
+        for number, (count, sealed) in enumerate(effect[6]):
             try:
                 found = len(rows_of(sealed))
             except CorruptBlock as error:

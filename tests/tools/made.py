@@ -113,7 +113,7 @@ def orders(root: Path) -> Made:
         (e.XACK, 0, b"orders", b"packers", ids((T0 + 1, 0))),
     )
     sealed = encode_run(T0 + 3000, 0, 2, [b"n"], [b"1", b"2"])
-    many = (e.XADD_MANY, 0, b"lines", T0 + 3000, 0, (), ((2, 30, sealed),), ((b"n", b"3"),))
+    many = (e.XADD_MANY, 0, b"lines", T0 + 3000, 0, (), ((2, sealed),), ((b"n", b"3"),))
     made.unit(T0 + 3000, many)
     made.unit(T0 + 4000, (e.XTRIM, 0, b"lines", 2, 1, 0, 1, (), b""))
     made.write(zeros=4096)

@@ -96,7 +96,7 @@ FAILURES: list[tuple[str, Callable[[Made], None]]] = [
     ("records", append_raw(packed((e.PERSIST | END, 3, b"session")), 2)),     # one record instead of two
     ("records", append_raw(b"\xc1")),                                         # no msgpack
     ("records", append_raw(msgpack.packb("text"))),                           # no record
-    ("blocks", append((e.XADD_MANY, 0, b"lines", T0 + 9000, 0, (), ((2, 30, broken_block),), ()))),
+    ("blocks", append((e.XADD_MANY, 0, b"lines", T0 + 9000, 0, (), ((2, broken_block),), ()))),
     ("replay", append((e.XDEL, 0, b"missing", b"", ()))),
     ("frames", promised_frame),
     ("segments", missing_first),
