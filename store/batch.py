@@ -18,7 +18,7 @@ from tidelog.engine.effects import END, VOLATILE
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.engine.transaction import Exec, Transaction
-from tidelog.store.core import Answer, Core, refused
+from tidelog.store.core import Answer, Core
 from tidelog.store.errors import StoreDamaged
 
 FRAME_BYTES = 1 << 20  # a pipeline is cut into frames of about this size
@@ -97,7 +97,7 @@ def _unit(core: Core, commands: list[list[bytes]]) -> list[Reply]:
     except BaseException as error:
         if changed:
             raise core.broken(error, adding)
-        raise refused(error) if isinstance(error, Exception) else error
+        raise core.unreserved(error)
     finally:
         packer.reset()
     return replies
@@ -208,7 +208,7 @@ class _Frames:
                 self._add()
                 if alone:
                     self._silent.append(len(replies))
-                    replies.append(refused(error))
+                    replies.append(core.unreserved(error))
                 else:
                     self._words(args)
                 return
@@ -243,7 +243,7 @@ class _Frames:
                 self._light(commands)
             else:
                 self._silent += range(len(replies), len(replies) + len(rows))
-                replies += [refused(error)] * len(rows)
+                replies += [core.unreserved(error)] * len(rows)
             return
         state, settings, db, now = core.state, core.settings, self._ctx.db, core.now
         pack, reply = core.packer.pack, replies.append

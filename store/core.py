@@ -83,6 +83,7 @@ class Core:
         self.watches = Watches()
         self.reloads = 0
         self.packer = msgpack.Packer(autoreset=False)
+        self._pack_one = msgpack.Packer(autoreset=True).pack
         self._recover = recover
         self._end: Callable[[], TidelogError] | None = None
         self.forked = False
@@ -132,17 +133,12 @@ class Core:
             effect = decide_xadd_auto(state, self.settings, db, key, row, now)
             if effect is None:
                 return self._add_slowly(db, key, row)
-            packer = self.packer
-            try:
-                packer.pack(effect)
-                body = packer.bytes()
-            finally:
-                packer.reset()
+            body: bytes = self._pack_one(effect)
             log = self.log
             try:
                 log.reserve(len(body))
-            except Exception as error:
-                raise refused(error) from error
+            except BaseException as error:
+                raise self.unreserved(error)
             adding = False
             observed = self.watches.keys or self.waiting.keys
             try:
@@ -336,8 +332,8 @@ class Core:
         if count:
             try:
                 log.reserve(len(body))
-            except Exception as error:
-                raise refused(error) from error
+            except BaseException as error:
+                raise self.unreserved(error)
         adding = False
         try:
             self.apply(effects)
@@ -418,6 +414,18 @@ class Core:
         else:
             told = (OutcomeUnknown if adding else NotStored)(f"{text} ({error!r})")
         told.__cause__ = error
+        return told
+
+    def unreserved(self, error: BaseException) -> BaseException:
+        """What to raise when `Log.reserve` did not return: nothing of the call has changed anything."""
+        if self.log.in_doubt:
+            self.trouble = RELOAD  # it broke off between two segments
+        if not isinstance(error, Exception):
+            error.add_note(f"tidelog: {NOTHING}")
+            return error
+        told = refused(error)
+        if told is not error:
+            told.__cause__ = error
         return told
 
     def mend(self) -> None:

@@ -141,6 +141,7 @@ class _Opener:
         self._disk, self._root, self._segment_bytes = disk, root, segment_bytes
         self._uuid = identity.read(disk, root)
         self._core: Callable[[], Core | None] = lambda: None
+        self._retired: Log | None = None
 
     def open(self, policy: Policy, lock: Any) -> Core:
         """Recover and start. The lock file is released with the store."""
@@ -164,12 +165,13 @@ class _Opener:
                 return self._read()
             except aof.LogPoisoned:
                 pass
-        if not log.in_doubt:
+        if not log.in_doubt and log is not self._retired:
             raise StorePoisoned("the log failed; close the store and open it again")
-        policy = log.policy
+        # Remembered first: an interrupt may strike anywhere from here on, and then this runs again.
+        self._retired = log
         log.retire()
         state = State()
-        core.log = core.keeper.log = self._log(state, policy, core.lock)
+        core.log = core.keeper.log = self._log(state, log.policy, core.lock)
         return state
 
     def _log(self, state: State, policy: Policy, lock: Any) -> Log:

@@ -54,7 +54,13 @@ class Store(Face, Methods):
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
         core = self._core
-        key = name if name.__class__ is bytes else encode(name)
+        key = (
+            name
+            if name.__class__ is bytes
+            else name.encode()
+            if name.__class__ is str
+            else encode(name)
+        )
         row: list[bytes] = []  # as encode_row; a call less
         add = row.append
         for f, v in fields.items():

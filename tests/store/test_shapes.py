@@ -15,7 +15,6 @@ import tidelog
 Call = Callable[[Any], Any]
 WHEN = datetime.datetime(2099, 1, 1, tzinfo=datetime.UTC)
 
-# fmt: off
 # One session; each call builds on those before it.
 CALLS: list[Call] = [
     lambda r: r.xadd("s", {"a": 1, b"b": b"\xc3\xa9", "c": "é"}, id="1-1"),
@@ -85,29 +84,87 @@ CALLS: list[Call] = [
     lambda r: r.set("k", 6, px=10_000_000, exat=None),
     lambda r: r.set("k", 7, exat=WHEN),
     lambda r: r.set("k", 7, keepttl=True),
-    lambda r: r.get("k"), lambda r: r.get("none"), lambda r: r.get("s"),
-    lambda r: r.mget("k", "none", "s"), lambda r: r.mget(["k"], "fresh"),
+    lambda r: r.get("k"),
+    lambda r: r.get("none"),
+    lambda r: r.get("s"),
+    lambda r: r.mget("k", "none", "s"),
+    lambda r: r.mget(["k"], "fresh"),
     lambda r: r.mset({"m1": 1, b"m2": "two"}),
-    lambda r: r.incr("k"), lambda r: r.incr("k", 5), lambda r: r.incrby("n", 2), lambda r: r.decr("n"), lambda r: r.decrby("n", 7),
+    lambda r: r.incr("k"),
+    lambda r: r.incr("k", 5),
+    lambda r: r.incrby("n", 2),
+    lambda r: r.decr("n"),
+    lambda r: r.decrby("n", 7),
     lambda r: r.incr("m2"),
-    lambda r: r.append("m1", "23"), lambda r: r.strlen("m1"), lambda r: r.getset("m1", "x"), lambda r: r.getdel("m1"), lambda r: r.getdel("m1"),
-    lambda r: r.setnx("m3", 1), lambda r: r.setnx("m3", 1),
-    lambda r: r.type("s"), lambda r: r.type("k"), lambda r: r.type("none"),
-    lambda r: r.exists("s", "s", "none"), lambda r: r.touch("s", "none"),
-    lambda r: r.expire("s", 1000), lambda r: r.expire("s", 1000, nx=True), lambda r: r.expire("none", 1), lambda r: r.pexpire("s", 10**7, gt=True),
-    lambda r: r.expireat("s", WHEN), lambda r: r.pexpireat("s", WHEN, xx=True), lambda r: r.expiretime("s"), lambda r: r.pexpiretime("s"),
-    lambda r: r.ttl("m3"), lambda r: r.pttl("none"), lambda r: r.persist("s"), lambda r: r.persist("s"),
-    lambda r: r.rename("m3", "m4"), lambda r: r.rename("none", "m4"), lambda r: r.renamenx("m4", "m2"), lambda r: r.renamenx("m4", "m5"),
-    lambda r: r.copy("s", "t"), lambda r: r.copy("s", "t"), lambda r: r.copy("s", "t", replace=True), lambda r: r.copy("s", "t", destination_db=3),
-    lambda r: r.move("m5", 2), lambda r: r.move("m5", 2), lambda r: r.swapdb(2, 4),
-    lambda r: sorted(r.keys()), lambda r: sorted(r.keys("m*")), lambda r: r.dbsize(),
-    lambda r: sorted(r.scan(0, count=1000)[1]), lambda r: r.scan(0, count=1000)[0], lambda r: sorted(r.scan_iter(_type="stream")),
-    lambda r: r.object("encoding", "s"), lambda r: r.object("encoding", "k"), lambda r: r.object("refcount", "s"), lambda r: r.object("idletime", "none"),
-    lambda r: type(r.memory_usage("s")), lambda r: r.memory_usage("none", samples=0), lambda r: type(r.time()), lambda r: r.ping(),
-    lambda r: r.delete("k", "none"), lambda r: r.unlink("m2"), lambda r: r.delete(),
+    lambda r: r.append("m1", "23"),
+    lambda r: r.strlen("m1"),
+    lambda r: r.getset("m1", "x"),
+    lambda r: r.getdel("m1"),
+    lambda r: r.getdel("m1"),
+    lambda r: r.setnx("m3", 1),
+    lambda r: r.setnx("m3", 1),
+    lambda r: r.type("s"),
+    lambda r: r.type("k"),
+    lambda r: r.type("none"),
+    lambda r: r.exists("s", "s", "none"),
+    lambda r: r.touch("s", "none"),
+    lambda r: r.expire("s", 1000),
+    lambda r: r.expire("s", 1000, nx=True),
+    lambda r: r.expire("none", 1),
+    lambda r: r.pexpire("s", 10**7, gt=True),
+    lambda r: r.expireat("s", WHEN),
+    lambda r: r.pexpireat("s", WHEN, xx=True),
+    lambda r: r.expiretime("s"),
+    lambda r: r.pexpiretime("s"),
+    lambda r: r.ttl("m3"),
+    lambda r: r.pttl("none"),
+    lambda r: r.persist("s"),
+    lambda r: r.persist("s"),
+    lambda r: r.rename("m3", "m4"),
+    lambda r: r.rename("none", "m4"),
+    lambda r: r.renamenx("m4", "m2"),
+    lambda r: r.renamenx("m4", "m5"),
+    lambda r: r.copy("s", "t"),
+    lambda r: r.copy("s", "t"),
+    lambda r: r.copy("s", "t", replace=True),
+    lambda r: r.copy("s", "t", destination_db=3),
+    lambda r: r.move("m5", 2),
+    lambda r: r.move("m5", 2),
+    lambda r: r.swapdb(2, 4),
+    lambda r: sorted(r.keys()),
+    lambda r: sorted(r.keys("m*")),
+    lambda r: r.dbsize(),
+    lambda r: sorted(r.scan(0, count=1000)[1]),
+    lambda r: r.scan(0, count=1000)[0],
+    lambda r: sorted(r.scan_iter(_type="stream")),
+    lambda r: r.object("encoding", "s"),
+    lambda r: r.object("encoding", "k"),
+    lambda r: r.object("refcount", "s"),
+    lambda r: r.object("idletime", "none"),
+    lambda r: type(r.memory_usage("s")),
+    lambda r: r.memory_usage("none", samples=0),
+    lambda r: type(r.time()),
+    lambda r: r.ping(),
+    lambda r: r.delete("k", "none"),
+    lambda r: r.unlink("m2"),
+    lambda r: r.delete(),
     # pipelines
-    lambda r: r.pipeline().xadd("p", {"a": 1}, id="1-1").xlen("p").set("q", 1).get("q").xrange("p").execute(),
-    lambda r: r.pipeline(transaction=False).xadd("p", {"a": 1}, id="2-1").incr("q").xread({"p": "0"}).execute(),
+    lambda r: (
+        r.pipeline()
+        .xadd("p", {"a": 1}, id="1-1")
+        .xlen("p")
+        .set("q", 1)
+        .get("q")
+        .xrange("p")
+        .execute()
+    ),
+    lambda r: (
+        r.pipeline(transaction=False)
+        .xadd("p", {"a": 1}, id="2-1")
+        .incr("q")
+        .xread({"p": "0"})
+        .execute()
+    ),
     lambda r: r.pipeline().set("q", 1).incr("p").execute(),
     lambda r: r.pipeline().xadd("p", {"a": 1}, id="1-1").get("q").execute(raise_on_error=False),
     lambda r: r.pipeline(transaction=False).incr("p").get("q").execute(raise_on_error=False),
@@ -115,14 +172,28 @@ CALLS: list[Call] = [
     lambda r: r.pipeline().execute(),
     lambda r: r.pipeline().xread({"none": "$"}, block=0).execute(),
     lambda r: r.transaction(lambda pipe: pipe.incr("q") and None),
-    lambda r: r.transaction(lambda pipe: (pipe.get("q"), pipe.multi(), pipe.incr("q"))[0], "q", value_from_callable=True),
-    lambda r: r.randomkey() is None, lambda r: r.flushdb(), lambda r: r.flushall(), lambda r: r.randomkey(),
+    lambda r: r.transaction(
+        lambda pipe: (pipe.get("q"), pipe.multi(), pipe.incr("q"))[0], "q", value_from_callable=True
+    ),
+    lambda r: r.randomkey() is None,
+    lambda r: r.flushdb(),
+    lambda r: r.flushall(),
+    lambda r: r.randomkey(),
     # refused before anything is asked
-    lambda r: r.xadd("s", {}), lambda r: r.xadd("s", {"a": 1}, maxlen=1, minid=1), lambda r: r.xadd("s", {"a": None}), lambda r: r.xadd("s", {"a": True}),
-    lambda r: r.xtrim("s"), lambda r: r.xrange("s", count=0), lambda r: r.xread({}), lambda r: r.xread({"s": 0}, count=0), lambda r: r.xread({"s": 0}, block=-1),
-    lambda r: r.xclaim("s", "g", "c", 0, []), lambda r: r.set("k", 1, ex=1, px=1), lambda r: r.set("k", 1, nx=True, xx=True), lambda r: r.xack("s", "g", None),
+    lambda r: r.xadd("s", {}),
+    lambda r: r.xadd("s", {"a": 1}, maxlen=1, minid=1),
+    lambda r: r.xadd("s", {"a": None}),
+    lambda r: r.xadd("s", {"a": True}),
+    lambda r: r.xtrim("s"),
+    lambda r: r.xrange("s", count=0),
+    lambda r: r.xread({}),
+    lambda r: r.xread({"s": 0}, count=0),
+    lambda r: r.xread({"s": 0}, block=-1),
+    lambda r: r.xclaim("s", "g", "c", 0, []),
+    lambda r: r.set("k", 1, ex=1, px=1),
+    lambda r: r.set("k", 1, nx=True, xx=True),
+    lambda r: r.xack("s", "g", None),
 ]
-# fmt: on
 
 
 def outcome(call: Call, face: Any) -> Any:
@@ -203,7 +274,6 @@ def test_xinfo(server: Path, tmp_path: Path, decode: bool) -> None:
         common(full, wanted)
 
 
-# fmt: off
 # Commands that 7.0 does not have. The replies on the wire stand in the spec; the shapes are redis-py's callbacks
 # (none: the reply as it is).
 NEWER: list[tuple[Call, Any]] = [
@@ -212,16 +282,25 @@ NEWER: list[tuple[Call, Any]] = [
     (lambda r: r.xadd("s", {"a": 1}, id="2-1"), b"2-1"),
     (lambda r: r.xadd("s", {"a": 1}, id="3-1"), b"3-1"),
     (lambda r: r.xreadgroup("g", "c", {"s": ">"}, max_count=1), [[b"s", [(b"1-1", {b"a": b"1"})]]]),
-    (lambda r: [(e[0], e[1], type(e[2]), e[3]) for e in r.xreadgroup("g", "c", {"s": ">"}, count=2, claim_min_idle_time=0)[0][1]],
-     [(b"1-1", {b"a": b"1"}, int, 1), (b"2-1", {b"a": b"1"}, int, 0)]),
+    (
+        lambda r: [
+            (e[0], e[1], type(e[2]), e[3])
+            for e in r.xreadgroup("g", "c", {"s": ">"}, count=2, claim_min_idle_time=0)[0][1]
+        ],
+        [(b"1-1", {b"a": b"1"}, int, 1), (b"2-1", {b"a": b"1"}, int, 0)],
+    ),
     (lambda r: r.xackdel("s", "g", "1-1", "9-9"), [1, -1]),
     (lambda r: r.xdelex("s", "2-1", ref_policy="ACKED"), [2]),
     (lambda r: r.xnack("s", "g", "FAIL", "2-1"), 1),
     (lambda r: r.xcfgset("s", idmp_duration=10, idmp_maxsize=20), b"OK"),
-    (lambda r: r.xadd("s", {"a": 5}, idmp=("p", b"i")) == r.xadd("s", {"a": 5}, idmp=("p", b"i")), True),
+    (
+        lambda r: (
+            r.xadd("s", {"a": 5}, idmp=("p", b"i")) == r.xadd("s", {"a": 5}, idmp=("p", b"i"))
+        ),
+        True,
+    ),
     (lambda r: r.xadd("s", {"a": 6}, idmpauto="p") == r.xadd("s", {"a": 6}, idmpauto="p"), True),
 ]
-# fmt: on
 
 
 def test_what_is_newer_than_the_oracle(db: tidelog.Store) -> None:

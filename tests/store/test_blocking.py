@@ -1,0 +1,290 @@
+"""Blocking reads: threads and tasks wait without spinning, in order, and lose nothing when they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog.disk.real import RealFile
+from tidelog.store.waiters import ThreadCaller
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as found:
+        yield found
+
+
+def parked(db: Any, count: int) -> None:
+    """Until so many callers wait."""
+    deadline = time.monotonic() + 10
+    while len(db._core.waiting.waiters()) != count:
+        assert time.monotonic() < deadline, "they do not park"
+        time.sleep(0.001)
+
+
+def start(pool: ThreadPoolExecutor, db: Any, call: Callable[[], Any], before: int) -> Future[Any]:
+    """Submit a call that will block, and wait until it does."""
+    future = pool.submit(call)
+    parked(db, before + 1)
+    return future
+
+
+def test_a_group_serves_its_waiters_first_come_first_served(
+    db: tidelog.Store, pool: ThreadPoolExecutor
+) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    waiting = [
+        start(
+            pool,
+            db,
+            lambda n=number: db.xreadgroup("g", f"c{n}", {"s": ">"}, count=1, block=10_000),  # type: ignore[misc]
+            number,
+        )
+        for number in range(5)
+    ]
+    for number in range(5):
+        db.xadd("s", {"n": number})
+        ((_, entries),) = waiting[number].result(10)
+        assert [fields for _, fields in entries] == [{b"n": b"%d" % number}]
+        parked(db, 4 - number)
+    assert db.xpending("s", "g")["pending"] == 5
+
+
+def test_one_unit_of_several_entries_serves_several(
+    db: tidelog.Store, pool: ThreadPoolExecutor
+) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    waiting = [
+        start(
+            pool,
+            db,
+            lambda: db.xreadgroup("g", "c", {"s": ">"}, count=2, block=10_000),
+            number,
+        )
+        for number in range(3)
+    ]
+    db.xadd_many("s", [{"n": n} for n in range(3)])
+    assert [len(waiting[0].result(10)[0][1]), len(waiting[1].result(10)[0][1])] == [2, 1]
+    assert not waiting[2].done()
+    pipe = db.pipeline()
+    pipe.xadd("s", {"n": 4})
+    pipe.execute()
+    assert len(waiting[2].result(10)[0][1]) == 1
+
+
+def test_readers_without_group_all_get_it(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
+    waiting = [
+        start(pool, db, lambda: db.xread({"s": "$", "t": "$"}, block=10_000), number)
+        for number in range(3)
+    ]
+    id = db.xadd("t", {"a": 1})
+    for future in waiting:
+        assert future.result(10) == [[b"t", [(id, {b"a": b"1"})]]]
+
+
+def test_a_pipeline_wakes_between_its_units(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    waiting = start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000), 0)
+    pipe = db.pipeline(transaction=False)
+    for number in range(3):
+        pipe.xadd("s", {"n": number})
+    pipe.execute()
+    ((_, entries),) = waiting.result(10)
+    assert [fields for _, fields in entries] == [{b"n": b"0"}]
+    assert len(db.xreadgroup("g", "c", {"s": ">"})[0][1]) == 2
+
+
+def test_time_runs_out(db: tidelog.Store) -> None:
+    began = time.monotonic()
+    assert db.xread({"s": "$"}, block=30) == []
+    assert 0.02 < time.monotonic() - began < 5
+    assert not db._core.waiting.keys
+
+
+def test_a_missing_group_ends_the_wait(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    waiting = start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=0), 0)
+    db.delete("s")
+    with pytest.raises(tidelog.ResponseError, match="^NOGROUP No such key 's'"):
+        waiting.result(10)
+
+
+def test_nobody_blocks_inside_a_transaction(db: tidelog.Store) -> None:
+    pipe = db.pipeline()
+    pipe.xread({"s": "$"}, block=0)
+    assert pipe.execute() == [[]]
+
+
+def test_a_blocked_claim_is_served_when_an_entry_has_idled(
+    db: tidelog.Store, pool: ThreadPoolExecutor
+) -> None:
+    db.xgroup_create("s", "g", id="0", mkstream=True)
+    db.xadd("s", {"a": 1})
+    db.xreadgroup("g", "dead", {"s": ">"})
+    waiting = pool.submit(
+        db.xreadgroup, "g", "heir", {"s": ">"}, block=10_000, claim_min_idle_time=50
+    )
+    ((_, ((_, fields, idle, deliveries),)),) = waiting.result(10)
+    assert fields == {b"a": b"1"} and idle >= 50 and deliveries == 1
+    assert db.xpending("s", "g")["consumers"] == [{"name": b"heir", "pending": 1}]
+
+
+def test_close_wakes_everyone(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    db = tidelog.open(tmp_path / "s", fsync="no")
+    waiting = [start(pool, db, lambda: db.xread({"s": "$"}, block=0), n) for n in range(3)]
+    db.close()
+    for future in waiting:
+        with pytest.raises(tidelog.StoreClosed):
+            future.result(10)
+
+
+def test_under_always_the_woken_waits_for_the_disk_too(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    with tidelog.open(tmp_path / "s", fsync="always") as db:
+        db.xgroup_create("s", "g", mkstream=True)
+
+        def consume() -> int:
+            ((_, entries),) = db.xreadgroup("g", "c", {"s": ">"}, block=10_000)
+            ended: int = db._core.log.synced_lsn
+            assert ended >= db._core.log.written_lsn
+            return len(entries)
+
+        waiting = start(pool, db, consume, 0)
+        db.xadd("s", {"a": 1})
+        assert waiting.result(10) == 1
+
+
+def test_an_interrupted_wait_leaves_the_queue(db: tidelog.Store) -> None:
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(self: ThreadCaller, seconds: float | None) -> None:
+        raise Interrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ThreadCaller, "sleep", interrupted)
+        with pytest.raises(Interrupt):
+            db.xread({"s": "$"}, block=0)
+    assert not db._core.waiting.keys
+    db.xadd("s", {"a": 1})
+
+
+def test_many_threads_lose_and_double_nothing(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    total, seen, lock = 2000, set[bytes](), threading.Lock()
+
+    def work(name: str) -> None:
+        while True:
+            reply = db.xreadgroup("g", name, {"s": ">"}, count=7, block=300)
+            if not reply:
+                return
+            ids = [id for id, _ in reply[0][1]]
+            assert db.xack("s", "g", *ids) == len(ids)
+            with lock:
+                assert not seen & set(ids)
+                seen.update(ids)
+
+    workers = [pool.submit(work, f"c{n}") for n in range(6)]
+    for number in range(total):
+        db.xadd("s", {"n": number})
+    for worker in workers:
+        worker.result(30)
+    assert len(seen) == total and db.xpending("s", "g")["pending"] == 0
+
+
+# --- tasks
+
+
+def test_tasks_wait_in_order_and_beside_threads(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with tidelog.aopen(tmp_path / "s", fsync="no") as db:
+            await db.xgroup_create("s", "g", mkstream=True)
+            tasks = []
+            for number in range(3):
+                tasks.append(
+                    asyncio.create_task(
+                        db.xreadgroup("g", f"c{number}", {"s": ">"}, count=1, block=10_000)
+                    )
+                )
+                await asyncio.sleep(0)
+            for number in range(3):
+                await db.xadd("s", {"n": number})
+                ((_, entries),) = await tasks[number]
+                assert [fields for _, fields in entries] == [{b"n": b"%d" % number}]
+            assert await db.xread({"s": "$"}, block=10) == []
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_got_nothing_before_its_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with tidelog.aopen(tmp_path / "s", fsync="no") as db:
+            await db.xgroup_create("s", "g", mkstream=True)
+            task = asyncio.create_task(db.xreadgroup("g", "c", {"s": ">"}, block=0))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not db._core.waiting.keys
+            await db.xadd("s", {"a": 1})
+            assert (await db.xpending("s", "g"))["pending"] == 0
+            assert len((await db.xreadgroup("g", "c", {"s": ">"}))[0][1]) == 1
+
+    asyncio.run(main())
+
+
+def test_a_task_cancelled_after_its_turn_has_the_entries_pending(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with tidelog.aopen(tmp_path / "s", fsync="no") as db:
+            await db.xgroup_create("s", "g", mkstream=True)
+            task = asyncio.create_task(db.xreadgroup("g", "c", {"s": ">"}, block=0))
+            await asyncio.sleep(0.01)
+            await db.xadd("s", {"a": 1})  # serves it; the task has not run since
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await db.xpending("s", "g"))["pending"] == 1
+            history = await db.xreadgroup("g", "c", {"s": "0"})
+            assert [fields for _, fields in history[0][1]] == [{b"a": b"1"}]
+
+    asyncio.run(main())
+
+
+def test_under_always_an_fsync_never_blocks_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one task waits for a slow disk, the loop runs others."""
+
+    async def main() -> None:
+        async with tidelog.aopen(tmp_path / "s", fsync="always") as db:
+            await db.xadd("s", {"a": 0})
+            log = db._core.log
+            slow, real = threading.Event(), RealFile.fdatasync
+
+            def fdatasync(file: RealFile) -> None:
+                assert threading.current_thread() is not threading.main_thread()
+                slow.wait(10)
+                real(file)
+
+            monkeypatch.setattr(RealFile, "fdatasync", fdatasync)
+            tasks = [asyncio.create_task(db.xadd("s", {"a": n})) for n in range(10)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in tasks)
+            ahead = await db.at("written").xlen("s")
+            assert ahead == 11
+            slow.set()
+            assert len(await asyncio.gather(*tasks)) == 10
+            assert log.synced_lsn == log.next_lsn - 1
+
+    asyncio.run(main())

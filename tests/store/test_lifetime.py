@@ -1,0 +1,264 @@
+"""Living inside someone's process: fork, exit without close, the last reference, pickling, a second writer."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import tidelog
+
+
+def run(program: str, *args: object, wanted: int = 0) -> str:
+    """A Python program in a process of its own; what it printed."""
+    source = "import sys, tidelog\n" + textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source, *map(str, args)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == wanted, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
+def test_a_program_that_never_closes_exits_promptly_with_everything_on_the_disk(
+    tmp_path: Path, fsync: str
+) -> None:
+    began = time.monotonic()
+    run(
+        """
+        db = tidelog.open(sys.argv[1], fsync=sys.argv[2])
+        for number in range(100):
+            db.xadd("s", {"n": number})
+        """,
+        tmp_path / "s",
+        fsync,
+    )
+    assert time.monotonic() - began < 10
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.xlen("s") == 100
+
+
+def test_exit_while_a_daemon_thread_writes_and_another_waits(tmp_path: Path) -> None:
+    told = run(
+        """
+        import threading
+        db = tidelog.open(sys.argv[1], fsync="everysec")
+        db.xadd("s", {"n": 0})
+        def write():
+            while True:
+                try:
+                    db.xadd("s", {"n": 1})
+                except tidelog.TidelogError:
+                    return
+        threading.Thread(target=write, daemon=True).start()
+        threading.Thread(target=lambda: db.xread({"none": "$"}, block=0), daemon=True).start()
+        while db.xlen("s") < 1000:
+            pass
+        print(db.xlen("s"))
+        """,
+        tmp_path / "s",
+    )
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.xlen("s") >= int(told)
+
+
+def test_the_last_reference_releases_the_store(tmp_path: Path) -> None:
+    db = tidelog.open(tmp_path / "s", fsync="everysec")
+    db.xadd("s", {"a": 1})
+    del db
+    gc.collect()
+    with tidelog.open(tmp_path / "s") as again:
+        assert again.xlen("s") == 1
+
+
+def test_a_view_keeps_the_store_open_and_does_not_close_it(tmp_path: Path) -> None:
+    view = tidelog.open(tmp_path / "s", fsync="no").db(3)
+    gc.collect()
+    with view:
+        view.xadd("s", {"a": 1})
+    assert view.xlen("s") == 1
+    view.close()
+    assert view.closed
+    with pytest.raises(tidelog.StoreClosed, match="open it again"):
+        view.xlen("s")
+    view.close()
+
+
+def test_after_a_fork_the_childs_store_is_dead_and_the_parents_lives(tmp_path: Path) -> None:
+    told = run(
+        """
+        import os, threading
+        db = tidelog.open(sys.argv[1])
+        db.xadd("s", {"a": 1})
+        busy = threading.Thread(target=lambda: [db.xadd("s", {"a": 2}) for _ in range(200)])
+        busy.start()
+        pid = os.fork()
+        if pid == 0:
+            for call in (lambda: db.xlen("s"), lambda: db.xadd("s", {"a": 3}), db.close, db.digest,
+                         lambda: db.pipeline().set("a", 1).execute(), db.barrier):
+                try:
+                    call()
+                    print("no error")
+                except tidelog.StoreClosed as error:
+                    assert "fork" in str(error) and "open it again" in str(error)
+            sys.exit()
+        busy.join()
+        assert os.waitpid(pid, 0)[1] == 0
+        db.xadd("s", {"a": 4})
+        try:
+            tidelog.open(sys.argv[1])
+        except tidelog.StoreLocked as error:
+            assert error.pid == os.getpid()
+        print(db.xlen("s"))
+        db.close()
+        """,
+        tmp_path / "s",
+    )
+    assert told == "202\n"
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.xlen("s") == 202
+
+
+def test_a_child_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
+    run(
+        """
+        import os, time
+        db = tidelog.open(sys.argv[1])
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.close(write)
+            os.read(read, 1)  # until the parent is gone
+            tidelog.open(sys.argv[1]).close()
+            os._exit(0)
+        db.close()
+        tidelog.open(sys.argv[1]).close()
+        """,
+        tmp_path / "s",
+    )
+
+
+def test_pickling_and_copying_are_refused_with_a_reason(db: tidelog.Store) -> None:
+    for thing in (db, db.pipeline()):
+        with pytest.raises(TypeError, match="pickl"):
+            pickle.dumps(thing)
+        with pytest.raises(TypeError, match="pickl"):
+            copy.copy(thing)
+
+
+def test_a_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s"):
+        with pytest.raises(tidelog.StoreLocked, match=str(os.getpid())) as caught:
+            tidelog.open(tmp_path / "s")
+        assert caught.value.pid == os.getpid()
+        told = run(
+            """
+            try:
+                tidelog.open(sys.argv[1])
+            except tidelog.StoreLocked as error:
+                print(error.pid)
+            """,
+            tmp_path / "s",
+        )
+        assert int(told) == os.getpid()
+    tidelog.open(tmp_path / "s").close()
+
+
+def test_background_threads_are_daemons_and_end_with_the_store(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with tidelog.open(tmp_path / "s", fsync="everysec") as db:
+        db.xadd("s", {"a": 1})
+        db.barrier()
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    assert set(threading.enumerate()) <= before
+
+
+def test_settings_of_the_process_stay_as_they_are(tmp_path: Path) -> None:
+    def settings() -> tuple[object, ...]:
+        import locale
+        import logging
+
+        return (
+            sys.getswitchinterval(),
+            gc.isenabled(),
+            gc.get_threshold(),
+            gc.get_freeze_count(),
+            signal.getsignal(signal.SIGINT),
+            locale.setlocale(locale.LC_ALL),
+            list(logging.getLogger().handlers),
+            list(logging.getLogger("tidelog").handlers),
+        )
+
+    before = settings()
+    with tidelog.open(tmp_path / "s") as db:
+        db.xadd("s", {"a": 1})
+        assert settings() == before
+    assert settings() == before
+
+
+def test_an_interrupt_of_a_busy_program_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """SIGINT strikes a loop of XADDs a hundred times; the store goes on after each."""
+    told = run(
+        """
+        import signal, threading, os, time
+        db = tidelog.open(sys.argv[1], fsync="no")
+        acknowledged = []
+        main = threading.get_ident()
+        struck = 0
+        def strike():
+            for _ in range(100):
+                time.sleep(0.005)
+                signal.pthread_kill(main, signal.SIGINT)
+        thread = threading.Thread(target=strike, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            try:
+                while thread.is_alive():
+                    acknowledged.append(db.xadd("s", {"n": len(acknowledged)}))
+            except KeyboardInterrupt:
+                struck += 1
+        there = {id for id, _ in db.xrange("s")}
+        assert set(acknowledged) <= there and len(there) <= len(acknowledged) + struck
+        print(struck, len(there), db.digest())
+        """,
+        tmp_path / "s",
+    )
+    struck, count, digest = told.split()
+    assert int(struck) > 50
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.xlen("s") == int(count) and db.digest() == digest
+
+
+@pytest.mark.parametrize("make", ["file", "foreign"])
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, make: str) -> None:
+    path = tmp_path / "s"
+    if make == "file":
+        path.write_text("text")
+    else:
+        path.mkdir()
+        (path / "letter").write_text("text")
+    for read_only in (False, True):
+        with pytest.raises(tidelog.CannotOpen, match=str(path)):
+            tidelog.open(path, read_only=read_only)
+    assert make == "file" or [p.name for p in path.iterdir()] == ["letter"]
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(tidelog.DataError, match="fsync must be one of: always, everysec, no"):
+        tidelog.open(tmp_path / "s", fsync="sometimes")
+    with pytest.raises(tidelog.DataError, match="segment_bytes"):
+        tidelog.open(tmp_path / "s", segment_bytes=1)
+    assert not (tmp_path / "s").exists()

@@ -1,0 +1,84 @@
+"""Looking at a store beside its writer: nothing is written, created or locked, and `refresh` follows on."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import tidelog
+
+
+def test_beside_a_running_writer(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, fsync="no", segment_bytes=8192) as db:
+        db.xgroup_create("s", "g", mkstream=True)
+        for number in range(100):
+            db.xadd("s", {"n": number})
+        files = sorted(os.listdir(path))
+        with tidelog.open(path, read_only=True) as copy:
+            assert copy.digest() == db.digest() and copy.xlen("s") == 100
+            for number in range(1000):
+                db.xadd("s", {"n": number})
+            db.xreadgroup("g", "c", {"s": ">"})
+            assert copy.xlen("s") == 100
+            assert copy.refresh() == db.info()["written_lsn"]
+            assert copy.refresh() == copy.info()["next_lsn"] - 1
+            assert copy.digest() == db.digest() and copy.xpending("s", "g")["pending"] == 1100
+            assert sorted(os.listdir(path)) == files
+        db.xadd("s", {"n": 1})
+
+
+def test_writes_are_refused_in_every_form(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path) as db:
+        db.xadd("s", {"a": 1}, id="1-1")
+        db.xgroup_create("s", "g", id="0")
+    with tidelog.open(path, read_only=True, decode_responses=True) as copy:
+        for call in (
+            lambda: copy.xadd("s", {"a": 1}),
+            lambda: copy.xadd("s", {"a": 1}, id="2-1"),
+            lambda: copy.xadd_many("s", [{"a": 1}]),
+            lambda: copy.xreadgroup("g", "c", {"s": ">"}),
+            lambda: copy.delete("s"),
+            lambda: copy.pipeline(transaction=False).xadd("s", {"a": 1}).execute(),
+            lambda: copy.pipeline().xadd("s", {"a": 1}).execute(),
+        ):
+            with pytest.raises(tidelog.ReadOnlyError, match="can't write against a read only"):
+                call()
+        assert copy.xrange("s") == [("1-1", {"a": "1"})]
+        with pytest.raises(tidelog.DataError):
+            with tidelog.open(path) as db:
+                db.refresh()
+
+
+def test_an_expired_key_is_missing_and_not_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path) as db:
+        db.set("k", "v", px=20)
+        db.set("stays", "v")
+        with tidelog.open(path, read_only=True) as copy:
+            while copy.get("k") is not None:
+                pass
+            assert copy.exists("k", "stays") == 1
+            assert copy.pipeline().get("k").get("stays").execute() == [None, b"v"]
+
+
+def test_a_blocked_read_is_served_by_refresh(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, fsync="no") as db, tidelog.open(path, read_only=True) as copy:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(copy.xread, {"s": "$"}, block=10_000)
+            while not copy._core.waiting.keys:
+                pass
+            id = db.xadd("s", {"a": 1})
+            copy.refresh()
+            assert waiting.result(10) == [[b"s", [(id, {b"a": b"1"})]]]
+
+
+def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(tidelog.NotAStore):
+        tidelog.open(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()

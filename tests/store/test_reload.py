@@ -1,0 +1,230 @@
+"""A call that breaks anywhere between decision and append: the caller is told the truth, memory and log agree.
+
+An exception is raised at every line that the commit path executes, one run per line, by a trace function. The
+lines of `with` and `try` themselves are left out: there an interrupt cannot strike, since the interpreter only
+looks for one after calls and at jumps back (the lock is taken and released in C).
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog.aof.log import Log
+from tidelog.disk.real import RealDisk, RealFile
+from tidelog.store import batch, core
+
+Call = Callable[[tidelog.Store], Any]
+
+ENGINE = str(Path(inspect.getfile(tidelog)).parent / "engine")
+ENGINE_REAL = str(Path(ENGINE).resolve())
+FUNCTIONS = {
+    function.__code__
+    for owner, names in (
+        (
+            core.Core,
+            "run add _add_slowly decided begin decide pack apply commit observe serve _visit",
+        ),
+        (batch, "_unit run_transaction run_pipeline"),
+        (batch._Frames, "__init__ _new_frame run _words _light _add"),
+        (Log, "reserve add _gather flush"),
+    )
+    for name in names.split()
+    for function in [getattr(owner, name)]
+}
+
+
+class Boom(Exception):
+    """Something that nobody expects."""
+
+
+class Trap:
+    """Counts the lines executed in the commit path, and raises at one of them."""
+
+    def __init__(self, at: int, error: type[BaseException]) -> None:
+        self.at, self.error, self.lines = at, error, 0
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code in FUNCTIONS or code.co_filename.startswith((ENGINE, ENGINE_REAL)):
+            return self.line
+        return None
+
+    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+            if not text.startswith(("with ", "try:")):
+                self.lines += 1
+                if self.lines == self.at:
+                    self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {text}"
+                    sys.settrace(None)
+                    raise self.error("trapped")
+        return self.line
+
+    def run(self, call: Call, db: tidelog.Store) -> BaseException | None:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            call(db)
+        except BaseException as error:
+            return error
+        finally:
+            sys.settrace(before)
+        return None
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sync: what a power cut takes is tested elsewhere, and here a log is begun anew a thousand times."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(RealFile, name, lambda file: None)
+    monkeypatch.setattr(RealDisk, "sync_directory", lambda disk, path: None)
+
+
+def prepare(db: tidelog.Store) -> None:
+    db.xgroup_create("s", "g", id="0", mkstream=True)
+    for number in range(1, 6):
+        db.xadd("s", {"n": number}, id=f"{number}-0")
+    db.xreadgroup("g", "c", {"s": ">"}, count=3)
+    db.set("k", "1")
+
+
+def pipelined(db: tidelog.Store) -> Any:
+    pipe = db.pipeline(transaction=False)
+    pipe.xadd("s", {"n": 7}).xadd("s", {"n": 8}).xack("s", "g", "1-0").get("k").xadd("t", {"n": 9})
+    return pipe.execute(raise_on_error=False)
+
+
+def transacted(db: tidelog.Store) -> Any:
+    return db.pipeline().xadd("s", {"n": 7}).xack("s", "g", "1-0").get("k").incr("k").execute()
+
+
+CALLS: dict[str, Call] = {
+    "xadd": lambda db: db.xadd("s", {"n": 6}),
+    "xadd, general": lambda db: db.xadd("s", {"n": 6}, maxlen=3, approximate=False),
+    "xadd_many": lambda db: db.xadd_many("s", [{"n": n} for n in range(25)]),
+    "xreadgroup": lambda db: db.xreadgroup("g", "c2", {"s": ">"}, count=2),
+    "xack": lambda db: db.xack("s", "g", "1-0", "2-0"),
+    "set": lambda db: db.set("k", "2"),
+    "pipeline": pipelined,
+    "transaction": transacted,
+}
+
+
+def replayed(path: Path) -> str:
+    with tidelog.open(path, read_only=True) as copy:
+        return copy.digest()
+
+
+def check(
+    db: tidelog.Store, path: Path, before: str, told: BaseException | None, trap: Trap
+) -> None:
+    """Memory and log agree, and what the caller was told is so."""
+    after = db.digest()
+    assert after == replayed(path), trap.where
+    # Boom itself comes through from decide and from after the append; it says nothing about either.
+    nothing = isinstance(told, tidelog.NotStored)
+    if isinstance(told, KeyboardInterrupt):
+        nothing = any(
+            "nothing of this call was stored" in n for n in getattr(told, "__notes__", ())
+        )
+    if nothing:
+        assert after == before, trap.where
+    db.xadd("s", {"go": "on"})
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
+def test_raising_at_every_line(name: str, error: type[BaseException], tmp_path: Path) -> None:
+    call = CALLS[name]
+    at = reloads = 0
+    step = 1 if error is Boom else 3  # the same lines; the truth about an interrupt has fewer words
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.config_set("stream-node-max-entries", 10)
+        while True:
+            at += step
+            db.flushall()
+            prepare(db)
+            before = db.digest()
+            trap = Trap(at, error)
+            told = trap.run(call, db)
+            if not trap.where:
+                assert told is None
+                break
+            check(db, tmp_path / "s", before, told, trap)
+            if name == "pipeline":
+                assert not isinstance(told, tidelog.TidelogError), trap.where
+        reloads = db._core.reloads
+        assert db.digest() == replayed(tmp_path / "s")
+    assert at > 10 and reloads > 5
+
+
+def test_a_pipeline_tells_what_is_stored_and_what_not(tmp_path: Path) -> None:
+    """Each unit that is reported stored is there, each other one is not, wherever it broke."""
+    at = 0
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        while True:
+            at += 1
+            db.flushall()
+            prepare(db)
+            trap, results = Trap(at, Boom), list[Any]()
+            told = trap.run(lambda db, into=results: into.extend(pipelined(db)), db)  # type: ignore[misc]
+            if not trap.where:
+                break
+            ids = [id for id, _ in db.xrange("s", "6-0")] + [id for id, _ in db.xrange("t")]
+            if told is None:
+                stored = [r for r in results if isinstance(r, bytes) and b"-" in r]
+                unknown = [r for r in results if isinstance(r, tidelog.OutcomeUnknown)]
+                assert unknown or stored == ids, trap.where
+            else:
+                assert isinstance(told, Boom | tidelog.NotStored), trap.where
+
+
+def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
+    """A call breaks while it wakes a waiter: the waiter is served by the next one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xgroup_create("s", "g", mkstream=True)
+        waiting = pool.submit(lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000))
+        while not db._core.waiting.keys:
+            pass
+        real, db._core.log = db._core.log, None  # type: ignore[assignment]
+        with pytest.raises(AttributeError):
+            db.xadd("s", {"a": 1})
+        db._core.log = real
+        db._core.trouble = core.RELOAD
+        db.xadd("s", {"a": 2})
+        assert [f for _, f in waiting.result(10)[0][1]] == [{b"a": b"2"}]
+
+
+def test_a_watched_key_counts_as_changed_by_a_rebuild(db: tidelog.Store) -> None:
+    pipe = db.pipeline()
+    pipe.watch("k")
+    db._core.trouble = core.RELOAD
+    db.ping()
+    pipe.multi()
+    pipe.set("k", 1)
+    with pytest.raises(tidelog.WatchError):
+        pipe.execute()
+
+
+def test_units_gathered_by_others_are_written_before_memory_is_rebuilt(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="always") as db:
+        db.xadd("s", {"n": 1})
+        log = db._core.log
+        with log._mutex:  # as if a sync were in flight: units are gathered
+            effect, _, _ = db._core.add(0, b"s", (b"n", b"2"))
+            assert log.written_lsn < log.next_lsn - 1
+        db._core.trouble = core.RELOAD
+        assert db.xlen("s") == 2 and db._core.reloads == 1
+        assert db.xrange("s")[1][0] == b"%d-%d" % (effect[3], effect[4])
