@@ -176,7 +176,7 @@ class Scan:
 
     def _walk(self) -> Iterator[FrameTuple]:
         data, seed = self._data, self._seed
-        offset, lsn, prev, now = self.offset, self.lsn, self.crc, self.now
+        offset, lsn, prev, time_ms = self.offset, self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
         stop = len(data) - HEADER_BYTES + 1
         if self.end is not None:
@@ -198,10 +198,10 @@ class Scan:
                 offset = start + length
                 lsn += count
                 prev = crc
-                self.now = now
+                time_ms = now
                 yield fields
         finally:
-            self.offset, self.lsn, self.crc = offset, lsn, prev
+            self.offset, self.lsn, self.crc, self.now = offset, lsn, prev, time_ms
 
     def _blank(self) -> bool:
         data = self._data
@@ -267,8 +267,10 @@ class Epoch(NamedTuple):
     lsn: int
 
 
-# How the one record of a frame that begins a life begins: an array of three, EPOCH | END.
-_EPOCH_START: Final = bytes((0x93, EPOCH | END))
+# How the one record of a frame that begins a life begins: an array of three, EPOCH | END. Compared
+# one byte after the other, since nearly all frames differ in the first.
+_EPOCH_ARRAY: Final = b"\x93"
+_EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 
 
 class Replay:
@@ -298,7 +300,7 @@ class Replay:
             stretch.append(fields)
             count += fields[2]
             nbytes += len(body)
-            if body[:2] == _EPOCH_START and fields[2] == 1:
+            if body[:1] == _EPOCH_ARRAY and body[1:2] == _EPOCH_OPCODE:
                 self._epoch(fields)
             if nbytes >= DRAIN_BYTES:
                 self._drain(path, stretch, count, nbytes)
