@@ -396,7 +396,7 @@ class Grammar:
         return [b"XACK", self.key(), self.group(), *self.ids()]
 
     def idle(self) -> bytes:
-        return self.integer(0, 0, 0, 1, 5, 100, 5000, -1)
+        return self.integer(0, 0, 0, 1, 1, 2, 7, 8, 100, 5000, 5100, -1)
 
     def xclaim(self) -> Command:
         moment = self.now + self.r.choice((0, -1, -10, -5000, 10, -self.now, -self.now - 1))
@@ -434,7 +434,7 @@ class Grammar:
         words = [b"XPENDING", self.key(), self.group()]
         if self.chance(0.3):
             return words
-        words += self.option(0.3, b"IDLE", self.idle())
+        words += self.option(0.5, b"IDLE", self.idle())
         words += [self.start(), self.end(), self.integer(1, 2, 10, 100, 0, -1)]
         if self.chance(0.4):
             words.append(self.consumer())
