@@ -84,6 +84,19 @@ def recover(
     )
 
 
+def survey(disk: Disk, directory: Path, uuid: bytes) -> tuple[list[Promise], list[Segment]]:
+    """What was promised, and the segments there are. Raises Damage, NewerFormat, OSError."""
+    # In this order: whatever was promised before the segments were listed is in one of them.
+    promises = durable.read(disk, directory, uuid)
+    found = segments(disk, directory, uuid)
+    if found and found[0].header.first_lsn != 1:
+        first = found[0]
+        raise MissingSegment(
+            first.path, 1, first.header.first_lsn, "segments before the first are missing"
+        )
+    return promises, found
+
+
 def read_all(
     disk: Disk,
     directory: Path,
@@ -94,16 +107,9 @@ def read_all(
 ) -> tuple[Scan | None, Replay]:
     """Apply all records of the log in `directory`, changing nothing on the disk; with `live`, beside
     a writer. Returns the finished scan of the last segment, None if there is none. Raises Damage."""
-    # In this order: whatever was promised before the segments were listed is in one of them.
-    promises = durable.read(disk, directory, uuid)
-    found = segments(disk, directory, uuid)
+    promises, found = survey(disk, directory, uuid)
     replay = Replay(apply)
     scan: Scan | None = None
-    if found and found[0].header.first_lsn != 1:
-        first = found[0]
-        raise MissingSegment(
-            first.path, 1, first.header.first_lsn, "segments before the first are missing"
-        )
     for info in found:
         scan = Scan(disk, info, promises, live=live)
         replay.run(info.path, scan.tuples())
@@ -111,14 +117,17 @@ def read_all(
         if error is not None:
             raise error
         replay.now = scan.now or replay.now
-    _check_lives(directory, promises, found, scan)
+    check_lives(directory, promises, found, scan)
     return scan, replay
 
 
-def _check_lives(
+def check_lives(
     directory: Path, promises: list[Promise], found: list[Segment], scan: Scan | None
 ) -> None:
-    """A life that made a promise had a segment. If there is none, its records are gone with it."""
+    """A life that made a promise had a segment. If there is none, its records are gone with it.
+
+    `scan` is the finished scan of the last segment. Raises MissingSegment.
+    """
     lives = {info.header.incarnation for info in found}
     next_lsn = 1 if scan is None else scan.lsn
     for promise in promises:

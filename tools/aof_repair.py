@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from tidelog.aof import durable, identity, segment
+from tidelog.aof import durable, identity, recovery, segment
 from tidelog.aof.errors import Damage, DamagedFile, MissingSegment
 from tidelog.aof.reader import Scan, Segment, read_header
 from tidelog.disk import recipe
@@ -72,6 +72,7 @@ def plan(files: LogFiles) -> Plan:
     found, damage = headers(files, paths)
     kept: list[Kept] = []
     last_lsn = now = 0
+    scan: Scan | None = None
     for info in found:
         scan = Scan(files.disk, info, promises, live=True)
         for frame in scan.frames():
@@ -85,6 +86,11 @@ def plan(files: LogFiles) -> Plan:
         corrupt = scan.error()
         if corrupt is not None:
             return Plan(kept, last_lsn, now, corrupt)
+    if damage is None:
+        try:
+            recovery.check_lives(files.directory, promises, found, scan)
+        except MissingSegment as error:
+            damage = error
     return Plan(kept, last_lsn, now, damage)
 
 

@@ -1,8 +1,6 @@
 """The log of a store as it lies on the disk: the one way all tools read it.
 
-Takes no lock and writes nothing, so it works beside a running writer. The order of reading matters there: first
-what DURABLE promises, then which segments there are, then what is in them. Then whatever was promised is
-found, however the writer goes on meanwhile.
+Takes no lock and writes nothing, so it works beside a running writer.
 """
 
 from __future__ import annotations
@@ -10,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.aof import durable, identity, segment
+from tidelog.aof import identity, recovery, segment
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import Damage, MissingSegment
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
-from tidelog.aof.reader import Scan, Segment, segments
+from tidelog.aof.reader import Scan, Segment
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 
@@ -36,14 +34,8 @@ class LogFiles:
         self._position: tuple[str, int, int, int] | None = None
 
     def survey(self) -> tuple[list[Promise], list[Segment]]:
-        """What was promised, and the segments, in this order. Raises Damage, NewerFormat, OSError."""
-        promises = durable.read(self.disk, self.directory, self.uuid)
-        found = segments(self.disk, self.directory, self.uuid)
-        if found and found[0].header.first_lsn != 1:
-            first = found[0]
-            reason = "segments before the first are missing"
-            raise MissingSegment(first.path, 1, first.header.first_lsn, reason)
-        return promises, found
+        """What was promised, and the segments, read in this order. Raises Damage, NewerFormat, OSError."""
+        return recovery.survey(self.disk, self.directory, self.uuid)
 
     def size(self) -> int:
         """Bytes of all segments, prepared space included."""
@@ -57,10 +49,16 @@ class LogFiles:
         return total
 
     def scans(self) -> Iterator[Scan]:
-        """A scan of each segment, in order; the caller goes through its frames. Raises as `survey`."""
+        """A scan of each segment, in order; the caller goes through its frames before it asks for the next.
+
+        Raises as `survey`, and MissingSegment after the last if a later one must have been there.
+        """
         promises, found = self.survey()
+        scan: Scan | None = None
         for info in found:
-            yield Scan(self.disk, info, promises, live=True)
+            scan = Scan(self.disk, info, promises, live=True)
+            yield scan
+        recovery.check_lives(self.directory, promises, found, scan)
 
     def frames(self) -> Iterator[tuple[Path, Frame]]:
         """Every frame of the log with its segment. Raises Damage where one is corrupt."""
@@ -73,16 +71,22 @@ class LogFiles:
 
     def frames_past_damage(self) -> Iterator[tuple[Path, Frame | Damage]]:
         """As `frames`; damage comes as one more item, and after it whatever frames are whole by themselves."""
-        for scan in self.scans():
-            while True:
-                for frame in scan.frames():
-                    yield scan.path, frame
-                error = scan.error()
-                if error is None:
-                    break
-                yield scan.path, error
-                if not self._resume_behind(scan):
-                    break
+        try:
+            for scan in self.scans():
+                yield from self._pieces(scan)
+        except MissingSegment as error:
+            yield error.path, error
+
+    def _pieces(self, scan: Scan) -> Iterator[tuple[Path, Frame | Damage]]:
+        while True:
+            for frame in scan.frames():
+                yield scan.path, frame
+            error = scan.error()
+            if error is None:
+                return
+            yield scan.path, error
+            if not self._resume_behind(scan):
+                return
 
     def _resume_behind(self, scan: Scan) -> bool:
         """Let a stopped scan go on at the next header that is whole. False if there is none."""
@@ -100,6 +104,7 @@ class LogFiles:
     def new(self) -> Iterator[tuple[Path, Frame]]:
         """The frames that no earlier call has yielded, in order. For following a writer. Raises as `frames`."""
         promises, found = self.survey()
+        scan: Scan | None = None
         for info in found:
             name = info.path.name
             if self._position is not None and name < self._position[0]:
@@ -119,3 +124,4 @@ class LogFiles:
             error = scan.error()
             if error is not None:
                 raise error
+        recovery.check_lives(self.directory, promises, found, scan)

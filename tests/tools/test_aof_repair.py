@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Run, expect
 from tests.tools.made import Made
-from tests.tools.test_aof_verify import header, promised_frame, store_file
+from tests.tools.test_aof_verify import header, missing_last, promised_frame, store_file
 
 import tidelog
 from tidelog.tools import exits
@@ -38,6 +38,7 @@ def missing_middle(made: Made) -> None:
     (undecodable, 13),
     (missing_middle, 5),
     (header, 7),
+    (missing_last, 7),
     (store_file, 13),
 ])
 # fmt: on

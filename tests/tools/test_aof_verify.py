@@ -64,6 +64,11 @@ def missing_first(made: Made) -> None:
     made.path(0).unlink()
 
 
+def missing_last(made: Made) -> None:
+    made.promise(made.lsn - 1, incarnation=0xB2)
+    made.path().unlink()
+
+
 def cut_in_the_middle(made: Made) -> None:
     made.cut(443, number=0)
 
@@ -100,6 +105,7 @@ FAILURES: list[tuple[str, Callable[[Made], None]]] = [
     ("replay", append((e.XDEL, 0, b"missing", b"", ()))),
     ("frames", promised_frame),
     ("segments", missing_first),
+    ("segments", missing_last),
     ("segments", cut_in_the_middle),
     ("headers", header),
     ("headers", foreign),
