@@ -101,6 +101,7 @@ class Log:
         "_every_second",
         "_began",
         "_doubt",
+        "_fsync_failed",
         "_closed",
         "_clock",
     )
@@ -158,6 +159,7 @@ class Log:
         self._commit = GroupCommit(self._sync, recovered.last_lsn)
         self._began = began
         self._doubt: BaseException | None = None
+        self._fsync_failed = False
         self._closed = False
         self._clock = clock
         self._every_second: EverySecond | None = None
@@ -221,7 +223,11 @@ class Log:
         if level == WRITTEN and not self.parked:
             if self.written_lsn < lsn:
                 with self.lock:
-                    self.flush()
+                    try:
+                        self.flush()
+                    except OSError:
+                        self._check()
+                        raise
             return
         self._commit.wait(lsn)
 
@@ -245,16 +251,20 @@ class Log:
         """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
         if self._gathered:
             self._check()
+            next_lsn = self.next_lsn
             try:
                 body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
                 count = self._gathered_count
                 self._room += self._gathered_bytes
-                self.next_lsn -= count
+                self.next_lsn = next_lsn - count
                 self._gathered = []
                 self._gathered_bytes = self._gathered_count = 0
                 self.add(body, count, self._gathered_now)
             except BaseException as error:
                 self._doubts(error)
+                self.next_lsn = next_lsn
+                # Others wait for these units, and no later round can serve them.
+                self._commit.fail(error)
                 raise
 
     def _gather(self, body: bytes, count: int, now_ms: int, flush: bool) -> int:
@@ -303,7 +313,7 @@ class Log:
     @property
     def in_doubt(self) -> bool:
         """Did a write break off? Then recovery tells what is in the log; no fsync has failed."""
-        return self._doubt is not None and self._commit.failure is None
+        return self._doubt is not None and not self._fsync_failed
 
     @property
     def failure(self) -> BaseException | None:
@@ -327,6 +337,8 @@ class Log:
 
     def _park(self, parked: bool) -> None:
         self.parked = parked
+        if self._fsync_failed:  # which may have come in between
+            self.parked = True
 
     # --- making room: all [lock]
 
@@ -488,8 +500,7 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
-                self._room = -1
-                self.parked = True  # not one reply more, at any level
+                self._stop_answering()
                 raise
             self.synced_lsn = lsn
             self._synced_offset = min(offset, self._offset)
@@ -502,9 +513,14 @@ class Log:
                     # DURABLE may lag: it is there to prove damage, nobody is answered from it.
                     self._durable.write(Promise(self.incarnation, lsn))
 
-    def _poison(self, error: BaseException) -> None:
+    def _stop_answering(self) -> None:
+        """An fsync failed: no write more, and not one reply, at any level."""
+        self._fsync_failed = True
         self._room = -1
         self.parked = True
+
+    def _poison(self, error: BaseException) -> None:
+        self._stop_answering()
         self._commit.fail(error)
 
     def close(self) -> None:

@@ -181,3 +181,45 @@ def test_errors_of_recovery_change_nothing() -> None:
     after = disk.tree()
     after[str(ROOT / "LOCK")] = before[str(ROOT / "LOCK")]
     assert after == before
+
+
+def test_a_gathered_frame_that_cannot_be_written_is_doubt_and_no_failed_fsync() -> None:
+    disk, past = SimulatedDisk(), Past()
+    life = Life(disk, past)
+    life.add()
+    life.wait(FSYNCED)
+    life.add(flush=False)
+
+    def before(operation: str, path: Path) -> None:
+        if operation == "append":
+            raise OSError(errno.EIO, "injected", str(path))
+
+    disk.before = before
+    for level in (WRITTEN, FSYNCED):
+        with pytest.raises(LogPoisoned):
+            life.wait(level)
+    assert life.log.in_doubt
+    disk.before = None
+    with life.log.lock:
+        life.log.retire()
+    life.held.close()
+    again = Life(disk, past)
+    again.add()
+    again.wait(FSYNCED)
+    assert past.units_in(read_back(disk.killed())) == len(past.units)
+
+
+def test_everysec_does_not_unpark_a_poisoned_log() -> None:
+    disk, past = SimulatedDisk(), Past()
+    life = Life(disk, past)
+    life.add()
+
+    def before(operation: str, path: Path) -> None:
+        if operation == "fdatasync":
+            raise OSError(errno.EIO, "injected", str(path))
+
+    disk.before = before
+    with pytest.raises(LogPoisoned):
+        life.wait(FSYNCED)
+    life.log._park(False)
+    assert life.log.parked and not life.log.in_doubt
