@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from tidelog.aof.reader import records_of
 from tidelog.engine import idlist
 from tidelog.engine.effects import OPCODE, XACK
 from tidelog.tools import console, exits
-from tidelog.tools.demo_child import GROUP, KEY, Task, read_lines
+from tidelog.tools.demo_child import GROUP, KEY, Task
 from tidelog.tools.demo_proof import Ledger
 from tidelog.tools.logfiles import LogFiles
 
@@ -74,27 +73,34 @@ def command(
 ) -> int:
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     files = [path] if path else default_files()
-    for file in files[:1]:
-        file.stat()  # says at once what is wrong with a path that was given
-    texts = read_lines([str(file) for file in files], lines)
+    texts = read_lines(files, lines)
     if not texts:
         raise click.UsageError(f"{files[0]} has no lines")
-    task = Task(
-        [str(file) for file in files], len(texts), workers, fsync, len(texts) / seconds * 2, seed
-    )
-    directory = keep or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     if keep and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"{keep} is not empty")
     source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
     click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
-    try:
-        course = run(task, directory, seconds)
-        return prove(directory, texts, course)
-    finally:
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
-        else:
-            click.echo(f"The store is kept in {keep}: try  tidelog aof dump {keep} --limit 20")
+    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
+        # A copy, since a log of the system may grow or be rotated away while the demo runs.
+        copy = Path(place, "lines")
+        copy.write_bytes(b"".join(line + b"\n" for line in texts))
+        directory = keep or Path(place, "data")
+        task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed)
+        course = run(task, directory, seconds, len(texts))
+        code = prove(directory, texts, course)
+    if keep:
+        click.echo(f"The store is kept in {keep}: try  tidelog aof dump {keep} --limit 20")
+    return code
+
+
+def read_lines(files: list[Path], limit: int) -> list[bytes]:
+    """The first `limit` lines of the files one after the other, without their ends."""
+    lines: list[bytes] = []
+    for file in files:
+        lines += file.read_bytes().splitlines()[: limit - len(lines)]
+        if len(lines) >= limit:
+            break
+    return lines
 
 
 def default_files() -> list[Path]:
@@ -120,14 +126,14 @@ def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
     return child
 
 
-def run(task: Task, directory: Path, seconds: float) -> Course:
+def run(task: Task, directory: Path, seconds: float, lines: int) -> Course:
     """Start, kill, start again, until a child ends by itself. Raises click.ClickException if none does."""
     dice = random.Random(task.seed)
     course = Course()
     patience = 1.0
     seen = Progress(directory)
     begun = time.monotonic()
-    with console.progress("acknowledged", task.lines) as advance:
+    with console.progress("acknowledged", lines) as advance:
         while True:
             # Lives grow longer where they are too short for this machine, and when the time is up.
             overtime = course.seconds > seconds

@@ -1,6 +1,6 @@
 """The process that the demo kills: one producer and several workers over one embedded store.
 
-Run as `python -m tidelog.tools.demo_child DIRECTORY FILE...` with a JSON `Task` on the first line of standard input.
+Run as `python -m tidelog.tools.demo_child DIRECTORY` with a JSON `Task` on the first line of standard input.
 It may die at any instruction. Everything it has to know after that, it finds in the store:
 
 * how many lines are stored already: the stream's `entries-added` (a batch is one unit, there whole or not at all);
@@ -34,8 +34,7 @@ READ_BATCH_MAX: Final = 20
 class Task:
     """What the parent tells its child."""
 
-    files: list[str]
-    lines: int  # how many of their lines, from the first on
+    lines: str  # path of the file with the lines
     workers: int
     fsync: str
     rate: float  # messages per second that all workers together are to take
@@ -45,23 +44,13 @@ class Task:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def read_lines(files: list[str], limit: int) -> list[bytes]:
-    """The first `limit` lines of the files one after the other, without their ends."""
-    lines: list[bytes] = []
-    for name in files:
-        lines += Path(name).read_bytes().splitlines()[: limit - len(lines)]
-        if len(lines) >= limit:
-            break
-    return lines
-
-
 class Life:
     """One run of the child, from opening the store to its own end or a kill."""
 
     def __init__(self, db: Any, task: Task) -> None:
         self.db = db
         self.task = task
-        self.lines = read_lines(task.files, task.lines)
+        self.lines = Path(task.lines).read_bytes().splitlines()
         self.all_stored = threading.Event()
         self.failures: list[BaseException] = []
 

@@ -15,8 +15,7 @@ import tidelog
 from tidelog.engine import effects as e
 from tidelog.engine.effects import END, Effect
 from tidelog.tools import exits
-from tidelog.tools.demo import default_files
-from tidelog.tools.demo_child import read_lines
+from tidelog.tools.demo import default_files, read_lines
 from tidelog.tools.demo_proof import Ledger
 
 LINES = [b"first", b"", b"third"]
@@ -58,7 +57,7 @@ def test_a_file_that_is_no_use(run: Run, tmp_path: Path, name: str, code: int) -
 
 
 def test_there_is_always_something_to_read() -> None:
-    assert len(read_lines([str(path) for path in default_files()], 2000)) >= 1000
+    assert len(read_lines(default_files(), 2000)) >= 1000
 
 
 def history() -> list[Effect]:
