@@ -18,9 +18,11 @@ def encode(value: Any) -> bytes:
         return value  # type: ignore[no-any-return]
     if kind is str:
         return value.encode()  # type: ignore[no-any-return]
-    if isinstance(value, bytes | bytearray | memoryview):
+    if kind is int:
+        return b"%d" % value
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise DataError(
             f"Invalid input of type: '{type(value).__name__}'. "
             "Convert to a bytes, string, int or float first."

@@ -55,6 +55,9 @@ def read_limits(
     command: str, count: int | None, block: int | None, max_count: int | None, max_size: int | None
 ) -> list[Any]:
     """The words that XREAD and XREADGROUP share."""
+    if block is None and max_count is None and max_size is None:  # nearly always
+        positive(command, "count", count)
+        return [] if count is None else [b"COUNT", count]
     not_negative(command, "block", block)
     positive(command, "count", count)
     positive(command, "max_count", max_count)

@@ -17,7 +17,7 @@ from tidelog.engine.transaction import Transaction
 from tidelog.store import shapes
 from tidelog.store.batch import Light, Queued, run_pipeline, run_transaction
 from tidelog.store.core import Answer
-from tidelog.store.encode import encode, encode_all, encode_row
+from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import TidelogError, WatchError, from_command
 from tidelog.store.pipeline_methods import PipelineMethods
 from tidelog.store.shapes import Shape
@@ -42,6 +42,7 @@ class _Queue(PipelineMethods):
         self._stage = self._staged.append
         self._session = Transaction(self._core.watches)
         self._explicit = False
+        self._at_once = False  # between WATCH and MULTI
         self.transaction = transaction
 
     def __len__(self) -> int:
@@ -59,20 +60,26 @@ class _Queue(PipelineMethods):
         return bool(self._session.watched)
 
     def _call(self, shape: Shape[T], words: list[Any]) -> Any:
-        if self._session.watched and not self._explicit:
+        if self._at_once:
             return self._face._call(shape, words)
         self._stage((shape, encode_all(words)))
         return self
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
-        if self._session.watched and not self._explicit:
+        if self._at_once:
             return self._face._add(name, fields)
-        self._stage((name if name.__class__ is bytes else encode(name), encode_row(fields)))
+        row: list[bytes] = []  # as encode_row; a call less
+        add = row.append
+        for f, v in fields.items():
+            add(f.encode() if f.__class__ is str else f if f.__class__ is bytes else encode(f))
+            add(v.encode() if v.__class__ is str else v if v.__class__ is bytes else encode(v))
+        key = name.encode() if name.__class__ is str else encode(name)
+        self._stage((key, tuple(row)))
         return self
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Queue a command given as words; before `multi` and after `watch`, run it."""
-        if self._session.watched and not self._explicit:
+        if self._at_once:
             return self._face.execute_command(*args, **options)
         words = command_words(args)
         self._stage((shapes.shape_of(words, options), words))
@@ -85,16 +92,20 @@ class _Queue(PipelineMethods):
         if self._staged:
             raise TidelogError("Commands without an initial WATCH have already been issued")
         self._explicit = True
+        self._at_once = False
 
     def _watch(self, names: Sequence[KeyT]) -> Answer:
         if self._explicit:
             raise TidelogError("Cannot issue a WATCH after a MULTI")
-        return self._core.session(self._face._db, self._session, [b"WATCH", *encode_all(names)])
+        args = [b"WATCH", *encode_all(names)]
+        answer = self._core.session(self._face._db, self._session, args)
+        self._at_once = self.watching
+        return answer
 
     def _clear(self) -> None:
         self._staged = []
         self._stage = self._staged.append
-        self._explicit = False
+        self._explicit = self._at_once = False
         self._core.forget(self._session)
 
     def _run(self) -> Answer:
@@ -153,6 +164,7 @@ class Pipeline(_Queue):
     def unwatch(self) -> bool:
         """Watch nothing any more."""
         self._core.forget(self._session)
+        self._at_once = False
         return True
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
@@ -209,6 +221,7 @@ class AsyncPipeline(_Queue):
     async def unwatch(self) -> bool:
         """Watch nothing any more."""
         self._core.forget(self._session)
+        self._at_once = False
         return True
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:

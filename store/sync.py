@@ -47,7 +47,15 @@ class Store(Face, Methods):
         reply, claim = core.run(self._db, args, ThreadCaller)
         if reply.__class__ is Waiter:
             reply, claim = self._wait(reply)
-        self._hold(claim)
+        log, lsn, _ = claim
+        if (
+            lsn > log.written_lsn
+            or not core.relaxed
+            or self._level
+            or log.parked
+            or self._keeps_receipts
+        ):
+            self._hold(claim)
         if reply.__class__ is CommandError:
             raise from_command(reply)
         return reply

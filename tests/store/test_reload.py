@@ -34,7 +34,7 @@ FUNCTIONS = {
             "run add _add_slowly decided begin decide pack apply commit observe serve _visit",
         ),
         (batch, "_unit run_transaction run_pipeline"),
-        (batch._Frames, "__init__ _new_frame run _words _light _add"),
+        (batch._Frames, "__init__ _new_frame run _words _light _many _add"),
         (Log, "reserve add _gather flush"),
     )
     for name in names.split()
@@ -104,6 +104,14 @@ def pipelined(db: tidelog.Store) -> Any:
     return pipe.execute(raise_on_error=False)
 
 
+def piled(db: tidelog.Store) -> Any:
+    """More plain XADDs to one key than are logged one by one, and units around them."""
+    pipe = db.pipeline(transaction=False).incr("k")
+    for number in range(batch.MANY + 4):
+        pipe.xadd("s", {"n": number})
+    return pipe.xack("s", "g", "1-0").execute(raise_on_error=False)
+
+
 def transacted(db: tidelog.Store) -> Any:
     return db.pipeline().xadd("s", {"n": 7}).xack("s", "g", "1-0").get("k").incr("k").execute()
 
@@ -116,6 +124,7 @@ CALLS: dict[str, Call] = {
     "xack": lambda db: db.xack("s", "g", "1-0", "2-0"),
     "set": lambda db: db.set("k", "2"),
     "pipeline": pipelined,
+    "pipeline, many to a key": piled,
     "transaction": transacted,
 }
 
@@ -161,14 +170,15 @@ def test_raising_at_every_line(name: str, error: type[BaseException], tmp_path: 
                 assert told is None
                 break
             check(db, tmp_path / "s", before, told, trap)
-            if name == "pipeline":
+            if name.startswith("pipeline"):
                 assert not isinstance(told, tidelog.TidelogError), trap.where
         reloads = db._core.reloads
         assert db.digest() == replayed(tmp_path / "s")
     assert at > 10 and reloads > 5
 
 
-def test_a_pipeline_tells_what_is_stored_and_what_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [pipelined, piled])
+def test_a_pipeline_tells_what_is_stored_and_what_not(tmp_path: Path, call: Call) -> None:
     """Each unit that is reported stored is there, each other one is not, wherever it broke."""
     at = 0
     with tidelog.open(tmp_path / "s", fsync="no") as db:
@@ -177,7 +187,7 @@ def test_a_pipeline_tells_what_is_stored_and_what_not(tmp_path: Path) -> None:
             db.flushall()
             prepare(db)
             trap, results = Trap(at, Boom), list[Any]()
-            told = trap.run(lambda db, into=results: into.extend(pipelined(db)), db)  # type: ignore[misc]
+            told = trap.run(lambda db, into=results: into.extend(call(db)), db)  # type: ignore[misc]
             if not trap.where:
                 break
             ids = [id for id, _ in db.xrange("s", "6-0")] + [id for id, _ in db.xrange("t")]
