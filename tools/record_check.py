@@ -86,7 +86,7 @@ _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 # fmt: off
-_FIELDS: Final[dict[int, tuple[str, ...]]] = {
+FIELDS: Final[dict[int, tuple[str, ...]]] = {
     e.EPOCH:                 ("uu",),
     e.XADD:                  ("dbuur",),
     e.XADD_NODE:             ("dbuur",),
@@ -126,9 +126,9 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
 def fault(effect: Effect) -> str:
     """What is wrong with a record, in words; empty if nothing is."""
     opcode, fields = effect[0] & OPCODE, effect[1:]
-    if opcode not in _FIELDS or effect[0] >> 7:
+    if opcode not in FIELDS or effect[0] >> 7:
         return f"unknown opcode {effect[0]}"
-    for kinds in _FIELDS[opcode]:
+    for kinds in FIELDS[opcode]:
         if len(kinds) == len(fields) and all(_KINDS[k](v) for k, v in zip(kinds, fields)):
             return ""
     return f"opcode {opcode} with fields that it does not have"

@@ -159,7 +159,7 @@ def test_the_table_of_fields_has_every_logged_opcode() -> None:
         for name, value in vars(e).items()
         if name.isupper() and isinstance(value, int) and 0 < value < e.VOLATILE
     }
-    assert set(record_check._FIELDS) == logged
+    assert set(record_check.FIELDS) == logged
 
 
 # Transactions have methods of their own.
