@@ -31,7 +31,6 @@ from tidelog.store.types import (
     ConsumerT,
     EncodableT,
     ExpiryT,
-    FieldT,
     GroupT,
     KeyT,
     PatternT,
@@ -57,7 +56,7 @@ class AsyncMethods:
     async def xadd(
         self,
         name: KeyT,
-        fields: dict[FieldT, EncodableT],
+        fields: dict[Any, Any],
         id: StreamIdT = "*",
         maxlen: int | None = None,
         approximate: bool = True,
@@ -183,7 +182,7 @@ class AsyncMethods:
 
     async def xread(
         self,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         max_count: int | None = None,
@@ -260,7 +259,7 @@ class AsyncMethods:
         self,
         groupname: str,
         consumername: str,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         noack: bool = False,

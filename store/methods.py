@@ -19,7 +19,6 @@ from tidelog.store.types import (
     ConsumerT,
     EncodableT,
     ExpiryT,
-    FieldT,
     GroupT,
     KeyT,
     PatternT,
@@ -140,7 +139,7 @@ class Methods:
     def xadd(
         self,
         name: KeyT,
-        fields: dict[FieldT, EncodableT],
+        fields: dict[Any, Any],
         id: StreamIdT = "*",
         maxlen: int | None = None,
         approximate: bool = True,
@@ -262,7 +261,7 @@ class Methods:
 
     def xread(
         self,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         max_count: int | None = None,
@@ -333,7 +332,7 @@ class Methods:
         self,
         groupname: str,
         consumername: str,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         noack: bool = False,

@@ -31,7 +31,6 @@ from tidelog.store.types import (
     ConsumerT,
     EncodableT,
     ExpiryT,
-    FieldT,
     GroupT,
     KeyT,
     PatternT,
@@ -56,7 +55,7 @@ class PipelineMethods:
     def xadd(
         self,
         name: KeyT,
-        fields: dict[FieldT, EncodableT],
+        fields: dict[Any, Any],
         id: StreamIdT = "*",
         maxlen: int | None = None,
         approximate: bool = True,
@@ -178,7 +177,7 @@ class PipelineMethods:
 
     def xread(
         self,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         max_count: int | None = None,
@@ -249,7 +248,7 @@ class PipelineMethods:
         self,
         groupname: str,
         consumername: str,
-        streams: dict[KeyT, StreamIdT],
+        streams: dict[Any, Any],
         count: int | None = None,
         block: int | None = None,
         noack: bool = False,

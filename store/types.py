@@ -10,7 +10,6 @@ PatternT = KeyT
 GroupT = KeyT
 ConsumerT = KeyT
 EncodableT = bytes | bytearray | memoryview | str | int | float
-FieldT = EncodableT
 StreamIdT = int | bytes | str | memoryview
 ExpiryT = int | timedelta
 AbsExpiryT = int | datetime

@@ -138,12 +138,14 @@ def test_a_child_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
         """
         import os, time
         db = tidelog.open(sys.argv[1])
+        alive, running = os.pipe()
         read, write = os.pipe()
         if os.fork() == 0:
             os.close(write)
+            os.write(running, b".")  # the hook has run
             os.read(read, 1)  # until the parent is gone
-            tidelog.open(sys.argv[1]).close()
             os._exit(0)
+        os.read(alive, 1)
         db.close()
         tidelog.open(sys.argv[1]).close()
         """,
