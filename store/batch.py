@@ -145,11 +145,12 @@ class _Frames:
         self._new_frame()
 
     def _new_frame(self) -> None:
-        self._core.packer.reset()
-        self._adding = False
-        self._size = self._count = 0
+        # `_adding` last: an interrupt in between finds the frame before stored, or unknown, never half counted.
         self._start = len(self._replies)
         self._silent: list[int] = []
+        self._size = self._count = 0
+        self._core.packer.reset()
+        self._adding = False
 
     def run(self, commands: Sequence[Queued]) -> bool:
         """Append one reply per command. False if a unit broke and the rest was not run."""

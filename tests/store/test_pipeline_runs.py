@@ -1,0 +1,80 @@
+"""Plain XADDs to one key in a row, in a pipeline: one record in the log, and otherwise as if added one by one."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tidelog.store import batch
+
+
+def nodes(db: tidelog.Store, key: str) -> list[tuple[int, int]]:
+    stream = db._core.state.databases[0].keys[key.encode()]
+    return [(node.count, node.node_bytes()) for node in stream.walk()]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_entries_and_nodes_as_one_by_one(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(seed)
+    monkeypatch.setattr("tidelog.store.core.time_ns", lambda: 1_700_000_000_000 * 1_000_000)
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        for _ in range(6):
+            size = draw.choice([3, 40, 700])
+            rows = [
+                {"a": "x" * draw.randrange(size), draw.choice("ab"): number}
+                for number in range(draw.choice([1, batch.MANY - 1, batch.MANY, 250]))
+            ]
+            pipe = db.pipeline(transaction=False)
+            for row in rows:
+                pipe.xadd("piped", row)
+            ids = pipe.execute()
+            assert ids == [db.xadd("single", row) for row in rows]
+        assert db.xrange("piped") == db.xrange("single")
+        assert nodes(db, "piped") == nodes(db, "single")
+        assert db.xinfo_stream("piped") == db.xinfo_stream("single")
+        digest = db.digest()
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.digest() == digest
+
+
+def test_one_record_for_a_run_and_one_each_for_few(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.set("k", 1)
+        log = db._core.log
+        for count, records in ((batch.MANY - 1, batch.MANY - 1), (batch.MANY, 1), (2_500, 3)):
+            before = log.next_lsn
+            pipe = db.pipeline(transaction=False)
+            for number in range(count):
+                pipe.xadd("s", {"n": number})
+            assert len(pipe.execute()) == count
+            assert log.next_lsn - before == records
+
+
+def test_each_command_has_its_own_error(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.set("text", "x")
+        pipe = db.pipeline(transaction=False)
+        for number in range(batch.MANY):
+            pipe.xadd("text", {"n": number})
+        replies = pipe.execute(raise_on_error=False)
+        assert len(replies) == batch.MANY
+        assert all(str(reply).startswith("WRONGTYPE") for reply in replies)
+        assert db.get("text") == b"x"
+
+
+def test_a_blocked_reader_gets_the_first_unit_alone(tmp_path: Path) -> None:
+    """Somebody waits: then each entry is a unit, and the reader is served between them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
+        waiting = pool.submit(lambda: db.xread({"s": "$"}, block=10_000))
+        while not db._core.waiting.keys:
+            pass
+        pipe = db.pipeline(transaction=False)
+        for number in range(2 * batch.MANY):
+            pipe.xadd("s", {"n": number})
+        ids = pipe.execute()
+        assert [id for id, _ in waiting.result(10)[0][1]] == ids[:1]
