@@ -27,6 +27,7 @@ import msgpack
 
 from tidelog.aof import errors as aof
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
+from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto
 from tidelog.engine.context import Context
@@ -437,7 +438,10 @@ class Core:
         try:
             state = self._recover(self)
         except (aof.AofError, OSError) as error:
-            raise StorePoisoned(f"memory could not be rebuilt from the log: {error}") from error
+            text = f"memory could not be rebuilt from the log: {error}"
+            if isinstance(error, aof.NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE:
+                raise OutOfSpace(f"{text}; it is tried again with the next call") from error
+            raise StorePoisoned(text) from error
         self.state = state
         self.ctx = Context(self.state, self.settings)
         self.reloads += 1
