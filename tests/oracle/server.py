@@ -69,6 +69,7 @@ class RedisServer:
             "--logfile": str(self._log),
             "--databases": "16",
             "--crash-memcheck-enabled": "no",
+            "--jemalloc-bg-thread": "no",  # it waits by the wall clock: on a frozen one it never sleeps
         }
         self._process = subprocess.Popen(
             [redis, *(word for pair in arguments.items() for word in pair)],
