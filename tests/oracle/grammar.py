@@ -139,7 +139,7 @@ class Grammar:
         if r.random() < 0.4:
             batch.append([b"WATCH", *(self.key() for _ in range(r.randint(1, 2)))])
             if r.random() < 0.6:
-                batch.append(self.command())
+                batch.append(self.queueable())  # a second MULTI may come before it
             if r.random() < 0.1:
                 batch.append([b"UNWATCH"])
         batch.append([b"MULTI"])
