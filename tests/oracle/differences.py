@@ -24,6 +24,7 @@ from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide
 from tidelog.engine.group import Group
+from tidelog.engine.ids import parse
 from tidelog.engine.stream import Stream
 
 
@@ -377,8 +378,7 @@ def xsetid_7_0(ctx: Context, args: list[bytes]) -> Form:
     """The checks that 7.0 makes after the one it lacks."""
     stream = ctx.stream(args[1])
     assert stream is not None
-    ms, _, seq = args[2].partition(b"-")
-    last_id = int(ms) << 64 | int(seq or b"0")
+    last_id = parse(args[2])
     if stream.length and last_id < stream.last_live_id():
         return error(b"ERR The ID specified in XSETID is smaller than the target stream top item")
     words = [arg.upper() for arg in args]
