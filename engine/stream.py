@@ -157,6 +157,8 @@ class Stream:
     def last_live_id(self) -> int:
         """ID of the last live entry, 0 if there is none."""
         if self.tail_ids:
+            if not self.tail_deleted:
+                return self.tail_ids[-1]
             return self.tail_ids[_highest_live(self.tail_deleted, len(self.tail_ids))]
         if not self.length:
             return 0

@@ -303,10 +303,6 @@ class Core:
 
     def pack(self, effects: list[Effect]) -> int:
         """Pack the logged effects of one unit, the last one marked. How many there were."""
-        if len(effects) == 1 and effects[0][0] < VOLATILE:
-            opcode, *fields = effects[0]
-            self.packer.pack((opcode | END, *fields))
-            return 1
         logged = [effect for effect in effects if effect[0] < VOLATILE]
         if logged:
             last = logged[-1]
@@ -328,10 +324,16 @@ class Core:
 
     def commit(self, effects: list[Effect]) -> None:
         """One unit, one frame."""
-        log, packer = self.log, self.packer
-        packer.reset()  # before, not after: what an interrupt left in it must never reach the log
-        count = self.pack(effects)
-        body = packer.bytes()
+        log = self.log
+        if len(effects) == 1 and effects[0][0] < VOLATILE:  # as `pack`; most units are like this
+            only = effects[0]
+            body: bytes = self._pack_one((only[0] | END,) + only[1:])
+            count = 1
+        else:
+            packer = self.packer
+            packer.reset()  # before, not after: what an interrupt left in it must never reach the log
+            count = self.pack(effects)
+            body = packer.bytes()
         if count:
             try:
                 log.reserve(len(body))

@@ -57,6 +57,11 @@ def read_limits(
     if block is None and max_count is None and max_size is None:  # nearly always
         positive(command, "count", count)
         return [] if count is None else [b"COUNT", count]
+    if block is max_count is max_size is None:
+        if count is None:
+            return []
+        positive(command, "count", count)
+        return [b"COUNT", count]
     not_negative(command, "block", block)
     positive(command, "count", count)
     positive(command, "max_count", max_count)
