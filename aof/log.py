@@ -296,6 +296,8 @@ class Log:
             raise ValueError(f"fsync policy {policy!r} is none of {', '.join(POLICIES)}")
         stricter = POLICIES.index(policy) < POLICIES.index(self._policy)
         self._policy = policy
+        if self._file is not None:
+            self._append = self._appender(self._file)
         if policy == "everysec":
             if self._every_second is None:
                 self._every_second = EverySecond(self._commit, self._oldest, self._park)
@@ -437,11 +439,16 @@ class Log:
                     raise self._commit.error() from error
                 raise
         self._file = file
-        self._append = file.append
+        self._append = self._appender(file)
         self._offset = self._synced_offset = segment.HEADER_BYTES
         self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
         self._allocated = allocated
         self._room = min(allocated - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+
+    def _appender(self, file: File) -> Callable[[int, bytes], None]:
+        """How frames get into the file. A page that was changed through a mapping makes each fdatasync a
+        quarter dearer (docs/decisions/append.md), so where every unit is synced they are written."""
+        return file.write if self._policy == "always" else file.append
 
     def _extend(self, need: int) -> None:
         """Prepare the segment up to offset `need` at least."""
@@ -451,7 +458,7 @@ class Log:
             with self._space_for(need - self._allocated):
                 allocated = self._fill(file, self._allocated, need)
                 file.map(allocated)
-            self._append = file.append
+            self._append = self._appender(file)
             self._allocated = allocated
             self._chunk = min(2 * self._chunk, self._chunk_max)
             if allocated >= self._limit and self._policy != "no":
