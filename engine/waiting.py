@@ -120,7 +120,11 @@ class Waiting:
                     if waiter not in self._queues.get(place, ()):
                         continue
                     if waiter.group or holds_stream(state, place):
-                        self.remove(waiter)
+                        try:
+                            self.remove(waiter)
+                        except BaseException:  # an interrupt
+                            self.park(waiter)
+                            raise
                         yield waiter
 
     def next_claim_at(self) -> int | None:

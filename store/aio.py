@@ -22,7 +22,7 @@ from tidelog.store.async_methods import AsyncMethods
 from tidelog.store.core import Answer, Claim, Core, unheld
 from tidelog.store.encode import encode, encode_all, encode_row
 from tidelog.store.errors import DataError, WatchError, from_command
-from tidelog.store.face import Face
+from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import close
 from tidelog.store.pipeline import AsyncPipeline, command_words
@@ -60,6 +60,7 @@ class AsyncStore(Face, AsyncMethods):
         try:
             effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
         except CommandError as error:
+            await self._hold(core.look(nothing)[1])  # it tells something about the state
             raise from_command(error) from None
         await self._hold((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
@@ -105,6 +106,7 @@ class AsyncStore(Face, AsyncMethods):
         try:
             reply, claim = self._many(key, rows)
         except CommandError as error:
+            await self._hold(self._core.look(nothing)[1])
             raise from_command(error) from None
         await self._hold(claim)
         return self._ids(reply)
@@ -164,7 +166,7 @@ class AsyncStore(Face, AsyncMethods):
     async def barrier(self, level: str = "fsynced") -> Receipt:
         """Wait until all that was written before, by anyone, holds `level`."""
         number = level_number(level)
-        _, claim = self._core.look(lambda state: None)
+        _, claim = self._core.look(nothing)
         await self._hold(claim, number)
         return Receipt(*claim[:2])
 

@@ -21,8 +21,8 @@ from tidelog.engine.effects import END, VOLATILE
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.engine.transaction import Exec, Transaction
-from tidelog.store.core import Answer, Core
-from tidelog.store.errors import StoreDamaged
+from tidelog.store.core import NOTHING, Answer, Core
+from tidelog.store.errors import NotStored, StoreDamaged
 
 FRAME_BYTES = 1 << 20  # a pipeline is cut into frames of about this size
 FRAME_UNITS = 1000  # and of at most so many units, which bounds how long it keeps the lock
@@ -60,10 +60,10 @@ def run_transaction(
             return refusal or error, core.claim()
         if reply.__class__ is Exec:
             reply = _unit(core, reply.commands)
+        log, after = core.log, core.log.next_lsn
         if core.waiting.signalled:
             core.serve()
-        after = core.log.next_lsn
-        return reply, (core.log, after - 1, after != before)
+        return reply, (log, after - 1, after != before)
 
 
 def _unit(core: Core, commands: list[list[bytes]]) -> list[Reply]:
@@ -119,10 +119,15 @@ def run_pipeline(core: Core, db: int, commands: Sequence[Queued]) -> Answer:
         with core.lock:
             if core.trouble is not None:
                 core.mend()
-            before = core.log.next_lsn
-            whole = _Frames(core, db, replies).run(part)
-            after = core.log.next_lsn
-            claim = core.log, after - 1, claim[2] or after != before
+            log, before = core.log, core.log.next_lsn
+            if claim[2] and log is not claim[0]:
+                # Only the log before can tell what became of the units so far.
+                replies.append(NotStored(f"{NOTHING}: the log was begun anew meanwhile"))
+                whole = False
+            else:
+                whole = _Frames(core, db, replies).run(part)
+                after = log.next_lsn
+                claim = log, after - 1, claim[2] or after != before
         if not whole:
             replies += [replies[-1]] * (len(commands) - len(replies))
             break
@@ -171,7 +176,10 @@ class _Frames:
                 if core.waiting.signalled:
                     # Those who were woken come after the unit that woke them, in the log too.
                     self._add()
+                    log = core.log
                     core.serve()
+                    if core.log is not log:
+                        raise NotStored("the log was begun anew meanwhile")
                     self._ctx = core.begin(self._ctx.db, False)
                 elif self._size > FRAME_BYTES:
                     self._add()

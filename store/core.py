@@ -110,10 +110,10 @@ class Core:
                 self.commit(ctx.effects)
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
+            log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
             if self.waiting.signalled:
                 self.serve()
-            after = self.log.next_lsn
-            return reply, (self.log, after - 1, after != before)
+            return reply, (log, after - 1, after != before)
 
     def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
         """`run` of `XADD key * field value ...`, shorter: (effect, log, LSN). Raises CommandError.
@@ -177,10 +177,10 @@ class Core:
             reply = work(ctx)
             if ctx.effects:
                 self.commit(ctx.effects)
+            log, after = self.log, self.log.next_lsn
             if self.waiting.signalled:
                 self.serve()
-            after = self.log.next_lsn
-            return reply, (self.log, after - 1, after != before)
+            return reply, (log, after - 1, after != before)
 
     def session(self, db: int, transaction: Transaction, args: list[bytes]) -> Answer:
         """WATCH and UNWATCH, for a transaction that has not begun. Raises CommandError."""
@@ -191,7 +191,7 @@ class Core:
 
     def forget(self, transaction: Transaction) -> None:
         """A transaction's session ends; its watches go."""
-        if transaction.watched and self._end is None:
+        if (transaction.watched or transaction.active) and self._end is None:
             with self.lock:
                 transaction.reset()
 
@@ -234,8 +234,11 @@ class Core:
 
     def set_policy(self, policy: Policy) -> None:
         """Another fsync policy from now on. Raises ValueError."""
-        self.log.policy = policy
-        self.relaxed = policy != "always"
+        with self.lock:
+            if self._end is not None:
+                raise self._end()
+            self.log.policy = policy
+            self.relaxed = policy != "always"
 
     # --- blocked callers
 
@@ -269,10 +272,19 @@ class Core:
 
     def leave(self, waiter: Waiter) -> None:
         """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
+        waiter.owner.gone = True  # before anything that a further interrupt could break
         if self._end is None:
             with self.lock:
                 if not waiter.owner.done:
                     self.waiting.remove(waiter)
+
+    def desert(self, thread: int) -> None:
+        """An interrupt struck a thread after its call was parked, and perhaps before it waited: nobody waits there."""
+        if self._end is None:
+            with self.lock:
+                for waiter in self.waiting.waiters():
+                    if waiter.owner.thread == thread:
+                        self.waiting.remove(waiter)
 
     # --- the steps of a unit: inside the lock
 
@@ -368,23 +380,30 @@ class Core:
         What fails here fails for the waiter alone; only an interrupt goes on to the one who woke it.
         """
         interrupt: BaseException | None = None
-        for waiter in self.waiting.visits(self.state):
-            caller: Caller = waiter.owner
-            try:
-                self._visit(waiter, caller)
-            except BaseException as error:
-                if not caller.done:
-                    caller.fail(error if isinstance(error, Exception) else NotStored(NOTHING))
-                if not isinstance(error, Exception):
-                    interrupt = error
-                if self.trouble is not None:
-                    # The state that `visits` looks at is no more. Rebuilding asks everyone again.
-                    self.mend()
-                    break
+        try:
+            for waiter in self.waiting.visits(self.state):
+                before = self.log.next_lsn
+                try:
+                    self._visit(waiter, waiter.owner)
+                except BaseException as error:
+                    if not isinstance(error, Exception):
+                        interrupt = error
+                    if not waiter.owner.done:
+                        waiter.owner.fail(self._interrupted(error, before))
+                    if self.trouble is not None:
+                        # The state that `visits` looks at is no more. Rebuilding asks everyone again.
+                        self._mend_for_others()
+                        break
+        except BaseException:
+            # Between two visits. Which keys were still to pass is forgotten, so all of them are, by the next call.
+            self.waiting.signal(list(self.waiting.keys))
+            raise
         if interrupt is not None:
             raise interrupt
 
     def _visit(self, waiter: Waiter, caller: Caller) -> None:
+        if caller.gone:
+            return
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
         ctx.effects = []
@@ -401,13 +420,28 @@ class Core:
             after = self.log.next_lsn
             caller.deliver(reply, (self.log, after - 1, after != before))
 
+    def _interrupted(self, error: BaseException, before: int) -> Exception:
+        """What a waiter is told whose visit broke off; `before` was the next LSN then."""
+        if isinstance(error, Exception):
+            return error
+        if self.trouble is None and self.log.next_lsn == before:
+            return NotStored(NOTHING)
+        return OutcomeUnknown(f"{UNKNOWN} ({error!r})")
+
+    def _mend_for_others(self) -> None:
+        """`mend` in a call that is done itself. If it fails, that is news for the next one."""
+        try:
+            self.mend()
+        except TidelogError:
+            pass
+
     # --- trouble
 
     def broken(self, error: BaseException, adding: bool, what: str = "") -> BaseException:
         """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""
         self.trouble = RELOAD
         if adding:
-            text = what or "whether it was stored is not known: read to find out"
+            text = what or UNKNOWN
         else:
             text = what or NOTHING
         if not isinstance(error, Exception):
@@ -470,6 +504,7 @@ class Core:
 
 
 NOTHING = "nothing of this call was stored"
+UNKNOWN = "whether it was stored is not known: read to find out"
 
 
 def refused(error: Exception) -> Exception:

@@ -11,7 +11,7 @@ from tidelog.engine.commands.add import decide_xadd_many
 from tidelog.engine.context import Context
 from tidelog.engine.digest import digest
 from tidelog.engine.reply import Reply
-from tidelog.engine.state import Settings
+from tidelog.engine.state import Settings, State
 from tidelog.store.core import Answer, Claim, Core
 from tidelog.store.encode import encode
 from tidelog.store.errors import DataError, ResponseError
@@ -162,3 +162,7 @@ class Face:
             else:
                 raise ResponseError(f"CONFIG SET failed - cannot set '{option}' to '{setting}'")
         return True
+
+
+def nothing(state: State) -> None:
+    """Looks at nothing; for `Core.look`, whose claim is on all that was applied."""

@@ -98,7 +98,10 @@ class _Queue(PipelineMethods):
         if self._explicit:
             raise TidelogError("Cannot issue a WATCH after a MULTI")
         args = [b"WATCH", *encode_all(names)]
-        answer = self._core.session(self._face._db, self._session, args)
+        try:
+            answer = self._core.session(self._face._db, self._session, args)
+        except CommandError as error:
+            raise from_command(error) from None
         self._at_once = self.watching
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import get_ident
 from time import sleep
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,7 +15,7 @@ from tidelog.store import shapes
 from tidelog.store.core import Answer, Claim, Core
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import DataError, WatchError, from_command
-from tidelog.store.face import Face
+from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import close
 from tidelog.store.methods import Methods
@@ -44,9 +45,15 @@ class Store(Face, Methods):
 
     def _run(self, args: list[bytes]) -> Reply:
         core = self._core
-        reply, claim = core.run(self._db, args, ThreadCaller)
-        if reply.__class__ is Waiter:
-            reply, claim = self._wait(reply)
+        try:
+            reply, claim = core.run(self._db, args, ThreadCaller)
+            if reply.__class__ is Waiter:
+                reply, claim = self._wait(reply)
+        except Exception:
+            raise
+        except BaseException:
+            core.desert(get_ident())
+            raise
         log, lsn, _ = claim
         if (
             lsn > log.written_lsn
@@ -77,6 +84,7 @@ class Store(Face, Methods):
         try:
             effect, log, lsn = core.add(self._db, key, tuple(row))
         except CommandError as error:
+            self._hold(core.look(nothing)[1])  # it tells something about the state
             raise from_command(error) from None
         if not core.relaxed or self._level or log.parked or self._keeps_receipts:
             self._hold((log, lsn, True))
@@ -117,6 +125,7 @@ class Store(Face, Methods):
         try:
             reply, claim = self._many(key, rows)
         except CommandError as error:
+            self._hold(self._core.look(nothing)[1])
             raise from_command(error) from None
         self._hold(claim)
         return self._ids(reply)
@@ -189,7 +198,7 @@ class Store(Face, Methods):
         """Wait until all that was written before, by anyone, holds `level`."""
         number = level_number(level)
         core = self._core
-        _, claim = core.look(lambda state: None)
+        _, claim = core.look(nothing)
         core.hold(claim, number)
         return Receipt(*claim[:2])
 

@@ -20,12 +20,15 @@ class Caller:
     """One blocked call.
 
     done     it was served: `answer` is (reply, what has to hold before it may leave), or `error` is set
+    gone     it does not wait any more: whatever it is served, nobody would get
+    thread   the thread that is to wait, 0 for a task
     """
 
-    __slots__ = ("done", "answer", "error")
+    __slots__ = ("done", "gone", "thread", "answer", "error")
 
-    def __init__(self) -> None:
-        self.done = False
+    def __init__(self, thread: int = 0) -> None:
+        self.done = self.gone = False
+        self.thread = thread
         self.answer: tuple[Reply, tuple[Log, int, bool]] | None = None
         self.error: BaseException | None = None
 
@@ -51,7 +54,7 @@ class ThreadCaller(Caller):
     __slots__ = ("_gate", "_open")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(threading.get_ident())
         self._gate = threading.Lock()
         self._gate.acquire()
         self._open = False
