@@ -15,6 +15,7 @@ After a failed sync the failure is recorded first; then the chain runs, and ever
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -44,6 +45,15 @@ class _Waiter:
         self.next: _Waiter | None = None
         self.go = False  # set before `lock` is released: the chain has come to this waiter
         self.enlisted = False  # in a queue or a chain, so others may hang behind it
+
+
+def bare(error: BaseException) -> BaseException:
+    """The same error to keep: without its traceback, whose frames would keep alive whoever met it."""
+    try:
+        found = copy.copy(error)
+    except Exception:  # its class is not made from what it holds
+        found = RuntimeError(repr(error))
+    return found
 
 
 def _pass_on(waiter: _Waiter | None) -> None:
@@ -115,16 +125,23 @@ class GroupCommit:
         that one round serves are one call: an event loop subscribes one bound method for all its
         clients, and that costs one `call_soon_threadsafe`.
         """
+        lead = False
         with self._gate:
             decided = self.synced >= lsn or self.failure is not None or self._stopping
             if not decided:
                 self._subscribers.append((lsn, callback))
-                self._lead_elsewhere()
+                lead = not self._lead_elsewhere()
+                self._leading = True
         if decided:
             callback(None if self.synced >= lsn else self.error())
+        elif lead:
+            try:
+                self._round()
+            finally:
+                self._hand_over()
 
     def request(self) -> None:
-        """Have the syncer thread run a round soon; do not wait."""
+        """Have the syncer thread run a round soon; do not wait. Without one, whoever waits next does it."""
         with self._gate:
             if self.failure is None and not self._stopping:
                 self._requested = True
@@ -133,7 +150,7 @@ class GroupCommit:
     def fail(self, failure: BaseException) -> None:
         """From here on nothing is acknowledged; everyone who waits is told."""
         if self.failure is None:
-            self.failure = failure
+            self.failure = bare(failure)
         self._release()
 
     def error(self) -> LogPoisoned:
@@ -158,7 +175,7 @@ class GroupCommit:
 
     def retire(self, failure: BaseException) -> None:
         """As `stop`, for one who holds a lock that the thread may be waiting for: it is not waited for."""
-        self.failure = self.failure or failure
+        self.failure = self.failure or bare(failure)
         with self._gate:
             self._stopping = True
             self._signal()
@@ -181,34 +198,45 @@ class GroupCommit:
         link, waiter.next = waiter.next, None
         _pass_on(link)
 
-    def _lead_elsewhere(self) -> None:
-        """[gate] See that somebody runs a round, and not the calling thread."""
+    def _lead_elsewhere(self) -> bool:
+        """[gate] See that somebody runs a round, and not the calling thread. False if nobody can."""
         if not self._leading:
-            self._leading = True
-            self._signal()
+            self._leading = self._signal()
+        return self._leading
 
-    def _signal(self) -> None:
-        """[gate] Wake the syncer thread, starting it the first time. Twice is as good as once."""
+    def _signal(self) -> bool:
+        """[gate] Wake the syncer thread, starting it the first time. Twice is as good as once.
+
+        False if the system gives no thread: then callers sync for themselves.
+        """
         if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="tidelog-sync", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="tidelog-sync", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread  # an interrupt before this costs a second thread, and no answer
         if self._wake.locked():
             self._wake.release()
+        return True
 
     def _hand_over(self) -> None:
         """A caller stops leading: to the syncer if somebody waits, else to nobody."""
         try:
-            self._resign_lead()
+            while not self._resign_lead():
+                self._round()
         except BaseException:
-            self._resign_lead()
+            while not self._resign_lead():
+                self._round()
             raise
 
-    def _resign_lead(self) -> None:
+    def _resign_lead(self) -> bool:
+        """False if somebody waits and there is no syncer to go on."""
         with self._gate:
             if self._wanted():
-                self._signal()
-            else:
-                self._leading = False
+                return self._signal()
+            self._leading = False
+            return True
 
     def _wanted(self) -> bool:
         return bool(self._waiters or self._subscribers or self._requested)
@@ -221,6 +249,7 @@ class GroupCommit:
                     self._round()
                 with self._gate:
                     if self._stopping:
+                        self._signal()  # another one, of a start that was interrupted
                         return
                     if not self._wanted():
                         self._leading = False
@@ -235,6 +264,7 @@ class GroupCommit:
                 # At once, before anything that an interrupt could come between: a second fsync
                 # would succeed and lie, so it must not be forgotten that this one failed.
                 self.failure = failure
+                self.failure = bare(failure)
         self._release()
 
     def _release(self) -> None:

@@ -14,6 +14,7 @@ What is kept true:
 from __future__ import annotations
 
 import contextlib
+import errno
 import secrets
 import threading
 import time
@@ -24,7 +25,7 @@ from typing import Final, Literal
 import msgpack
 
 from tidelog.aof import durable, frame, identity, segment
-from tidelog.aof.commit import Callback, EverySecond, GroupCommit
+from tidelog.aof.commit import Callback, EverySecond, GroupCommit, bare
 from tidelog.aof.durable import DurableFile, Promise
 from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
@@ -384,7 +385,7 @@ class Log:
 
     def _doubts(self, error: BaseException) -> None:
         if self._doubt is None:
-            self._doubt = error
+            self._doubt = bare(error)
         self._room = -1
 
     def _begin(self, nbytes: int) -> None:
@@ -507,6 +508,8 @@ class Log:
             lsn = self.written_lsn
             if lsn <= self.synced_lsn:
                 return
+            if self._fsync_failed:  # an interrupt struck before that was said
+                raise OSError(errno.EIO, "an earlier sync failed")
             self._sync_since, self._dirty_since = self._dirty_since, 0.0
             file, offset = self._file, self._offset
             assert file is not None
@@ -514,6 +517,7 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
+                self._fsync_failed = True  # here, where no interrupt can come between
                 self._stop_answering()
                 raise
             self.synced_lsn = lsn
@@ -550,9 +554,9 @@ class Log:
                 with contextlib.suppress(Exception):  # which leaves its mark in `failure`
                     self.flush()
             self._closed = True
-        if self._every_second is not None:
-            self._every_second.stop()
         try:
+            if self._every_second is not None:
+                self._every_second.stop()
             if self.failure is None:
                 with contextlib.suppress(LogPoisoned):
                     self._commit.wait(self.written_lsn)

@@ -8,6 +8,7 @@ is not kept from exiting. Nothing here touches signals, the collector or other s
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Any
 
@@ -24,17 +25,27 @@ class Keeper:
     def __init__(self, log: Any, lock: Any) -> None:
         self.log = log
         self.lock = lock
+        self._closing = threading.Lock()
+        self._released = False
 
     def close(self) -> None:
-        """Write, sync, release. Raises LogPoisoned after releasing."""
-        try:
-            self.log.close()
-        finally:
-            if self.lock is not None:
-                self.lock.close()
+        """Write, sync, release. Raises LogPoisoned after releasing. Whoever comes second waits for the first."""
+        with self._closing:
+            if self._released:
+                return
+            try:
+                self.log.close()
+            finally:
+                if self.lock is not None:
+                    self.lock.close()
+                self._released = True
 
     def quietly(self) -> None:
         """`close` at the end of the process or with the last reference, where nobody can be told."""
+        if threading.current_thread().name.startswith("tidelog-"):
+            # The collector came by in a thread of a log, which may be this log's: it cannot wait for itself.
+            threading.Thread(target=self.quietly, name="closing tidelog").start()
+            return
         try:
             self.close()
         except (aof.AofError, OSError):
@@ -60,12 +71,13 @@ def close(core: Core) -> None:
         if core.ended:
             if core.forked:
                 raise _forked()
-            return
-        core.end(_closed)
-    core.finalizer.detach()
-    _open_cores.discard(core)
+        else:
+            core.end(_closed)
     try:
         core.keeper.close()
+        # Only now: if an interrupt came before, the next call, or the end of the process, goes on.
+        core.finalizer.detach()
+        _open_cores.discard(core)
     except aof.AofError as error:
         raise StorePoisoned(str(error)) from error
 

@@ -22,7 +22,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import resolve
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
-from tidelog.store.core import Answer, Core
+from tidelog.store.core import RELOAD, Answer, Core
 from tidelog.store.errors import StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
 
@@ -69,7 +69,7 @@ class ReadOnlyCore(Core):
 
     def __init__(self, disk: Disk, root: Path) -> None:
         log: Any = _ReadLog()
-        super().__init__(log, State(), Settings(), lambda core: core.state)
+        super().__init__(log, State(), Settings(), _read_anew)
         self._follow: _ReadLog = log
         self._disk = disk
         self._directory = root / identity.AOF
@@ -107,8 +107,10 @@ class ReadOnlyCore(Core):
                 self._read()
             except aof.Damage as error:
                 raise StoreDamaged(str(error)) from error
-            if self.waiting.signalled:
-                self.serve()
+            finally:
+                # What was read before an error is there and counts.
+                if self.waiting.signalled and self.trouble is None:
+                    self.serve()
             return self._follow.next_lsn - 1
 
     def _read(self) -> None:
@@ -116,7 +118,6 @@ class ReadOnlyCore(Core):
             _, replay = recovery.read_all(
                 self._disk, self._directory, self._uuid, self._apply, live=True
             )
-            self._follow.next_lsn += replay.records
             self.now = max(self.now, replay.now)
             return
         for info in segments(self._disk, self._directory, self._uuid):
@@ -128,7 +129,6 @@ class ReadOnlyCore(Core):
             error = following.error()
             if error is not None:
                 raise error
-            self._follow.next_lsn += replay.records
             self.now = max(self.now, following.now)
 
     def _is_new(self, fields: FrameTuple) -> bool:
@@ -136,10 +136,26 @@ class ReadOnlyCore(Core):
 
     def _apply(self, records: list[Effect]) -> None:
         state, observed = self.state, bool(self.waiting.keys or self.watches.keys)
-        for record in records:
-            if observed:
-                self.observe(record)
-            APPLY[record[0]](state, record)
+        try:
+            for record in records:
+                if observed:
+                    self.observe(record)
+                APPLY[record[0]](state, record)
+            self._follow.next_lsn += len(records)
+        except BaseException:  # an interrupt: nobody knows how far it came
+            self.trouble = RELOAD
+            raise
+
+    def _anew(self) -> State:
+        self.state = State()
+        self._follow.next_lsn = 1
+        self._read()
+        return self.state
+
+
+def _read_anew(core: Core) -> State:
+    assert isinstance(core, ReadOnlyCore)
+    return core._anew()
 
 
 def open_read_only(disk: Disk, root: Path) -> ReadOnlyCore:

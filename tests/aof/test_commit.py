@@ -327,3 +327,63 @@ def test_everysec_syncs_after_one_second_and_parks_after_two() -> None:
     policy.tick(103.0)
     assert not log.parked
     commit.stop()
+
+
+def test_without_a_syncer_thread_callers_sync_for_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system gives no more threads: slower, and nobody hangs."""
+    device = Device()
+    commit = GroupCommit(device.sync, 0)
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "tidelog-sync":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    heard: list[LogPoisoned | None] = []
+    commit.subscribe(device.write(), heard.append)
+    assert heard == [None]
+    device.hold()
+    lsns = [device.write() for _ in range(4)]
+    threads = started(lambda: commit.wait(lsns[0]))
+    assert device.entered.acquire(timeout=PATIENCE_S)
+    late = [device.write() for _ in range(3)]
+    threads += started(*(lambda lsn=lsn: commit.wait(lsn) for lsn in late))
+    until(lambda: queued(commit) == 3)
+    commit.request()
+    commit.subscribe(device.write(), heard.append)
+    for _ in range(10):
+        device.gate.release()
+    joined(threads)
+    commit.wait(device.write())
+    assert heard == [None, None] and not commit._leading
+    monkeypatch.undo()
+    commit.subscribe(device.write(), heard.append)
+    device.gate.release()
+    until(lambda: len(heard) == 3)
+    commit.stop()
+
+
+def test_an_interrupted_start_of_the_syncer_leaves_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Device()
+    commit = GroupCommit(device.sync, 0)
+    real = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        real(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        commit.subscribe(device.write(), lambda error: None)
+    monkeypatch.undo()
+    heard: list[LogPoisoned | None] = []
+    commit.subscribe(device.write(), heard.append)
+    until(lambda: heard == [None])
+    commit.stop()
+    until(lambda: not any(t.name == "tidelog-sync" for t in threading.enumerate()))

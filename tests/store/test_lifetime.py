@@ -12,11 +12,15 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tidelog
+from tidelog.disk.real import RealFile
+from tidelog.store.lifetime import Keeper
 
 
 def run(program: str, *args: object, wanted: int = 0) -> str:
@@ -264,3 +268,111 @@ def test_options_are_checked(tmp_path: Path) -> None:
     with pytest.raises(tidelog.DataError, match="segment_bytes"):
         tidelog.open(tmp_path / "s", segment_bytes=1)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_a_poisoned_store_goes_with_its_last_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """The error that is kept must not keep the frames it went through, and what they hold."""
+    path = tmp_path / "s"
+    db = tidelog.open(path, fsync=policy)
+    db.set("k", 1)
+
+    def failing(file: RealFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(RealFile, "fdatasync", failing)
+    with pytest.raises(tidelog.OutcomeUnknown):
+        db.at("fsynced").set("k", 2)
+    monkeypatch.undo()
+    gone = weakref.ref(db._core)
+    del db
+    gc.collect()
+    assert gone() is None
+    tidelog.open(path).close()
+
+
+def test_a_store_collected_in_a_thread_of_its_log_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    db: Any = tidelog.open(path, fsync="everysec")
+    db.set("k", 1)
+    db.cycle = db  # only the collector can take it
+    gone, log = weakref.ref(db._core), db._core.log
+    del db
+    gc.disable()
+    try:
+        real = RealFile.fdatasync
+
+        def collecting(file: RealFile) -> None:
+            if threading.current_thread().name == "tidelog-sync":
+                gc.collect()
+            real(file)
+
+        monkeypatch.setattr(RealFile, "fdatasync", collecting)
+        log._commit.request()
+        deadline = time.monotonic() + 20
+        while gone() is not None or not log._closed or log._commit._thread.is_alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    finally:
+        gc.enable()
+    for thread in threading.enumerate():
+        if thread.name == "closing tidelog":
+            thread.join(20)
+    with tidelog.open(path) as again:
+        assert again.get("k") == b"1"
+
+
+def test_an_interrupted_close_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tidelog.open(tmp_path / "s", fsync="everysec")
+    db.set("k", 1)
+    real = Keeper.close
+
+    def interrupted(keeper: Keeper) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Keeper, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        db.close()
+    monkeypatch.setattr(Keeper, "close", real)
+    db.close()
+    tidelog.open(tmp_path / "s").close()
+
+
+def test_whoever_closes_second_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tidelog.open(tmp_path / "s", fsync="no")
+    db.set("k", 1)
+    entered, go = threading.Event(), threading.Event()
+    real = RealFile.fdatasync
+
+    def slow(file: RealFile) -> None:
+        entered.set()
+        assert go.wait(20)
+        real(file)
+
+    monkeypatch.setattr(RealFile, "fdatasync", slow)
+    opened = []
+    first = threading.Thread(target=db.close)
+
+    def close_and_open() -> None:
+        db.close()
+        with tidelog.open(tmp_path / "s") as again:
+            opened.append(again.get("k"))
+
+    second = threading.Thread(target=close_and_open)
+    first.start()
+    assert entered.wait(20)
+    second.start()
+    second.join(0.05)
+    assert second.is_alive()
+    go.set()
+    first.join(20)
+    second.join(20)
+    assert opened == [b"1"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tidelog.engine.effects import Effect
+from tidelog.store.read_only import ReadOnlyCore
 
 
 def test_beside_a_running_writer(tmp_path: Path) -> None:
@@ -82,3 +84,51 @@ def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(tidelog.NotAStore):
         tidelog.open(tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
+
+
+def test_damage_behind_what_was_read_is_met_again_without_reading_that_twice(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, segment_bytes=4096) as db:
+        db.xadd("s", {"n": 0})
+        with tidelog.open(path, read_only=True) as copy:
+            for number in range(40):
+                db.xadd("s", {"n": number, "pad": "x" * 200})
+            damaged = sorted((path / "aof").glob("*.aof"))[-2]
+            data = bytearray(damaged.read_bytes())
+            data[-20] ^= 1
+            damaged.write_bytes(data)
+            found = []
+            for _ in range(2):
+                with pytest.raises(tidelog.StoreDamaged):
+                    copy.refresh()
+                found.append((copy.xlen("s"), copy.xinfo_stream("s")["entries-added"]))
+            assert found[0] == found[1] and found[0][0] == found[0][1] > 1
+
+
+def test_an_interrupted_refresh_is_made_good_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, fsync="no") as db, tidelog.open(path, read_only=True) as copy:
+        for number in range(3):
+            db.xadd("s", {"n": number})
+        real, calls = ReadOnlyCore.observe, []
+
+        def observe(core: ReadOnlyCore, effect: Effect) -> None:
+            calls.append(effect)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            real(core, effect)
+
+        monkeypatch.setattr(ReadOnlyCore, "observe", observe)
+        with copy.pipeline() as pipe:
+            pipe.watch("s")  # so that effects are observed
+            with pytest.raises(KeyboardInterrupt):
+                copy.refresh()
+        monkeypatch.undo()
+        assert copy.xlen("s") == 3 and copy.digest() == db.digest()
+        db.xadd("s", {"n": 4})
+        copy.refresh()
+        assert copy.digest() == db.digest()
