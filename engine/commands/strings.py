@@ -31,12 +31,13 @@ def expire_at_of(ctx: Context, key: bytes) -> int:
 class _Options:
     """What stands behind the value of SET, or behind the key of GETEX."""
 
-    __slots__ = ("words", "expiry", "amount")
+    __slots__ = ("words", "expiry", "amount", "other")
 
     def __init__(self) -> None:
         self.words: set[bytes] = set()
         self.expiry = b""  # the option that names a time, or b""
         self.amount = b""
+        self.other = b""  # what IFEQ or IFNE compare with
 
 
 def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) -> _Options:
@@ -56,6 +57,11 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
             raise CommandError(SYNTAX)
         if options.expiry and word in words[_TIME]:
             raise CommandError(SYNTAX)
+        if word in _COMPARISONS:
+            if at == len(args):
+                raise CommandError(SYNTAX)
+            options.other = args[at]
+            at += 1
         options.words.add(word)
     return options
 
@@ -63,10 +69,15 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
 # What stands for EX, PX, EXAT and PXAT. In capitals: options are looked up in lower case.
 _TIME = b"TIME"
 
+# Conditions that a value follows; each once.
+_COMPARISONS = frozenset((b"ifeq", b"ifne"))
+
 # fmt: off
 _SET_WORDS = {
-    b"nx":      frozenset((b"xx",)),
-    b"xx":      frozenset((b"nx",)),
+    b"nx":      frozenset((b"xx", b"ifeq", b"ifne")),
+    b"xx":      frozenset((b"nx", b"ifeq", b"ifne")),
+    b"ifeq":    frozenset((b"nx", b"xx", b"ifeq", b"ifne")),
+    b"ifne":    frozenset((b"nx", b"xx", b"ifeq", b"ifne")),
     b"get":     frozenset(()),
     b"keepttl": frozenset(()),
     _TIME:      frozenset((b"keepttl",)),
@@ -102,16 +113,20 @@ def set_(ctx: Context, args: list[bytes]) -> Reply:
     expire_at = -1
     if options.expiry:
         expire_at = _expire_at(ctx, options.expiry, options.amount, b"set")
+    words = options.words
     old: bytes | None = None
-    if b"get" in options.words:
+    if b"get" in words or words & _COMPARISONS:
         old = string(ctx, key)
     found = ctx.lookup(key) is not None
-    refused = b"nx" in options.words if found else b"xx" in options.words
+    if words & _COMPARISONS:
+        refused = (old == options.other) is (b"ifne" in words)
+    else:
+        refused = (b"nx" if found else b"xx") in words
     if not refused:
-        if b"keepttl" in options.words and found:
+        if b"keepttl" in words and found:
             expire_at = expire_at_of(ctx, key)
         ctx.effects.append((SET, ctx.db, key, value, expire_at))
-    if b"get" in options.words:
+    if b"get" in words:
         return old
     return None if refused else OK
 
