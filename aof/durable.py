@@ -64,7 +64,7 @@ def read(disk: Disk, directory: Path, uuid: bytes) -> list[Promise]:
     """What the whole slots of `directory`/DURABLE state; none if the file is missing."""
     try:
         data = recipe.read(disk, directory / NAME)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [promise for promise in _slots(uuid, data) if promise is not None]
 

@@ -6,6 +6,7 @@ While writing: NoSpace and UnitTooLarge (nothing changed), LogPoisoned (outcome 
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 
@@ -14,10 +15,13 @@ class AofError(Exception):
 
 
 class NotAStore(AofError):
-    """The directory holds something else. Name another directory, or an empty one."""
+    """The directory holds something else, or nothing. Name another directory, or an empty one."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is not a tidelog store: {reason}")
+        super().__init__(
+            f"{path} is not a tidelog store: {reason}. Name the directory of a store; "
+            "opening an empty or missing one for writing makes it a store"
+        )
         self.path = path
 
 
@@ -53,7 +57,7 @@ class Damage(AofError):
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(
             f"{path}, byte {offset}: {reason}. Restore a copy, or see what a repair would lose: "
-            f"tidelog aof repair {path.parent}"
+            f"tidelog aof repair {shlex.quote(str(path.parent))}"
         )
         self.path, self.offset, self.reason = path, offset, reason
 

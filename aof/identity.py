@@ -19,6 +19,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tidelog.aof import durable, segment
 from tidelog.aof.errors import DamagedFile, NewerFormat, NotAStore
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
@@ -31,6 +32,7 @@ QUARANTINE: Final = "quarantine"
 
 # What a creation that lost power may leave behind.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
+_UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _FIRST_LINE: Final = b"tidelog store\n"
 _LINES: Final = re.compile(
     rb"tidelog store\nformat ([1-9][0-9]{0,8})\n(?:.*\n)*?uuid ([0-9a-f]{32})\n"
@@ -58,28 +60,61 @@ def parse(path: Path, data: bytes) -> bytes:
 
 
 def read(disk: Disk, root: Path) -> bytes:
-    """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError."""
+    """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
+
+    Without a whole STORE it is still a store if there are segments: then it is damaged, and may be repaired.
+    """
     path = root / NAME
     try:
-        data = recipe.read(disk, path)
+        return parse(path, recipe.read(disk, path))
+    except NotAStore:
+        if _has_segments(disk, root):
+            raise DamagedFile(path, 0, "it does not begin as this file does") from None
+        raise
     except (FileNotFoundError, NotADirectoryError):
-        raise NotAStore(root, f"there is no file {NAME}") from None
-    return parse(path, data)
+        if _has_segments(disk, root):
+            raise DamagedFile(path, 0, f"the file is missing, and {AOF}/ holds segments") from None
+        raise NotAStore(root, _absence(disk, root)) from None
+
+
+def _has_segments(disk: Disk, root: Path) -> bool:
+    try:
+        names = disk.listdir(root / AOF)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return any(segment.first_lsn_of(name) is not None for name in names)
+
+
+def _absence(disk: Disk, root: Path) -> str:
+    """Why there is no STORE in `root`."""
+    try:
+        return f"there is no file {NAME} in it" if disk.listdir(root) else "it is empty"
+    except FileNotFoundError:
+        return "there is no such directory"
+    except NotADirectoryError:
+        return "it is no directory"
 
 
 def is_new(disk: Disk, root: Path) -> bool:
     """May a store be created in `root`? It may in an empty or missing directory, and where a creation
-    was interrupted."""
+    was interrupted. Raises NotAStore for a file."""
     if not disk.exists(root):
         return True
-    names = disk.listdir(root)
+    try:
+        names = disk.listdir(root)
+    except NotADirectoryError:
+        raise NotAStore(root, "it is no directory") from None
     if not _UNFINISHED.issuperset(names):
         return False
-    return AOF not in names or not disk.listdir(root / AOF)
+    return AOF not in names or _UNFINISHED_AOF.issuperset(disk.listdir(root / AOF))
 
 
 def create(disk: Disk, root: Path, uuid: bytes) -> None:
-    """Make `root`, which exists, a store with the random `uuid` (16 bytes). The lock is held."""
+    """Make `root`, which exists, a store with the random `uuid` (16 bytes). The lock is held.
+
+    DURABLE is there before STORE is, so that a store whose aof/ was emptied can be told from a new one.
+    """
     assert len(uuid) == 16
     recipe.make_directory(disk, root / AOF)
+    recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))
     recipe.publish(disk, root / NAME, render(uuid))

@@ -48,26 +48,40 @@ class Segment(NamedTuple):
 def segments(disk: Disk, directory: Path, uuid: bytes | None = None) -> list[Segment]:
     """The segments in `directory` (a store's aof/), in order. Other names are none of its business.
 
-    Raises DamagedFile for a header that is damaged, another store's, or under a wrong name.
+    Raises DamagedFile for a header that is damaged, another store's, or under a wrong name, and
+    MissingSegment if there is no such directory.
     """
     found: list[tuple[Path, SegmentHeader]] = []
-    for name in disk.listdir(directory):
-        first_lsn = segment.first_lsn_of(name)
-        if first_lsn is None:
-            continue
-        path = directory / name
+    for path in segment_paths(disk, directory):
         header = read_header(disk, path)
-        if header.first_lsn != first_lsn:
-            raise DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
-        if uuid is not None and header.uuid != uuid:
+        if header.first_lsn != segment.first_lsn_of(path.name):
             raise DamagedFile(
-                path, 16, f"the segment belongs to another store, {header.uuid.hex()}"
+                path, 40, f"the header says first LSN {header.first_lsn}, and the name another"
             )
+        if uuid is not None and header.uuid != uuid:
+            raise DamagedFile(path, 16, belongs_elsewhere(header))
         if header.before.lsn + 1 != header.first_lsn:
             raise DamagedFile(path, 56, f"the header says the LSN before is {header.before.lsn}")
         found.append((path, header))
     ends: list[End | None] = [header.before for _, header in found[1:]]
     return [Segment(*pair, end) for pair, end in zip(found, [*ends, None])]
+
+
+def segment_paths(disk: Disk, directory: Path) -> list[Path]:
+    """The files in `directory` that have a segment's name, in order. Raises MissingSegment, OSError."""
+    try:
+        names = disk.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingSegment(directory, 1, 0, "the directory of the segments is missing") from None
+    return [directory / name for name in names if segment.first_lsn_of(name) is not None]
+
+
+def belongs_elsewhere(header: SegmentHeader) -> str:
+    """What is wrong with a segment of another store."""
+    return (
+        f"the segment belongs to another store, {header.uuid.hex()}; "
+        "if it was copied here by mistake, move it away"
+    )
 
 
 def read_header(disk: Disk, path: Path) -> SegmentHeader:
@@ -106,6 +120,8 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
+        # The end that the next segment states is not this one's: another segment is missing in between.
+        self._gap = False
 
     @property
     def size(self) -> int:
@@ -120,6 +136,9 @@ class Scan:
         """Every whole frame that follows the one before, as a plain tuple of `Frame`'s fields."""
         while True:
             yield from self._walk()
+            if self.end is not None and self.offset == self.end.offset and self.lsn <= self.end.lsn:
+                self._gap = True  # what follows here may be whole, and can be kept by a repair
+                yield from self._walk()
             found = self._look()
             if found is not Found.BROKEN or not self._looks:
                 break
@@ -152,9 +171,14 @@ class Scan:
         """The exception for the verdict CORRUPT, None for any other."""
         if self.verdict is not Verdict.CORRUPT:
             return None
-        if self.found_lsn is None and self._blank() and self.end is not None:
+        if self.end is not None and (self._gap or (self.found_lsn is None and self._blank())):
             # Either the frames were cut off, or a whole segment between the two is gone.
-            return MissingSegment(self.path, self.lsn, self.end.lsn + 1, self.reason)
+            reason = (
+                f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
+                f"the next segment proves records through LSN {self.end.lsn}"
+            )
+            path = self.path.with_name(segment.file_name(self.lsn))
+            return MissingSegment(path, self.lsn, self.end.lsn + 1, reason)
         return CorruptFrame(self.path, self.offset, self.lsn, self.found_lsn, self.reason)
 
     def _read(self) -> bytes:
@@ -179,7 +203,7 @@ class Scan:
         offset, lsn, prev, time_ms = self.offset, self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
         stop = len(data) - HEADER_BYTES + 1
-        if self.end is not None:
+        if self.end is not None and not self._gap:
             stop = min(stop, self.end.offset)
         try:
             while offset < stop:
@@ -244,7 +268,7 @@ class Scan:
     def _proof(self) -> str:
         """The proof that a record at or after `offset` was durable once; empty if there is none."""
         if self.end is not None:
-            if self.offset >= self.end.offset:
+            if self.offset >= self.end.offset and not self._gap:
                 return ""
             return f"the next segment proves records through LSN {self.end.lsn}"
         for promise in self._promises:

@@ -89,6 +89,7 @@ def survey(disk: Disk, directory: Path, uuid: bytes) -> tuple[list[Promise], lis
     # In this order: whatever was promised before the segments were listed is in one of them.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
+    check_emptied(disk, directory, found)
     if found and found[0].header.first_lsn != 1:
         first = found[0]
         raise MissingSegment(
@@ -119,6 +120,14 @@ def read_all(
         replay.now = scan.now or replay.now
     check_lives(directory, promises, found, scan)
     return scan, replay
+
+
+def check_emptied(disk: Disk, directory: Path, found: list[Segment]) -> None:
+    """A store that was never written to has no segment, but DURABLE. Raises MissingSegment."""
+    if not found and not disk.exists(directory / durable.NAME):
+        raise MissingSegment(
+            directory / segment.file_name(1), 1, 0, "all segments are missing, and DURABLE too"
+        )
 
 
 def check_lives(

@@ -14,8 +14,12 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Zeros are written in small pieces: after pieces of 1 MiB the page cache holds large folios, and
 # every later small write costs twice as much.
@@ -37,6 +41,22 @@ def file_system_magic(path: Path) -> int:
     return ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF
 
 
+def _naming(
+    call: Callable[Concatenate[RealFile, P], T],
+) -> Callable[Concatenate[RealFile, P], T]:
+    """Calls on a descriptor fail without saying of which file: say it."""
+
+    @wraps(call)
+    def named(self: RealFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(self, *args, **kwargs)
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
+
+    return named
+
+
 class RealFile:
     """A `disk.interface.File` over a descriptor."""
 
@@ -52,6 +72,7 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    @_naming
     def pread(self, length: int, offset: int) -> bytes:
         data = os.pread(self._fd, min(length, READ_BYTES_MAX), offset)
         if len(data) == length or not data:
@@ -66,11 +87,13 @@ class RealFile:
             done += len(data)
         return b"".join(pieces)
 
+    @_naming
     def write(self, offset: int, data: bytes) -> None:
         done = os.pwrite(self._fd, data, offset)
         while done < len(data):  # a short write: the rest either goes in or says why not
             done += os.pwrite(self._fd, data[done:], offset + done)
 
+    @_naming
     def fill(self, start: int, end: int) -> int:
         zeros = memoryview(ZEROS)
         while start < end:
@@ -82,6 +105,7 @@ class RealFile:
                 raise
         return start
 
+    @_naming
     def map(self, length: int) -> None:
         if not self._may_map:
             return
@@ -101,18 +125,24 @@ class RealFile:
             self._map.close()
             self._map = None
 
+    @_naming
     def truncate(self, size: int) -> None:
         assert self._map is None, "a store into a mapping beyond the end of its file is SIGBUS"
         os.ftruncate(self._fd, size)
 
+    @_naming
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
 
+    @_naming
     def fsync(self) -> None:
         os.fsync(self._fd)
 
     def drop_cache(self) -> None:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def unlock(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         self.unmap()
@@ -125,6 +155,7 @@ class RealDisk:
     """A `disk.interface.Disk` over the operating system."""
 
     def __init__(self) -> None:
+        self.background = True
         self._may_map: dict[Path, bool] = {}
 
     def open(self, path: Path, *, write: bool = False) -> RealFile:

@@ -6,7 +6,7 @@ Grouped by what the caller can do about it:
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     nobody knows whether it was stored         OutcomeUnknown
     this store object is of no more use        StoreClosed, StorePoisoned
-    the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NotAStore
+    the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
 """
 
 from __future__ import annotations
@@ -109,10 +109,14 @@ class NotAStore(CannotOpen):
 
 
 class StoreDamaged(CannotOpen):
-    """Recovery met something it may not decide: a damaged frame that was promised, a gap, a foreign or newer file.
+    """Recovery met something it may not decide: a damaged frame that was promised, a gap, a foreign file.
 
-    The text names the file, the offset and the command that repairs it.
+    The text names the file, the offset and the command that shows what a repair would lose.
     """
+
+
+class NewerFormat(CannotOpen):
+    """The store was written by a newer tidelog. Open it with that version or a later one."""
 
 
 # Codes that redis-py turns into a class of their own; they leave the text. Every other code stays in it.

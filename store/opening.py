@@ -5,6 +5,7 @@ A directory that holds anything else is refused and left as it is. Options of an
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import weakref
@@ -28,6 +29,7 @@ from tidelog.store.core import Core
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
+    NewerFormat,
     NotAStore,
     StoreDamaged,
     StoreLocked,
@@ -39,6 +41,19 @@ from tidelog.store.sync import Store
 
 AnyPath = str | os.PathLike[str]
 SEGMENT_BYTES_MIN = 4096
+SEGMENT_BYTES_MAX = 1 << 40
+
+# What to do about an error of the system, where that can be said.
+ADVICE = {
+    errno.EACCES: "writing needs a directory that this user may write to; to look, read_only=True is enough",
+    errno.EROFS: "to look into a store on it, open it with read_only=True",
+    errno.ENOENT: "create the directory that is to hold it first",
+    errno.ENOTDIR: "a part of the path is a file",
+    errno.EEXIST: "it is no directory; a symbolic link that leads nowhere, perhaps",
+    errno.EISDIR: "a directory is in the place of a file; move it away",
+    errno.ENOSPC: "make room and open again",
+    errno.EDQUOT: "make room and open again",
+}
 
 
 def open_store(
@@ -55,10 +70,15 @@ def open_store(
     fsync               `always`: a reply means the disk has it; `everysec`, `no`: the kernel has it
     decode_responses    replies hold str instead of bytes
     read_only           a snapshot of what the log holds, also beside a running writer; `refresh` follows on
-    segment_bytes       size at which the log goes on in a new file
+    segment_bytes       size at which the log goes on in a new file, 4,096 bytes or more
     disk                the file system; another one in tests
 
-    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, CannotOpen.
+    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, NewerFormat, and CannotOpen for what
+    the operating system refuses; DataError for options that make no sense. Nothing stored is ever changed by an
+    open that fails.
+
+        with tidelog.open("orders") as db:
+            db.xadd("orders", {"item": "tea"})
     """
     core = _core(path, fsync, read_only, segment_bytes, disk)
     store = Store(core, decode=decode_responses)
@@ -91,9 +111,17 @@ def _core(
 ) -> Core:
     if fsync not in POLICIES:
         raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
-    if segment_bytes < SEGMENT_BYTES_MIN:
-        raise DataError(f"segment_bytes must be at least {SEGMENT_BYTES_MIN}")
-    root = Path(path).absolute()
+    if (
+        not isinstance(segment_bytes, int)
+        or not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX
+    ):
+        raise DataError(
+            f"segment_bytes must be an integer from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+        )
+    name = os.fsdecode(path)
+    if not name or "\0" in name:
+        raise DataError(f"{name!r} is no path of a directory")
+    root = Path(name).absolute()
     with _explained(root):
         if read_only:
             return open_read_only(disk or RealDisk(), root)
@@ -109,13 +137,16 @@ def _explained(root: Path) -> Iterator[None]:
         raise StoreLocked(str(error), error.pid) from error
     except aof.NotAStore as error:
         raise NotAStore(str(error)) from error
-    except (aof.Damage, aof.NewerFormat) as error:
+    except aof.NewerFormat as error:
+        raise NewerFormat(str(error)) from error
+    except aof.Damage as error:
         raise StoreDamaged(str(error)) from error
     except aof.AofError as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
+        advice = ADVICE.get(error.errno or 0, "nothing that was stored was changed")
         raise CannotOpen(
-            f"{error.filename or root}: {error.strerror or error}; nothing was changed"
+            f"{error.filename or root}: {error.strerror or error}; {advice}"
         ) from error
 
 

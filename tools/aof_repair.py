@@ -15,7 +15,7 @@ import click
 
 from tidelog.aof import durable, identity, recovery, segment
 from tidelog.aof.errors import Damage, DamagedFile, MissingSegment
-from tidelog.aof.reader import Scan, Segment, read_header
+from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
 from tidelog.disk import recipe
 from tidelog.engine.as_commands import keys
 from tidelog.tools import console, exits
@@ -51,7 +51,7 @@ def open_files(root: Path) -> tuple[LogFiles, DamagedFile | None]:
         return LogFiles(root), None
     except DamagedFile as error:
         files = LogFiles(root, uuid=b"")
-        for path in segment_paths(files):
+        for path in segment_paths(files.disk, files.directory):
             try:
                 return LogFiles(root, uuid=read_header(files.disk, path).uuid), error
             except DamagedFile:
@@ -59,17 +59,13 @@ def open_files(root: Path) -> tuple[LogFiles, DamagedFile | None]:
         raise
 
 
-def segment_paths(files: LogFiles) -> list[Path]:
-    """The files that have a segment's name, in order."""
-    names = files.disk.listdir(files.directory)
-    return [files.directory / name for name in names if segment.first_lsn_of(name) is not None]
-
-
 def plan(files: LogFiles) -> Plan:
     """Walk the log to the first damage."""
     promises = durable.read(files.disk, files.directory, files.uuid)
-    paths = segment_paths(files)
-    found, damage = headers(files, paths)
+    try:
+        found, damage = headers(files, segment_paths(files.disk, files.directory))
+    except MissingSegment as error:
+        return Plan([], 0, 0, error)
     kept: list[Kept] = []
     last_lsn = now = 0
     scan: Scan | None = None
@@ -88,6 +84,7 @@ def plan(files: LogFiles) -> Plan:
             return Plan(kept, last_lsn, now, corrupt)
     if damage is None:
         try:
+            recovery.check_emptied(files.disk, files.directory, found)
             recovery.check_lives(files.directory, promises, found, scan)
         except MissingSegment as error:
             damage = error
@@ -103,8 +100,10 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
         except DamagedFile as error:
             return found, error
         first = segment.first_lsn_of(path.name)
-        if header.first_lsn != first or header.uuid != files.uuid:
-            return found, DamagedFile(path, 0, "the segment belongs elsewhere")
+        if header.uuid != files.uuid:
+            return found, DamagedFile(path, 16, belongs_elsewhere(header))
+        if header.first_lsn != first:
+            return found, DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
         if not found and first != 1:
             return found, MissingSegment(
                 path, 1, header.first_lsn, "segments before the first are missing"

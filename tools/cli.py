@@ -64,7 +64,7 @@ def exit_code(error: Exception) -> int | None:
     # fmt: off
     table: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
         (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, FileNotFoundError, NotADirectoryError)),
-        (exits.NEWER,       (aof.NewerFormat,)),
+        (exits.NEWER,       (aof.NewerFormat, store.NewerFormat)),
         (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked)),
         (exits.DAMAGED,     (aof.Damage, store.StoreDamaged)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),

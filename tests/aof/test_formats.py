@@ -107,7 +107,8 @@ def test_what_may_become_a_store() -> None:
     assert new() and new("LOCK") and new("LOCK", "aof") and new("LOCK", "aof", "STORE.new")
     assert not new("LOCK", "aof", "aof/00000000000000000001.aof")
     assert not new("notes.txt") and not new("STORE")
-    with pytest.raises(NotAStore, match="no file STORE"):
+    assert new("LOCK", "aof", "aof/DURABLE.new") and new("LOCK", "aof", "aof/DURABLE")
+    with pytest.raises(NotAStore, match="no such directory"):
         identity.read(SimulatedDisk(), ROOT)
 
 

@@ -1,10 +1,12 @@
 """tidelog aof ls"""
 
 import json
+from pathlib import Path
 
 from tests.tools.conftest import Run, expect
 from tests.tools.made import Made
 
+import tidelog
 from tidelog.tools import exits
 
 
@@ -39,8 +41,15 @@ def test_damage_is_shown_in_its_row(run: Run, made: Made) -> None:
     assert second.endswith("clean")
 
 
-def test_an_empty_store(run: Run, made: Made) -> None:
-    for number in (0, 1):
-        made.path(number).unlink()
-    done = run("aof", "ls", made.root)
+def test_an_empty_store(run: Run, tmp_path: Path) -> None:
+    tidelog.open(tmp_path / "new").close()
+    done = run("aof", "ls", tmp_path / "new")
     assert (done.code, done.out.count("\n")) == (0, 1)
+
+
+def test_a_store_that_was_emptied(run: Run, made: Made) -> None:
+    for path in (made.root / "aof").iterdir():
+        path.unlink()
+    done = run("aof", "ls", made.root)
+    assert (done.code, done.out) == (6, "")
+    assert "all segments are missing" in done.err

@@ -76,7 +76,8 @@ def test_no_such_store(run: Run, tmp_path: Path, command: str) -> None:
     assert done == (
         exits.NOT_A_STORE,
         "",
-        f"tidelog: {missing} is not a tidelog store: there is no file STORE\n",
+        f"tidelog: {missing} is not a tidelog store: there is no such directory. Name the directory of a "
+        "store; opening an empty or missing one for writing makes it a store\n",
     )
     assert not missing.exists()
 
