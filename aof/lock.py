@@ -17,7 +17,7 @@ NAME: Final = "LOCK"
 
 
 def acquire(disk: Disk, root: Path, pid: int) -> File:
-    """Hold the lock of the store in `root` until the returned file is closed.
+    """Hold the lock of the store in `root` until the returned file is unlocked, or closed by all who inherited it.
 
     Raises StoreLocked naming the holder's pid, or OSError (a read-only file system, say).
     """
@@ -26,8 +26,9 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
     if file is None:
         raise StoreLocked(path, _holder(disk, path))
     try:
-        file.truncate(0)
-        file.write(0, b"%d\n" % pid)
+        text = b"%d\n" % pid
+        file.write(0, text)  # over what is there: a full disk has no room for it otherwise
+        file.truncate(len(text))
     except BaseException:
         file.close()
         raise

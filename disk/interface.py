@@ -54,6 +54,10 @@ class File(Protocol):
         """Forget clean cached pages, so that the next read asks the medium."""
         ...
 
+    def unlock(self) -> None:
+        """Give up the flock of `Disk.lock`, also where a forked child still holds the descriptor."""
+        ...
+
     def close(self) -> None:
         """Unmap and close. Closing twice is allowed."""
         ...

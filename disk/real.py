@@ -144,6 +144,9 @@ class RealFile:
     def unlock(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
+    def unlock(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
     def close(self) -> None:
         self.unmap()
         if self._fd >= 0:

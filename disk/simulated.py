@@ -275,6 +275,9 @@ class SimulatedFile:
             self._inode.locked = False
         self._open = False
 
+    def unlock(self) -> None:
+        self._inode.locked = self._locks = False
+
     def hold(self) -> None:
         self._inode.locked = self._locks = True
 

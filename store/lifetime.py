@@ -37,6 +37,8 @@ class Keeper:
                 self.log.close()
             finally:
                 if self.lock is not None:
+                    # Said, since a child that was just forked may hold the descriptor for a moment longer.
+                    self.lock.unlock()
                     self.lock.close()
                 self._released = True
 

@@ -376,3 +376,16 @@ def test_whoever_closes_second_waits_for_the_first(
     first.join(20)
     second.join(20)
     assert opened == [b"1"]
+
+
+def test_a_closed_store_can_be_opened_while_a_child_still_holds_the_descriptor(
+    tmp_path: Path,
+) -> None:
+    """A child forked just before shares the lock's open file until its hook has run."""
+    db = tidelog.open(tmp_path / "s")
+    inherited = os.dup(db._core.keeper.lock._fd)
+    try:
+        db.close()
+        tidelog.open(tmp_path / "s").close()
+    finally:
+        os.close(inherited)
