@@ -26,9 +26,9 @@ from tidelog.aof.frame import Frame
 from tidelog.engine.as_commands import commands, database, keys
 from tidelog.engine.effects import EPOCH, OPCODE
 from tidelog.tools import exits
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
-from tidelog.tools.text import command_line, json_value, parse_time, time_text
+from tidelog.tools.text import command_line, examples, json_value, parse_time, time_text
 
 MARKS: Final = {ONLY: "-", FIRST: "/", MIDDLE: "|", LAST: "\\"}
 POLL_SECONDS: Final = 0.1
@@ -43,8 +43,15 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         raise click.BadParameter(hint) from None
 
 
-@click.command(help="Print the records of the log as Redis commands.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Print the records of the log as Redis commands.",
+    epilog=examples(
+        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof dump orders-data --command XACK --since 15m",
+        "tidelog aof dump orders-data --json --follow | jq -c .commands",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option("--key", "wanted_keys", multiple=True, help="Only records of this key. Repeatable.")
 @click.option(
     "--command",

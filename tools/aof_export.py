@@ -16,13 +16,19 @@ import click
 
 from tidelog.engine.as_commands import Command, commands, database
 from tidelog.tools import console
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import LAST, ONLY, Record, records_of
-from tidelog.tools.text import resp
+from tidelog.tools.text import examples, resp
 
 
-@click.command(help="Write the log as commands for redis-cli --pipe.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Write the log as commands for redis-cli --pipe.",
+    epilog=examples(
+        "tidelog aof export --resp orders-data | redis-cli --pipe",
+        "tidelog aof export --resp orders-data -o orders.resp",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option(
     "--resp", "as_resp", is_flag=True, required=True, help="As RESP, the form of redis-cli --pipe."
 )

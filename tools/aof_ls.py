@@ -12,14 +12,20 @@ from tidelog.aof import segment
 from tidelog.aof.reader import Scan
 from tidelog.aof.verdicts import Verdict
 from tidelog.tools import console, exits
-from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.text import size_text, time_text
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.text import examples, size_text, time_text
 
 HEAD = ("SEGMENT", "FIRST", "LAST", "RECORDS", "FRAMES", "BYTES", "FILE", "CREATED", "LIFE", "END")
 
 
-@click.command(help="List the segments of the log.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="List the segments of the log.",
+    epilog=examples(
+        "tidelog aof ls orders-data",
+        "tidelog aof ls orders-data --json | jq -r .segment",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, sizes in bytes.")
 def command(path: Path, as_json: bool) -> int:
     files = LogFiles(path)

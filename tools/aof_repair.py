@@ -19,9 +19,9 @@ from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, se
 from tidelog.disk import recipe
 from tidelog.engine.as_commands import keys
 from tidelog.tools import console, exits
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import records_of
-from tidelog.tools.text import argument, time_text
+from tidelog.tools.text import argument, examples, time_text
 
 KEYS_SHOWN: Final = 20
 
@@ -114,8 +114,14 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
     return found, None
 
 
-@click.command(help="Show what of a damaged log can be kept; make a repaired copy.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Show what of a damaged log can be kept; make a repaired copy.",
+    epilog=examples(
+        "tidelog aof repair orders-data",
+        "tidelog aof repair orders-data --to orders-repaired",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option(
     "--to", "target", type=click.Path(path_type=Path), help="Write the copy there: a new directory."
 )

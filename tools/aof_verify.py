@@ -30,7 +30,8 @@ from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.state import State
 from tidelog.tools import console, exits, record_check
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.text import examples
 
 # fmt: off
 CHECKS: Final = {
@@ -157,8 +158,14 @@ class Verification:
             self.fail("replay", f"{place}: {type(error).__name__}: {error}")
 
 
-@click.command(help="Check every byte of the log; one exit code per check.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Check every byte of the log; one exit code per check.",
+    epilog=examples(
+        "tidelog aof verify orders-data; echo $?",
+        "tidelog aof verify orders-data --json | jq .failures",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option(
     "--no-replay",

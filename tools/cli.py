@@ -15,6 +15,7 @@ import click
 
 from tidelog.tools import exits
 from tidelog.tools.lazy import LazyGroup
+from tidelog.tools.text import examples
 
 # fmt: off
 AOF = {
@@ -29,6 +30,7 @@ TOP = {
     "info":   ("tidelog.tools.info", "Say what a store holds."),
     "digest": ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "demo":   ("tidelog.tools.demo", "Kill consumers at random and prove that nothing is lost."),
+    "bench":  ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # fmt: on
 
@@ -41,7 +43,16 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, table=TOP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=TOP,
+    epilog=examples(
+        "tidelog info orders-data",
+        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof verify orders-data; echo $?",
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version)
 def cli() -> None:
     """Redis Streams as a durable engine.

@@ -31,6 +31,7 @@ from tidelog.tools import console, exits
 from tidelog.tools.demo_child import GROUP, KEY, Task
 from tidelog.tools.demo_proof import Ledger
 from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.text import examples
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
 LINES_MIN: Final = 1000  # fewer make no demo
@@ -50,13 +51,43 @@ class Course:
     seconds: float = 0.0
 
 
-@click.command(help="Kill consumers at random and prove that nothing is lost.")
-@click.option("--file", "path", type=click.Path(path_type=Path), help="Any file with lines.")
-@click.option("--lines", default=20_000, show_default=True, type=click.IntRange(1), help="At most.")
-@click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(1), help="About.")
-@click.option("--workers", default=4, show_default=True, type=click.IntRange(1, 64))
+@click.command(
+    help="Kill consumers at random and prove that nothing is lost.",
+    epilog=examples(
+        "tidelog demo",
+        "tidelog demo --file access.log --lines 100000 --seconds 30",
+    ),
+)
 @click.option(
-    "--fsync", default="always", show_default=True, type=click.Choice(["always", "everysec", "no"])
+    "--file", "path", type=click.Path(path_type=Path, readable=False), help="Any file with lines."
+)
+@click.option(
+    "--lines",
+    default=20_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Take at most so many lines.",
+)
+@click.option(
+    "--seconds",
+    default=15.0,
+    show_default=True,
+    type=click.FloatRange(1),
+    help="About how long it may take.",
+)
+@click.option(
+    "--workers",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Consumers of the group.",
+)
+@click.option(
+    "--fsync",
+    default="always",
+    show_default=True,
+    type=click.Choice(["always", "everysec", "no"]),
+    help="The store's policy.",
 )
 @click.option(
     "--seed", type=int, help="Of the random moments; printed, so that you can repeat them."

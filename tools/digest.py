@@ -7,12 +7,18 @@ from pathlib import Path
 import click
 
 from tidelog.engine.digest import digest
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.replay import replayed
+from tidelog.tools.text import examples
 
 
-@click.command(help="Print the digest of a store's whole state.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Print the digest of a store's whole state.",
+    epilog=examples(
+        "tidelog digest orders-data",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 def command(path: Path) -> None:
     state, _ = replayed(LogFiles(path))
     click.echo(digest(state))

@@ -12,13 +12,19 @@ from tidelog.aof import identity
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.tools import console
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.replay import replayed
-from tidelog.tools.text import argument, json_value, size_text, time_text
+from tidelog.tools.text import argument, examples, json_value, size_text, time_text
 
 
-@click.command(help="Say what a store holds.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(
+    help="Say what a store holds.",
+    epilog=examples(
+        "tidelog info orders-data",
+        "tidelog info orders-data --json | jq .streams",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def command(path: Path, as_json: bool) -> None:
     files = LogFiles(path)

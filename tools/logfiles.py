@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+import click
 
 from tidelog.aof import identity, recovery, segment
 from tidelog.aof.durable import Promise
@@ -15,6 +18,9 @@ from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reader import Scan, Segment
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
+
+# Whether it can be read is for the store to say, with its own exit codes.
+STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
 class LogFiles:

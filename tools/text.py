@@ -76,6 +76,11 @@ def parse_time(text: str, now_ms: int) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
+def examples(*lines: str) -> str:
+    """Command lines as the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def size_text(size: int) -> str:
     """A number of bytes in the largest unit that leaves one digit or more before the point."""
     value, unit = float(size), "B"

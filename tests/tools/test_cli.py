@@ -1,5 +1,6 @@
 """The command as a whole: help, version, what errors look like, and their exit codes."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -139,3 +140,51 @@ def test_a_reader_who_has_seen_enough(made: Made) -> None:
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait(60) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("aof", "bench")])
+def test_every_commands_help_has_examples_that_run(run: Run, made: Made, name: str) -> None:
+    done = run(*name.split(), "--help")
+    assert done.code == 0
+    lines = done.out.partition("Examples:\n")[2].strip().splitlines()
+    assert lines
+    for line in lines:
+        words = line.replace(";", " |").split(" | ")[0].split()
+        assert words[0] == "tidelog" and " ".join(words[1:]).startswith(name)
+        command = import_module(COMMANDS[name][0]).command
+        # Every option and argument is one that the command has.
+        with command.make_context(name, words[1 + len(name.split()) :]) as context:
+            assert context.params
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_what_may_not_be_read(made: Made, command: str) -> None:
+    program = (
+        "import os, sys\n"
+        "from tidelog.tools import cli\n"
+        "from importlib import import_module\n"
+        "for module, _ in (*cli.TOP.values(), *cli.AOF.values()):\n"
+        "    import_module(module)\n"
+        "if os.getuid() == 0:\n"
+        "    os.setuid(65534)\n"
+        "sys.exit(cli.run(sys.argv[1:]))\n"
+    )
+    (made.root / "STORE").chmod(0)
+    made.root.chmod(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *command.split(), str(made.root)],
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            text=True,
+        )
+    finally:
+        made.root.chmod(0o700)
+        (made.root / "STORE").chmod(0o600)
+    assert (done.returncode, done.stdout) == (exits.SYSTEM, "")
+    assert done.stderr == f"tidelog: {made.root}/STORE: Permission denied\n"
+
+
+def test_bench_is_a_command(run: Run) -> None:
+    done = run("bench", "--help")
+    assert done.code == 0 and "--quick" in done.out

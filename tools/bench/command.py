@@ -23,7 +23,9 @@ QUICK_ROUNDS, QUICK_SLICE_S = 5, 0.05
 NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items())
 
 
-@click.command("bench", epilog=f"Subjects: {NAMES}.")
+@click.command(
+    help="Measure tidelog beside other queues on this machine.", epilog=f"Subjects: {NAMES}."
+)
 @click.option(
     "--only",
     multiple=True,
@@ -51,7 +53,7 @@ NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items(
     help="Also write the figures here.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is not met.")
-def bench(
+def command(
     only: tuple[str, ...],
     quick: bool,
     directory: Path | None,
@@ -59,7 +61,6 @@ def bench(
     json_path: Path | None,
     check: bool,
 ) -> None:
-    """Measure tidelog beside bare system calls, redis-server and other queues, in the same run."""
     where = directory or _default_directory()
     if machine.file_system(where) in machine.MEMORY_FILE_SYSTEMS and not memory_disk:
         raise click.UsageError(
@@ -109,4 +110,4 @@ def _width() -> int | None:
 
 
 def main() -> None:
-    bench(prog_name="tidelog bench")
+    command(prog_name="tidelog bench")

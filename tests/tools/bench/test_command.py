@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tidelog.tools.bench import machine, subjects
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.command import bench
+from tidelog.tools.bench.command import command as bench
 from tidelog.tools.bench.row import Bound, Row
 
 
