@@ -2,6 +2,8 @@
 
 A command is decided at once, in the loop's thread, for that takes microseconds; what is awaited is the disk
 (by `Log.subscribe`: an fsync never blocks the loop) and other callers' writes.
+
+The only module that imports asyncio; loaded when `AsyncStore` or `aopen` is first asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tidelog.aof.errors import LogPoisoned
-from tidelog.aof.log import Log
+from tidelog.aof.log import SEGMENT_BYTES, Log
+from tidelog.disk.interface import Disk
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.engine.waiting import Waiter
@@ -25,11 +28,12 @@ from tidelog.store.errors import DataError, WatchError, from_command
 from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import close
+from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.pipeline import AsyncPipeline, command_words
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT, PatternT, Text
-from tidelog.store.waiters import TaskCaller
+from tidelog.store.waiters import Caller
 
 T = TypeVar("T")
 
@@ -259,3 +263,56 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
 
     log.subscribe(lsn, level, callback)
     return await reached
+
+
+class TaskCaller(Caller):
+    """A task of an event loop. Made by the task, in its loop."""
+
+    __slots__ = ("_loop", "_future")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+
+    def nudge(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            pass  # the loop is closed and nobody will look: what was delivered is pending, as after a crash
+
+    def _wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def sleep(self, seconds: float | None) -> None:
+        """Until nudged, or for so long; None = for ever."""
+        timer = None if seconds is None else self._loop.call_later(seconds, self._wake)
+        try:
+            await self._future
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._future = self._loop.create_future()
+        if self.done:
+            self._wake()
+
+
+def aopen_store(
+    path: AnyPath,
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    read_only: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk: Disk | None = None,
+) -> Opening:
+    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+
+    def opened() -> AsyncStore:
+        core = open_core(path, fsync, read_only, segment_bytes, disk)
+        store = AsyncStore(core, decode=decode_responses)
+        store._opened_here = True
+        return store
+
+    return Opening(opened)

@@ -24,7 +24,6 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import Effect
 from tidelog.engine.state import Settings, State
-from tidelog.store.aio import AsyncStore, Opening
 from tidelog.store.core import Core
 from tidelog.store.errors import (
     CannotOpen,
@@ -80,35 +79,16 @@ def open_store(
         with tidelog.open("orders") as db:
             db.xadd("orders", {"item": "tea"})
     """
-    core = _core(path, fsync, read_only, segment_bytes, disk)
+    core = open_core(path, fsync, read_only, segment_bytes, disk)
     store = Store(core, decode=decode_responses)
     store._opened_here = True
     return store
 
 
-def aopen_store(
-    path: AnyPath,
-    *,
-    fsync: str = "always",
-    decode_responses: bool = False,
-    read_only: bool = False,
-    segment_bytes: int = SEGMENT_BYTES,
-    disk: Disk | None = None,
-) -> Opening:
-    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
-
-    def opened() -> AsyncStore:
-        core = _core(path, fsync, read_only, segment_bytes, disk)
-        store = AsyncStore(core, decode=decode_responses)
-        store._opened_here = True
-        return store
-
-    return Opening(opened)
-
-
-def _core(
+def open_core(
     path: AnyPath, fsync: str, read_only: bool, segment_bytes: int, disk: Disk | None
 ) -> Core:
+    """What both faces open; see `open_store`."""
     if fsync not in POLICIES:
         raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
     if (

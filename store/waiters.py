@@ -1,4 +1,4 @@
-"""Whom to answer when a blocked read is served: a thread that sleeps, or a task of an event loop.
+"""Whom to answer when a blocked read is served: a thread that sleeps, or a task of an event loop (see `store.aio`).
 
 The store serves a waiter under its lock, from whichever thread woke it, and calls `deliver` or `fail` once.
 `nudge` wakes the caller early with nothing, to look at its timers again. All three are called with the lock held, never
@@ -7,7 +7,6 @@ block and never raise: what happens to one caller must not keep the next one fro
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 from tidelog.aof.log import Log
@@ -68,36 +67,3 @@ class ThreadCaller(Caller):
         """Until nudged, or for so long; None = for ever. Interruptible by signals."""
         if self._gate.acquire(True, -1 if seconds is None else min(seconds, WAIT_SECONDS_MAX)):
             self._open = False
-
-
-class TaskCaller(Caller):
-    """A task of an event loop. Made by the task, in its loop."""
-
-    __slots__ = ("_loop", "_future")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] = self._loop.create_future()
-
-    def nudge(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            pass  # the loop is closed and nobody will look: what was delivered is pending, as after a crash
-
-    def _wake(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    async def sleep(self, seconds: float | None) -> None:
-        """Until nudged, or for so long; None = for ever."""
-        timer = None if seconds is None else self._loop.call_later(seconds, self._wake)
-        try:
-            await self._future
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self._future = self._loop.create_future()
-        if self.done:
-            self._wake()

@@ -12,7 +12,8 @@
 Methods, parameters and replies are those of redis-py. `aopen` is the same for asyncio.
 """
 
-from tidelog.store.aio import AsyncStore
+from typing import TYPE_CHECKING, Any
+
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -33,10 +34,13 @@ from tidelog.store.errors import (
     WatchError,
 )
 from tidelog.store.idrange import IdRange
-from tidelog.store.opening import aopen_store as aopen
 from tidelog.store.opening import open_store as open
 from tidelog.store.receipts import Receipt
 from tidelog.store.sync import Store
+
+if TYPE_CHECKING:
+    from tidelog.store.aio import AsyncStore
+    from tidelog.store.aio import aopen_store as aopen
 
 __version__ = "0.1"
 
@@ -65,3 +69,17 @@ __all__ = [
     "aopen",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Not with the rest: asyncio takes longer to import than all of this package.
+    if name in ("AsyncStore", "aopen"):
+        from tidelog.store import aio
+
+        globals().update(AsyncStore=aio.AsyncStore, aopen=aio.aopen_store)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

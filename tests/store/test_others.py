@@ -14,6 +14,7 @@ import pytest
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealFile
+from tidelog.engine.effects import Effect
 from tidelog.engine.waiting import Waiting
 from tidelog.store.core import Core
 from tidelog.store.waiters import ThreadCaller
@@ -172,8 +173,15 @@ def test_who_was_stored_is_not_told_of_a_failed_rebuild(
     """Serving a waiter breaks memory, and there is no room to rebuild it: not a matter of the waker's."""
     db.xgroup_create("s", "g", mkstream=True)
     waiting(pool, db)
-    apply = Second(Core.apply, MemoryError("no"), after=False)
-    monkeypatch.setattr(Core, "apply", lambda core, effects: apply(core, effects))
+    commit = Second(Core.commit, MemoryError("no"), after=False)
+
+    def broken(core: Core, effects: list[Effect]) -> None:
+        try:
+            commit(core, effects)
+        except MemoryError as error:
+            raise core.broken(error, False) from error
+
+    monkeypatch.setattr(Core, "commit", broken)
     recover, full = db._core._recover, [True]
 
     def no_room(core: Core) -> Any:
