@@ -46,8 +46,9 @@ class Face:
 
     def db(self, number: int) -> Self:
         """The same store, another database (0 to 15)."""
-        if not 0 <= number < len(self._core.state.databases):
-            raise DataError(f"there is no database {number}")
+        count = len(self._core.state.databases)
+        if not isinstance(number, int) or not 0 <= number < count:
+            raise DataError(f"there is no database {number!r}; they are 0 to {count - 1}")
         face = self._view()
         face._db = number
         return face
@@ -99,10 +100,15 @@ class Face:
 
     def _many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> Answer:
         name = encode(key)
+        if isinstance(rows, (Mapping, str, bytes)) or not isinstance(rows, Iterable):
+            raise DataError(f"xadd_many needs an iterable of dicts, not {type(rows).__name__!r}")
         given = rows if isinstance(rows, list) else list(rows)
 
         def work(ctx: Context) -> Reply:
-            return decide_xadd_many(ctx, name, given)
+            try:
+                return decide_xadd_many(ctx, name, given)
+            except TypeError as error:
+                raise DataError(str(error)) from error
 
         return self._core.decided(self._db, work)
 
@@ -152,6 +158,9 @@ class Face:
         }
 
     def _config_set(self, name: str, value: Any, more: tuple[Any, ...]) -> bool:
+        if len(more) % 2:
+            raise DataError("CONFIG SET needs a value for each name")
+        self._core.look(nothing)  # raises if the store was closed
         pairs = [(name, value), *zip(more[::2], more[1::2], strict=True)]
         for option, setting in pairs:
             if option == "appendfsync":

@@ -119,6 +119,11 @@ def entries(reply: Reply, decode: bool) -> StreamEntries:
     return pairs
 
 
+def optional_entries(reply: Reply, decode: bool) -> StreamEntries | None:
+    """XRANGE and XREVRANGE as words: `COUNT 0` has no array for a reply."""
+    return None if reply is NULL_ARRAY else entries(reply, decode)
+
+
 def _entry(item: Reply, decode: bool) -> Any:
     """One entry given as a list `[id, [f, v, ...]]`."""
     if item is None:
@@ -229,7 +234,8 @@ SHAPES: dict[str, Shape[Any]] = {
     **dict.fromkeys("FLUSHALL FLUSHDB MSET RENAME SWAPDB".split(), ok),
     **dict.fromkeys(["XGROUP CREATE", "XGROUP SETID", "CONFIG SET"], ok),
     **dict.fromkeys("XREAD XREADGROUP".split(), streams),
-    **dict.fromkeys("XRANGE XREVRANGE XCLAIM".split(), entries),
+    **dict.fromkeys("XRANGE XREVRANGE".split(), optional_entries),
+    "XCLAIM": entries,
     "XAUTOCLAIM": autoclaim,
     "XPENDING": pending,
     "XINFO STREAM": stream_info,

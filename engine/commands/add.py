@@ -458,7 +458,12 @@ def _batch(rows: Sequence[Any]) -> _Batch:
 
 
 def _row(row: Any) -> Row:
-    parts = chain.from_iterable(row.items()) if isinstance(row, Mapping) else row
+    if isinstance(row, Mapping):
+        parts: Iterable[Any] = chain.from_iterable(row.items())
+    elif isinstance(row, (list, tuple)):
+        parts = row
+    else:  # a str is iterable too, and its letters are no fields
+        raise TypeError(f"Invalid row of type: {type(row).__name__!r}. Give a dict of its fields.")
     flat = tuple(map(to_bytes, parts))
     if not flat or len(flat) & 1:
         raise CommandError(ARITY)
