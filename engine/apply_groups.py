@@ -13,10 +13,6 @@ from tidelog.engine.group import Group
 from tidelog.engine.state import State
 
 
-def _group(state: State, effect: Effect) -> Group:
-    return state.databases[effect[1]].keys[effect[2]].groups[effect[3]]  # type: ignore[union-attr]
-
-
 def apply_xgroup_create(state: State, effect: Effect) -> None:
     """XGROUP_CREATE."""
     _, db, key, name, ms, seq, entries_read = effect
@@ -79,7 +75,8 @@ _IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {
 
 def _located(change: Callable[[Group, Effect], None]) -> Callable[[State, Effect], None]:
     def apply(state: State, effect: Effect) -> None:
-        change(_group(state, effect), effect)
+        stream = state.databases[effect[1]].keys[effect[2]]
+        change(stream.groups[effect[3]], effect)  # type: ignore[union-attr]
 
     return apply
 

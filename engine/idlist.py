@@ -73,6 +73,8 @@ def pack_run(ms: int, seq: int, count: int) -> IdList:
     if count and (ms >> MS_BITS or (seq + count - 1) >> SEQ_BITS):
         return tuple(chain.from_iterable((ms, seq + i) for i in range(count)))
     first = (ms << SEQ_BITS | seq) - KEY_BASE if count else 0
+    if count == 1:
+        return first.to_bytes(8, "little", signed=True)
     return from_keys(array("q", range(first, first + count)))
 
 

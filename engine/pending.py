@@ -617,7 +617,12 @@ class Pending:
 
     def _time_remove(self, time: int, key: int) -> None:
         i, j = self._time_place(time, key)
-        self._time_cut([(i, j, j + 1)])
+        times = self._times[i]
+        if len(times) == 1:
+            del self._time_ids[i], self._times[i], self._time_maxes[i]
+        else:
+            del self._time_ids[i][j], times[j]
+            self._time_maxes[i] = times[-1]
 
     def _remove_key(self, key: int) -> None:
         i = bisect_left(self._maxes, key)

@@ -105,7 +105,12 @@ class Core:
                 self.mend()
             before = self.log.next_lsn
             ctx = self.begin(db, caller is not None)
-            reply = self.decide(ctx, args)
+            try:  # as `decide`, one call less
+                reply = decide(ctx, args)
+            except CommandError as error:
+                reply = error
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
             if ctx.effects:
                 self.commit(ctx.effects)
             if reply.__class__ is Park:
@@ -352,8 +357,13 @@ class Core:
             except BaseException as error:
                 raise self.unreserved(error)
         adding = False
+        state = self.state
+        observed = self.watches.keys or self.waiting.keys
         try:
-            self.apply(effects)
+            for effect in effects:  # as `apply`, one call less
+                if observed:
+                    self.observe(effect)
+                APPLY[effect[0]](state, effect)
             adding = True
             if count:
                 log.add(body, count, self.now, self.relaxed or not log.syncing)
