@@ -1,0 +1,75 @@
+"""The public API as a typed program uses it: mypy --strict, which checks this file too, and Python agree."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, assert_type
+
+import tidelog
+from tidelog.store.pipeline import Pipeline
+
+
+def test_sync(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s") as db:
+        assert_type(db, tidelog.Store)
+        assert_type(db.xgroup_create("orders", "packers", id="0", mkstream=True), bool)
+        fields: dict[str, str] = {"item": "tea"}  # a dict of any one type is a dict of fields
+        assert_type(db.xadd("orders", fields), bytes | str | None)  # None with nomkstream alone
+        db.xadd("orders", {"item": "rice", "amount": 2, b"raw": b"\xff", "weight": 0.5})
+        ids = db.xadd_many("orders", ({"n": n} for n in range(3)))
+        assert_type(ids, tidelog.IdRange)
+        assert_type(ids[0], bytes | str)
+        streams: dict[str, str] = {"orders": ">"}
+        for key, entries in db.xreadgroup("packers", "anna", streams, count=2, block=10):
+            for id, read in entries:
+                assert b"item" in read
+                assert_type(db.xack(key, "packers", id), int)
+        assert_type(db.xlen("orders"), int)
+        assert_type(db.xpending("orders", "packers"), dict[str, Any])
+        assert_type(db.xpending_range("orders", "packers", "-", "+", 10), list[dict[str, Any]])
+        assert_type(db.get("missing"), bytes | str | None)
+        assert_type(db.at("fsynced").db(1), tidelog.Store)
+        assert_type(db.barrier(), tidelog.Receipt)
+        assert_type(db.digest(), str)
+        with db.pipeline(transaction=True) as pipe:
+            assert_type(pipe, Pipeline)
+            pipe.incrby("count", 1)
+            pipe.xack("orders", "packers", ids[0])
+            assert_type(pipe.execute(), list[Any])
+
+
+def test_asyncio(tmp_path: Path) -> None:
+    async def main() -> int:
+        async with tidelog.aopen(tmp_path / "s") as db:
+            assert_type(db, tidelog.AsyncStore)
+            assert_type(await db.xadd("orders", {"item": "tea"}), bytes | str | None)
+            for _, entries in await db.xread({"orders": 0}, block=10):
+                assert len(entries) == 1
+            async with db.pipeline() as pipe:
+                pipe.xlen("orders")
+                assert_type(await pipe.execute(), list[Any])
+        other = await tidelog.aopen(tmp_path / "s", read_only=True)
+        assert_type(other, tidelog.AsyncStore)
+        assert_type(await other.xlen("orders"), int)
+        length = await other.xlen("orders")
+        await other.aclose()
+        return length
+
+    assert asyncio.run(main()) == 1
+
+
+def test_errors(tmp_path: Path) -> None:
+    try:
+        with tidelog.open(tmp_path / "s") as db, tidelog.open(tmp_path / "s"):
+            db.ping()
+    except tidelog.StoreLocked as error:
+        assert_type(error.pid, int | None)
+    except tidelog.CannotOpen as error:
+        assert_type(error, tidelog.CannotOpen)
+    for name in tidelog.__all__:
+        kind = getattr(tidelog, name)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            assert issubclass(kind, tidelog.TidelogError) and (kind.__doc__ or "").strip().endswith(
+                "."
+            )
