@@ -3,7 +3,9 @@
 What is kept true:
 
 - Methods marked [lock] are called with `lock` held; it is the store's one lock. No fsync runs under it,
-  but for the one that ends a segment, and that one is short because the file was synced before.
+  but for those where one segment ends and the next begins, and they are short because both files were
+  synced before. Space is filled with zeros ahead, away from the lock (aof/ahead.py); if that is late,
+  a little of it is under the lock.
 - A unit is in at most one frame, frames follow each other without a gap, and `written_lsn` is the last
   record that the kernel has. Units gathered for the next frame lie between it and `next_lsn`.
 - A life begins at its first write: the segment before is on the disk whole, then a new segment gets its
@@ -25,6 +27,7 @@ from typing import Final, Literal
 import msgpack
 
 from tidelog.aof import durable, frame, identity, segment
+from tidelog.aof.ahead import Ahead
 from tidelog.aof.commit import Callback, EverySecond, GroupCommit, bare
 from tidelog.aof.durable import DurableFile, Promise
 from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
@@ -46,6 +49,10 @@ FSYNCED: Final = 2  # the disk has it: it survives a power cut
 SEGMENT_BYTES: Final = 64 << 20
 CHUNK_BYTES_MIN: Final = 256 << 10
 CHUNK_BYTES_MAX: Final = 8 << 20
+# When so much of a segment is left, 1/4, 1/32 and 1/128, it is synced in the background, so that little
+# is left to sync when it ends. At the first, a spare for the next segment is made as well.
+NEAR_END_SHIFTS: Final = (2, 5, 7)
+NEVER: Final = 1 << 62  # an offset that is not reached
 
 _pack_head = frame.UNCHECKED.pack  # names of this module: they are looked up once per unit
 _pack_framed = frame.CHECKED.pack
@@ -86,11 +93,14 @@ class Log:
         "_synced_offset",
         "_allocated",
         "_limit",
+        "_fill_from",
+        "_near_end",
         "_chunk",
         "_chunk_min",
         "_chunk_max",
         "_segment_bytes",
         "_disk",
+        "_ahead",
         "_directory",
         "_uuid",
         "_before",
@@ -122,6 +132,7 @@ class Log:
         chunk_bytes_max: int = CHUNK_BYTES_MAX,
         incarnation: int | None = None,
         clock: Callable[[], int] = _wall_ms,
+        ahead: Ahead | None = None,
     ) -> None:
         self.lock = lock or threading.Lock()
         self.next_lsn = recovered.last_lsn + 1
@@ -146,12 +157,15 @@ class Log:
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
+        self._fill_from = NEVER  # when frames reach this offset, the next chunk is begun
+        self._near_end: list[int] = []  # offsets where the end is prepared, the next one last
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
         self._segment_bytes = segment_bytes
 
         self._disk = disk
         self._directory = root / identity.AOF
+        self._ahead = ahead or Ahead(disk, self._directory)
         self._uuid = uuid
         self._before = recovered.end
         self._file: File | None = None
@@ -409,6 +423,7 @@ class Log:
         self._limit = 0
         old = self._file
         assert old is not None
+        self._ahead.filled()
         try:
             self._sync_file()
         except OSError as error:
@@ -416,25 +431,22 @@ class Log:
             raise self._commit.error() from error
         end = End(self.written_lsn, self._offset, self._chain)
         self._new_segment(end, HEADER_BYTES + nbytes)
-        old.unmap()
-        with contextlib.suppress(OSError):
-            old.truncate(end.offset)  # tidiness: the zeros behind the end mean nothing
-        old.close()
+        self._ahead.end(old, end.offset)
 
     def _new_segment(self, before: End, room: int) -> None:
         """Publish a segment with space for `room` bytes behind its header, and write there."""
         time_ms = max(self.last_now, self._clock())
         header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
         path = self._directory / segment.file_name(self.next_lsn)
-        self._chunk = (
-            self._chunk_min
-        )  # small at first: it is fsynced with the header, under the lock
+        size = segment.HEADER_BYTES + room
         with self._space_for(room):
-            file = self._disk.create(self._directory / segment.SPARE)
+            file, filled = self._ahead.take_spare() or self._bare_spare()
             try:
+                if filled < size:
+                    # Not much: it is fsynced with the header, under the lock.
+                    filled = self._fill(file, filled, size, segment.HEADER_BYTES + self._chunk_min)
                 file.write(0, header.pack())
-                allocated = self._fill(file, segment.HEADER_BYTES, segment.HEADER_BYTES + room)
-                file.map(allocated)
+                file.map(filled)
             except BaseException:
                 file.close()
                 raise
@@ -449,9 +461,13 @@ class Log:
         self._file = file
         self._append = self._appender(file)
         self._offset = self._synced_offset = segment.HEADER_BYTES
-        self._limit = max(self._segment_bytes, segment.HEADER_BYTES + room)
-        self._allocated = allocated
-        self._room = min(allocated - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+        self._limit = max(self._segment_bytes, size)
+        self._near_end = [self._limit - (self._limit >> k) for k in reversed(NEAR_END_SHIFTS)]
+        self._prepared_to(filled, since=self._offset)
+        self._room = min(filled - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+
+    def _bare_spare(self) -> tuple[File, int]:
+        return self._disk.create(self._directory / segment.SPARE), 0
 
     def _appender(self, file: File) -> Callable[[int, bytes], None]:
         """How frames get into the file. A page that was changed through a mapping makes each fdatasync a
@@ -460,24 +476,53 @@ class Log:
 
     def _extend(self, need: int) -> None:
         """Prepare the segment up to offset `need` at least."""
+        file = self._file
+        assert file is not None
         if need > self._allocated:
-            file = self._file
-            assert file is not None
             with self._space_for(need - self._allocated):
-                allocated = self._fill(file, self._allocated, need)
-                file.map(allocated)
+                filled = max(self._ahead.filled(), self._allocated)
+                if filled < need:  # the background is late
+                    filled = self._fill(file, filled, need, filled + self._chunk_min)
+                file.map(filled)
             self._append = self._appender(file)
-            self._allocated = allocated
             self._chunk = min(2 * self._chunk, self._chunk_max)
-            if allocated >= self._limit and self._policy != "no":
-                self._commit.request()  # so that little is left to sync when the segment ends
-        prepared = min(self._allocated, self._limit) - HEADER_BYTES
-        self._room = min(prepared, self._offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
+            self._prepared_to(filled, since=self._allocated)
+        self._look_ahead(file, need)
+        prepared = min(self._allocated, self._limit, self._fill_from, *self._near_end[-1:])
+        self._room = (
+            min(prepared - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
+        )
 
-    def _fill(self, file: File, start: int, need: int) -> int:
-        """Write zeros from `start` for a chunk ahead, or as far as there is space beyond `need`."""
-        ahead = min(start + self._chunk, max(self._limit, self._segment_bytes))
-        reached = file.fill(start, max(need, ahead))
+    def _prepared_to(self, allocated: int, since: int) -> None:
+        self._allocated = allocated
+        # Early, as the thread may have to wait for the interpreter lock once per piece.
+        self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NEVER
+
+    def _look_ahead(self, file: File, need: int) -> None:
+        """Begin in the background what is due when frames reach `need`."""
+        if need > self._fill_from:
+            self._fill_from = NEVER
+            end = min(self._allocated + self._chunk, self._limit)
+            self._ahead.fill(file, self._allocated, end, gently=self._policy == "always")
+        if self._near_end and need > self._near_end[-1]:
+            first = len(self._near_end) == len(NEAR_END_SHIFTS)
+            while self._near_end and need > self._near_end[-1]:
+                self._near_end.pop()
+            self._ahead.do(self._sync_ahead)
+            if first:
+                self._ahead.make_spare(min(self._chunk, self._segment_bytes))
+
+    def _sync_ahead(self) -> None:
+        """In the background: have less to sync when the segment ends."""
+        try:
+            self._sync_file()
+        except OSError as error:
+            self._commit.fail(error)
+
+    def _fill(self, file: File, start: int, need: int, wanted: int) -> int:
+        """Write zeros from `start` to `need` at least, and on to `wanted` while the segment and space last."""
+        end = min(wanted, max(self._limit, self._segment_bytes))
+        reached = file.fill(start, max(need, end))
         if reached < need:
             raise NoSpace(file.path, need - start)
         return reached
@@ -557,6 +602,7 @@ class Log:
         try:
             if self._every_second is not None:
                 self._every_second.stop()
+            self._ahead.stop()
             if self.failure is None:
                 with contextlib.suppress(LogPoisoned):
                     self._commit.wait(self.written_lsn)
@@ -581,6 +627,7 @@ class Log:
         self._room = -1
         if self._every_second is not None:
             self._every_second.stop()
+        self._ahead.stop()
         with self._mutex:
             self._release()
         self._commit.retire(self._doubt or LogClosed("the log was retired"))
@@ -589,6 +636,7 @@ class Log:
         """In the child after a fork: let go of the descriptors and touch nothing else."""
         self._closed = True
         self._room = -1
+        self._ahead.abandon()
         self._release()
 
     def _cut(self, file: File) -> None:

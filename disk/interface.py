@@ -64,7 +64,13 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """A file system. `Path` arguments name files and directories on it."""
+    """A file system. `Path` arguments name files and directories on it.
+
+    background   may a thread of the log's own work on files? If not, what could be done ahead is done
+                 by the caller, at once and in an order that repeats
+    """
+
+    background: bool
 
     def open(self, path: Path, *, write: bool = False) -> File:
         """An existing file."""

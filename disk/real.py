@@ -22,8 +22,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Zeros are written in small pieces: after pieces of 1 MiB the page cache holds large folios, and
-# every later small write costs twice as much.
-ZEROS: Final = bytes(32 << 10)
+# every later small write costs two to three times as much; after these, a tenth more. Smaller ones cost
+# a thread that fills space beside a busy one a turn of the interpreter lock each.
+ZEROS: Final = bytes(256 << 10)
 READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -140,9 +141,6 @@ class RealFile:
 
     def drop_cache(self) -> None:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
-    def unlock(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def unlock(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)

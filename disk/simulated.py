@@ -290,6 +290,7 @@ class SimulatedDisk:
     """
 
     def __init__(self, seed: int = 0) -> None:
+        self.background = False  # a thread's operations would come in another order each time
         self.rng = random.Random(seed)
         self.operations: list[tuple[str, Path]] = []
         self.before: Callable[[str, Path], object] | None = None
