@@ -13,6 +13,7 @@ SUBJECTS = {
     "xadd":    "XADD one call at a time",
     "batches": "batches of 1,000: pipeline, xadd_many",
     "always":  "every call synced: one thread, 16 threads",
+    "tails":   "the slowest XADDs of some millions",
     "beside":  "XADD beside a thread that computes",
     "groups":  "XREADGROUP and XACK",
     "replay":  "opening a store from its log alone",
