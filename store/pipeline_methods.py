@@ -66,7 +66,19 @@ class PipelineMethods:
         idmpauto: str | None = None,
         idmp: tuple[str, bytes] | None = None,
     ) -> Any:
-        """Append one entry; its ID, or None with `nomkstream` and no stream."""
+        """Append one entry; its ID, or None with `nomkstream` and no stream.
+
+        fields      at least one; names and values are bytes, str (stored as UTF-8), int or float
+        id          `*` = the store's clock, `ms-*`, or a whole ID above the last one
+        maxlen      trim to about so many entries; exactly with `approximate=False`. `minid`: below that ID
+        limit       of entries that an approximate trim may remove
+        ref_policy  what trimming does with pending references: KEEPREF, DELREF, ACKED
+        idmp        (producer, its own ID of the message): what it added already is not added again, and the
+                    entry's ID is returned; `idmpauto` is the producer alone, the fields make the ID
+
+        Raises DataError (arguments), ResponseError (Redis's refusals), OutOfSpace and UnitTooLarge (nothing
+        changed), OutcomeUnknown (a failed fsync).
+        """
         if not isinstance(fields, dict) or not fields:
             raise DataError("XADD fields must be a non-empty dict")
         if (
@@ -183,7 +195,12 @@ class PipelineMethods:
         max_count: int | None = None,
         max_size: int | None = None,
     ) -> Any:
-        """Entries after the given IDs, `[[key, entries], ...]`; `block` in ms, 0 = for ever."""
+        """Entries after the given IDs, `[[key, entries], ...]`, or `[]`; an entry is `(id, {field: value})`.
+
+        streams     {key: ID}; `$` = only what comes from now on, `+` = the last entry, 0 = all
+        count       at most so many entries of each stream
+        block       wait up to so many ms for the first entry, 0 = for ever; None = do not wait
+        """
         words: list[Any] = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
         if not isinstance(streams, dict) or not streams:
             raise DataError("XREAD streams must be a non empty dict")
@@ -258,7 +275,13 @@ class PipelineMethods:
     ) -> Any:
         """New entries (`>`) or history as a consumer of a group, `[[key, entries], ...]`.
 
-        With `claim_min_idle_time` (ms) an entry is `(id, fields, idle, deliveries)`.
+        streams     {key: ID}; `>` = what no consumer got yet, an ID = what this consumer has pending behind it
+        count       at most so many entries of each stream
+        block       wait up to so many ms for new entries, 0 = for ever; None = do not wait
+        noack       delivered is acknowledged: nothing becomes pending
+
+        What was delivered stays pending for this consumer until `xack`. With `claim_min_idle_time` (ms) entries that
+        others left idle come first, and an entry is `(id, fields, idle, deliveries)`.
         """
         words: list[Any] = [b"XREADGROUP", b"GROUP", groupname, consumername]
         words += read_limits("XREADGROUP", count, block, max_count, max_size)
