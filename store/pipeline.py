@@ -82,7 +82,7 @@ class _Queue(PipelineMethods):
         if self._at_once:
             return self._face.execute_command(*args, **options)
         words = command_words(args)
-        self._stage((shapes.shape_of(words, options), words))
+        self._stage((shapes.shape_of(encode(args[0]), options), words))
         return self
 
     def multi(self) -> None:

@@ -139,6 +139,16 @@ def streams(reply: Reply, decode: bool) -> list[Any]:
     return [[key.decode() if decode else key, entries(run, decode)] for key, run in reply]
 
 
+def claimed(reply: Reply, decode: bool) -> list[Any]:
+    """XCLAIM given as words: entries, or IDs with JUSTID (where redis-py fails unless it is told)."""
+    return texts(reply, decode) if isinstance(reply, list) else entries(reply, decode)
+
+
+def autoclaimed(reply: Reply, decode: bool) -> list[Any]:
+    """XAUTOCLAIM given as words, likewise."""
+    return (autoclaim_justid if isinstance(reply[1], list) else autoclaim)(reply, decode)
+
+
 def autoclaim(reply: Reply, decode: bool) -> list[Any]:
     """XAUTOCLAIM: `[next start, entries, IDs that were gone]`."""
     return [text(reply[0], decode), entries(reply[1], decode), raw(reply[2], decode)]
@@ -167,6 +177,12 @@ def pending_range(reply: Reply, decode: bool) -> list[dict[str, Any]]:
     """XPENDING, extended form."""
     keys = ("message_id", "consumer", "time_since_delivered", "times_delivered")
     return [dict(zip(keys, raw(row, decode), strict=True)) for row in reply]
+
+
+def any_pending(reply: Reply, decode: bool) -> Any:
+    """XPENDING given as words: the form is told by the reply (redis-py fails at the extended one unless it is told)."""
+    summary = reply[:1] and isinstance(reply[0], int)
+    return (pending if summary else pending_range)(reply, decode)
 
 
 def _mapping(reply: Reply, decode: bool) -> dict[str, Any]:
@@ -235,9 +251,9 @@ SHAPES: dict[str, Shape[Any]] = {
     **dict.fromkeys(["XGROUP CREATE", "XGROUP SETID", "CONFIG SET"], ok),
     **dict.fromkeys("XREAD XREADGROUP".split(), streams),
     **dict.fromkeys("XRANGE XREVRANGE".split(), optional_entries),
-    "XCLAIM": entries,
-    "XAUTOCLAIM": autoclaim,
-    "XPENDING": pending,
+    "XCLAIM": claimed,
+    "XAUTOCLAIM": autoclaimed,
+    "XPENDING": any_pending,
     "XINFO STREAM": stream_info,
     "XINFO GROUPS": mappings,
     "XINFO CONSUMERS": mappings,
@@ -257,11 +273,13 @@ _OPTIONS: dict[tuple[str, str], Shape[Any]] = {
 }
 
 
-def shape_of(args: list[bytes], options: dict[str, Any]) -> Shape[Any]:
-    """The shape of a command given as words. An option that redis-py would not pass is ignored there and here."""
-    name = args[0].upper().decode(errors="replace")
-    if name not in SHAPES and len(args) > 1:
-        name = f"{name} {args[1].upper().decode(errors='replace')}"
+def shape_of(command_name: bytes, options: dict[str, Any]) -> Shape[Any]:
+    """The shape of a command given as words, by the first of them alone, as in redis-py.
+
+    "XINFO STREAM" as one word has one; as two, the reply is raw. An option that redis-py would not pass is
+    ignored there and here.
+    """
+    name = command_name.upper().decode(errors="replace")
     for (command, option), shape in _OPTIONS.items():
         if command == name and options.get(option):
             return shape

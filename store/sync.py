@@ -118,7 +118,7 @@ class Store(Face, Methods):
             raise DataError("execute_command needs a command")
         if words[0].upper() == b"SELECT":
             raise DataError("a store has no session: use db(n)")
-        return self._call(shapes.shape_of(words, options), words)
+        return self._call(shapes.shape_of(encode(args[0]), options), words)
 
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
         """Add many entries as one unit and one record; their IDs, made only when looked at."""

@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Not with the rest: asyncio takes longer to import than all of this package.
+    # Not with the rest: asyncio would be a third of the import, and most programs do without.
     if name in ("AsyncStore", "aopen"):
         from tidelog.store import aio
 
