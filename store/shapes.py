@@ -145,8 +145,8 @@ def claimed(reply: Reply, decode: bool) -> list[Any]:
 
 
 def autoclaimed(reply: Reply, decode: bool) -> list[Any]:
-    """XAUTOCLAIM given as words, likewise."""
-    return (autoclaim_justid if isinstance(reply[1], list) else autoclaim)(reply, decode)
+    """XAUTOCLAIM given as words, likewise: `[next start, entries or IDs, IDs that were gone]`."""
+    return [text(reply[0], decode), claimed(reply[1], decode), raw(reply[2], decode)]
 
 
 def autoclaim(reply: Reply, decode: bool) -> list[Any]:

@@ -216,7 +216,9 @@ def test_every_form_has_redis_pys_reply(
             if one_word and words[0] in ("XINFO", "XGROUP"):
                 words[:2] = [" ".join(words[:2])]
             theirs_, ours_ = (replied(store, words, options) for store in (theirs, ours))
-            if theirs_ != ours_ and theirs_ != "cannot be read":
+            # Not told of JUSTID, redis-py takes the characters of an ID for an entry.
+            garbled = "JUSTID" in words and not with_options and "('" in repr(theirs_)
+            if theirs_ != ours_ and theirs_ != "cannot be read" and not garbled:
                 differences.append(
                     f"{line} {options or ''}\n  redis   {theirs_}\n  tidelog {ours_}"
                 )
@@ -233,5 +235,5 @@ def test_what_redis_py_has_to_be_told_is_told_by_the_reply(db: tidelog.Store) ->
     assert (row["message_id"], row["consumer"], row["times_delivered"]) == (b"1-1", b"c", 1)
     assert call("XCLAIM", "s", "g", "d", 0, "1-1", "JUSTID") == [b"1-1"]
     assert call("XCLAIM", "s", "g", "d", 0, "9-9", "JUSTID") == []
-    assert call("XAUTOCLAIM", "s", "g", "e", 0, "-", "JUSTID") == [b"1-1"]
+    assert call("XAUTOCLAIM", "s", "g", "e", 0, "-", "JUSTID") == [b"0-0", [b"1-1"], []]
     assert call("XPENDING", "s", "g")["pending"] == 1
