@@ -187,7 +187,7 @@ def replied(store: Any, words: list[str], options: dict[str, Any]) -> Any:
         return masked(store.execute_command(*words, **options), words)
     except (redis.ResponseError, tidelog.ResponseError) as error:
         return f"error: {error}"
-    except (TypeError, IndexError, ValueError):
+    except (TypeError, ValueError, LookupError):
         if isinstance(store, tidelog.Store):
             raise
         return "cannot be read"
