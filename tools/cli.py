@@ -78,8 +78,8 @@ def exit_code(error: Exception) -> int | None:
         (exits.NEWER,       (aof.NewerFormat, store.NewerFormat)),
         (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked)),
         (exits.DAMAGED,     (aof.Damage, store.StoreDamaged)),
+        (exits.SYSTEM,      (OSError, store.CannotOpen)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),
-        (exits.SYSTEM,      (OSError,)),
     )
     # fmt: on
     return next((code for code, kinds in table if isinstance(error, kinds)), None)
@@ -88,7 +88,8 @@ def exit_code(error: Exception) -> int | None:
 def line_of(error: Exception) -> str:
     """What an expected error says, on one line."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        # Whatever we read has a name; an output may have none.
+        return f"{error.filename or 'while writing the output'}: {error.strerror}"
     return " ".join(str(error).split())
 
 
@@ -121,4 +122,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def main() -> None:
+    # Both may be closed (`>&-`): then there is nobody to tell.
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     sys.exit(run(sys.argv[1:]))

@@ -22,6 +22,7 @@ from typing import Final
 
 import click
 
+import tidelog
 from tidelog.aof.errors import NotAStore
 from tidelog.aof.frame import HEADER_BYTES
 from tidelog.aof.reader import records_of
@@ -116,6 +117,7 @@ def command(
         copy = Path(place, "lines")
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
+        tidelog.open(directory).close()  # what cannot be opened is said here, and not by a child
         task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed)
         course = run(task, directory, seconds, len(texts))
         code = prove(directory, texts, course)

@@ -188,3 +188,16 @@ def test_what_may_not_be_read(made: Made, command: str) -> None:
 def test_bench_is_a_command(run: Run) -> None:
     done = run("bench", "--help")
     assert done.code == 0 and "--quick" in done.out
+
+
+@pytest.mark.parametrize("command", ["--help", *READERS])
+def test_an_output_that_takes_nothing(made: Made, command: str) -> None:
+    words = [sys.executable, "-m", "tidelog", *command.split(), str(made.root)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, env=env, text=True)
+    assert done.returncode == exits.SYSTEM
+    assert done.stderr == "tidelog: while writing the output: No space left on device\n"
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *words]
+    closed = subprocess.run(shell, stderr=subprocess.PIPE, env=env, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")

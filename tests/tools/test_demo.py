@@ -56,6 +56,13 @@ def test_a_file_that_is_no_use(run: Run, tmp_path: Path, name: str, code: int) -
     assert name in done.err
 
 
+def test_a_store_that_cannot_be_made(run: Run, tmp_path: Path) -> None:
+    done = run("demo", "--lines", 5, "--keep", tmp_path / "no" / "such")
+    assert done.code == exits.SYSTEM
+    assert done.err.startswith(f"tidelog: {tmp_path}/no/such: No such file or directory; create")
+    assert done.err.count("\n") == 1
+
+
 def test_there_is_always_something_to_read() -> None:
     assert len(read_lines(default_files(), 2000)) >= 1000
 
