@@ -399,7 +399,7 @@ class Core:
                     if not isinstance(error, Exception):
                         interrupt = error
                     if not waiter.owner.done:
-                        waiter.owner.fail(self._interrupted(error, before))
+                        self._interrupted(waiter, error, before)
                     if self.trouble is not None:
                         # The state that `visits` looks at is no more. Rebuilding asks everyone again.
                         self._mend_for_others()
@@ -412,7 +412,7 @@ class Core:
             raise interrupt
 
     def _visit(self, waiter: Waiter, caller: Caller) -> None:
-        if caller.gone:
+        if caller.gone or caller.done:
             return
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
@@ -430,13 +430,15 @@ class Core:
             after = self.log.next_lsn
             caller.deliver(reply, (self.log, after - 1, after != before))
 
-    def _interrupted(self, error: BaseException, before: int) -> Exception:
-        """What a waiter is told whose visit broke off; `before` was the next LSN then."""
+    def _interrupted(self, waiter: Waiter, error: BaseException, before: int) -> None:
+        """A visit broke off; `before` was the next LSN then. Another thread's interrupt is no end of the wait."""
         if isinstance(error, Exception):
-            return error
-        if self.trouble is None and self.log.next_lsn == before:
-            return NotStored(NOTHING)
-        return OutcomeUnknown(f"{UNKNOWN} ({error!r})")
+            waiter.owner.fail(error)
+        elif self.trouble is None and self.log.next_lsn == before:
+            self.waiting.park(waiter)
+            self.waiting.signal(waiter.keys)
+        else:
+            waiter.owner.fail(OutcomeUnknown(f"{UNKNOWN} ({error!r})"))
 
     def _mend_for_others(self) -> None:
         """`mend` in a call that is done itself. If it fails, that is news for the next one."""

@@ -300,3 +300,17 @@ def test_a_closed_store_starts_no_thread(tmp_path: Path) -> None:
     with pytest.raises(tidelog.StoreClosed):
         db.fsync = "everysec"
     assert threading.active_count() == before
+
+
+def test_the_wakers_interrupt_is_no_end_of_the_wait(
+    db: tidelog.Store, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes while the waiter is decided: nothing is logged yet."""
+    db.xgroup_create("s", "g", mkstream=True)
+    reader = waiting(pool, db)
+    commit = Second(Core.commit, KeyboardInterrupt(), after=False)
+    monkeypatch.setattr(Core, "commit", lambda core, effects: commit(core, effects))
+    with pytest.raises(KeyboardInterrupt):
+        db.xadd("s", {"n": 1}, nomkstream=True)
+    assert len(reader.result(PATIENCE_S)[0][1]) == 1
+    assert db.xpending("s", "g")["pending"] == 1
