@@ -85,6 +85,7 @@ class Core:
         self.reloads = 0
         self.packer = msgpack.Packer(autoreset=False)
         self._pack_one = msgpack.Packer(autoreset=True).pack
+        self.decide_words = decide  # the engine's; a read-only store puts its own in place
         self._recover = recover
         self._end: Callable[[], TidelogError] | None = None
         self.forked = False
@@ -106,7 +107,7 @@ class Core:
             before = self.log.next_lsn
             ctx = self.begin(db, caller is not None)
             try:  # as `decide`, one call less
-                reply = decide(ctx, args)
+                reply = self.decide_words(ctx, args)
             except CommandError as error:
                 reply = error
             except CorruptBlock as error:
@@ -312,7 +313,7 @@ class Core:
     def decide(self, ctx: Context, args: list[bytes]) -> Reply:
         """One command decided; a CommandError is its reply."""
         try:
-            return decide(ctx, args)
+            return self.decide_words(ctx, args)
         except CommandError as error:
             return error
         except CorruptBlock as error:

@@ -19,7 +19,7 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.context import Context
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import resolve
+from tidelog.engine.execute import decide, resolve
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
 from tidelog.store.core import RELOAD, Answer, Core
@@ -70,6 +70,7 @@ class ReadOnlyCore(Core):
     def __init__(self, disk: Disk, root: Path) -> None:
         log: Any = _ReadLog()
         super().__init__(log, State(), Settings(), _read_anew)
+        self.decide_words = _decide_read
         self._follow: _ReadLog = log
         self._disk = disk
         self._directory = root / identity.AOF
@@ -81,16 +82,6 @@ class ReadOnlyCore(Core):
             return super().begin(db, may_block)
         finally:
             self.state.next_expiry = next_expiry
-
-    def decide(self, ctx: Context, args: list[bytes]) -> Reply:
-        try:
-            if "write" in resolve(args).flags:
-                raise CommandError(READONLY)
-        except CommandError as error:
-            return error
-        reply = super().decide(ctx, args)
-        ctx.effects.clear()  # deletions of expired keys: the writer's to log
-        return reply
 
     def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> Any:
         raise CommandError(READONLY)
@@ -151,6 +142,14 @@ class ReadOnlyCore(Core):
         self._follow.next_lsn = 1
         self._read()
         return self.state
+
+
+def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
+    if "write" in resolve(args).flags:
+        raise CommandError(READONLY)
+    reply = decide(ctx, args)
+    ctx.effects.clear()  # deletions of expired keys: the writer's to log
+    return reply
 
 
 def _read_anew(core: Core) -> State:
