@@ -34,14 +34,14 @@ _logger = logging.getLogger("tidelog")
 
 
 class _Waiter:
-    """One thread's place in a round. `lock` is held; whoever releases it lets the thread go on."""
+    """One thread's place in a round, used once. `lock` is held; whoever releases it lets the thread go on."""
 
     __slots__ = ("lock", "lsn", "next", "go", "enlisted")
 
-    def __init__(self) -> None:
+    def __init__(self, lsn: int) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
-        self.lsn = 0
+        self.lsn = lsn
         self.next: _Waiter | None = None
         self.go = False  # set before `lock` is released: the chain has come to this waiter
         self.enlisted = False  # in a queue or a chain, so others may hang behind it
@@ -57,9 +57,14 @@ def bare(error: BaseException) -> BaseException:
 
 
 def _pass_on(waiter: _Waiter | None) -> None:
+    """Let a waiter go on. Twice is as good as once, so an interrupted link can simply be passed on again."""
     if waiter is not None:
         waiter.go = True
-        waiter.lock.release()
+        if waiter.lock.locked():
+            try:
+                waiter.lock.release()
+            except RuntimeError:  # by another thread, since the line above
+                pass
 
 
 class GroupCommit:
@@ -78,7 +83,6 @@ class GroupCommit:
         self._subscribers: list[tuple[int, Callback]] = []
         self._requested = False
         self._stopping = False
-        self._local = threading.local()
         self._wake = threading.Lock()
         self._wake.acquire()
         self._thread: threading.Thread | None = None
@@ -88,7 +92,7 @@ class GroupCommit:
         if self.synced >= lsn:
             return
         lead = False
-        waiter: _Waiter = self._waiter()
+        waiter: _Waiter | None = None
         try:
             with self._gate:
                 if self.failure is not None or self._stopping:
@@ -96,20 +100,16 @@ class GroupCommit:
                 elif not self._leading:
                     lead = self._leading = True
                 else:
-                    waiter.lsn, waiter.go, waiter.enlisted = lsn, False, True
+                    waiter = _Waiter(lsn)
                     self._waiters.append(waiter)
+                    waiter.enlisted = True
             if lead:
                 self._round()
-            elif waiter.enlisted:
+            elif waiter is not None:
                 waiter.lock.acquire()
-                waiter.enlisted = False
-                link, waiter.next = waiter.next, None
-                _pass_on(link)
+                _pass_on(waiter.next)
         except BaseException:
-            # Whether the interrupt came before or after the lock was taken cannot be told, so the
-            # waiter is never used again.
-            self._local.waiter = None
-            if waiter.enlisted:
+            if waiter is not None:
                 self._resign(waiter)
             raise
         finally:
@@ -181,22 +181,17 @@ class GroupCommit:
             self._signal()
         self._release()
 
-    def _waiter(self) -> _Waiter:
-        waiter: _Waiter | None = getattr(self._local, "waiter", None)
-        if waiter is None:
-            waiter = self._local.waiter = _Waiter()
-        return waiter
-
     def _resign(self, waiter: _Waiter) -> None:
         """Do the duty of a waiter whose thread was interrupted: leave the queue, or pass the chain on."""
         with self._gate:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)  # in no chain yet: nobody is behind it
                 return
+            if not waiter.enlisted:
+                return
         while not waiter.go:  # the chain is running towards it
             time.sleep(0.0001)
-        link, waiter.next = waiter.next, None
-        _pass_on(link)
+        _pass_on(waiter.next)
 
     def _lead_elsewhere(self) -> bool:
         """[gate] See that somebody runs a round, and not the calling thread. False if nobody can."""
@@ -233,13 +228,10 @@ class GroupCommit:
     def _resign_lead(self) -> bool:
         """False if somebody waits and there is no syncer to go on."""
         with self._gate:
-            if self._wanted():
+            if self._waiters or self._subscribers or self._requested:
                 return self._signal()
             self._leading = False
             return True
-
-    def _wanted(self) -> bool:
-        return bool(self._waiters or self._subscribers or self._requested)
 
     def _run(self) -> None:
         while True:
@@ -251,7 +243,7 @@ class GroupCommit:
                     if self._stopping:
                         self._signal()  # another one, of a start that was interrupted
                         return
-                    if not self._wanted():
+                    if not (self._waiters or self._subscribers or self._requested):
                         self._leading = False
                         break
 
@@ -265,12 +257,11 @@ class GroupCommit:
                 # would succeed and lie, so it must not be forgotten that this one failed.
                 self.failure = failure
                 self.failure = bare(failure)
-        self._release()
+        if self._waiters or self._subscribers:
+            self._release()
 
     def _release(self) -> None:
         """Let go all who have their answer: a link from each to the next, then the first."""
-        if not self._waiters and not self._subscribers:
-            return
         with self._gate:
             everyone = self.failure is not None or self._stopping
             synced = self.synced

@@ -44,8 +44,8 @@ class Promise(NamedTuple):
     lsn: int
 
 
-def pack(uuid: bytes, promise: Promise) -> bytes:
-    head = _UNCHECKED.pack(MAGIC, uuid, promise.incarnation, promise.lsn, 0)
+def pack(uuid: bytes, incarnation: int, lsn: int) -> bytes:
+    head = _UNCHECKED.pack(MAGIC, uuid, incarnation, lsn, 0)
     return head + crc32c_of(head).to_bytes(4, "little")
 
 
@@ -89,9 +89,9 @@ class DurableFile:
         first, second = (-1 if promise is None else promise.lsn for promise in slots)
         self._turn = 1 if first >= second else 0
 
-    def write(self, promise: Promise) -> None:
+    def write(self, incarnation: int, lsn: int) -> None:
         """State a promise that holds already. Raises OSError."""
-        self._file.append(SLOT_OFFSETS[self._turn], pack(self._uuid, promise))
+        self._file.append(SLOT_OFFSETS[self._turn], pack(self._uuid, incarnation, lsn))
         self._turn ^= 1
 
     def sync(self) -> None:

@@ -29,7 +29,7 @@ import msgpack
 from tidelog.aof import durable, frame, identity, segment
 from tidelog.aof.ahead import Ahead
 from tidelog.aof.commit import Callback, EverySecond, GroupCommit, bare
-from tidelog.aof.durable import DurableFile, Promise
+from tidelog.aof.durable import DurableFile
 from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
 from tidelog.aof.recovery import Recovered
@@ -572,9 +572,10 @@ class Log:
             self._sync_since = 0.0
             self.parked = False
             if self._durable is not None:
-                with contextlib.suppress(OSError):
-                    # DURABLE may lag: it is there to prove damage, nobody is answered from it.
-                    self._durable.write(Promise(self.incarnation, lsn))
+                try:
+                    self._durable.write(self.incarnation, lsn)
+                except OSError:
+                    pass  # DURABLE may lag: it is there to prove damage, nobody is answered from it
 
     def _stop_answering(self) -> None:
         """An fsync failed: no write more, and not one reply, at any level."""

@@ -194,7 +194,7 @@ def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None
         return
     slots = DurableFile(disk, directory, uuid)
     try:
-        slots.write(promise)
+        slots.write(*promise)
         slots.sync()
     finally:
         slots.close()

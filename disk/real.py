@@ -88,11 +88,14 @@ class RealFile:
             done += len(data)
         return b"".join(pieces)
 
-    @_naming
     def write(self, offset: int, data: bytes) -> None:
-        done = os.pwrite(self._fd, data, offset)
-        while done < len(data):  # a short write: the rest either goes in or says why not
-            done += os.pwrite(self._fd, data[done:], offset + done)
+        try:  # as `_naming`, a call less: with `fdatasync` it is what a synced command waits for
+            done = os.pwrite(self._fd, data, offset)
+            while done < len(data):  # a short write: the rest either goes in or says why not
+                done += os.pwrite(self._fd, data[done:], offset + done)
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     @_naming
     def fill(self, start: int, end: int) -> int:
@@ -131,9 +134,12 @@ class RealFile:
         assert self._map is None, "a store into a mapping beyond the end of its file is SIGBUS"
         os.ftruncate(self._fd, size)
 
-    @_naming
     def fdatasync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     @_naming
     def fsync(self) -> None:

@@ -174,7 +174,7 @@ def test_errors_of_recovery_change_nothing() -> None:
     file = disk.open(path, write=True)
     file.write(200, b"\xff")
     slots = disk.open(ROOT / "aof" / "DURABLE", write=True)
-    slots.write(0, durable.pack(UUID, durable.Promise(1, 9)))
+    slots.write(0, durable.pack(UUID, 1, 9))
     before = disk.tree()
     with pytest.raises(AofError, match="tidelog aof repair"):
         read_back(disk)

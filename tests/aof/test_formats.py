@@ -59,7 +59,7 @@ def test_segment_names() -> None:
 
 @given(U64, U64)
 def test_durable_slots(life: int, lsn: int) -> None:
-    slot = durable.pack(UUID, Promise(life, lsn))
+    slot = durable.pack(UUID, life, lsn)
     assert len(slot) == durable.SLOT_BYTES
     assert durable.unpack(UUID, slot) == Promise(life, lsn)
     assert durable.unpack(bytes(16), slot) is None
@@ -71,12 +71,12 @@ def test_durable_slots_take_turns() -> None:
     disk = SimulatedDisk()
     file = durable.DurableFile(disk, Path("/"), UUID)
     for lsn in range(1, 6):
-        file.write(Promise(9, lsn))
+        file.write(9, lsn)
         both = sorted(promise.lsn for promise in durable.read(disk, Path("/"), UUID))
         assert both == [max(lsn - 1, 1), lsn][-2 if lsn > 1 else -1 :]
     file.close()
     again = durable.DurableFile(disk, Path("/"), UUID)
-    again.write(Promise(9, 6))
+    again.write(9, 6)
     assert sorted(p.lsn for p in durable.read(disk, Path("/"), UUID)) == [5, 6]
 
 

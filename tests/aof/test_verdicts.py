@@ -6,7 +6,6 @@ import pytest
 from tests.aof.world import ROOT, UUID, Life, Past
 
 from tidelog.aof import durable, frame
-from tidelog.aof.durable import Promise
 from tidelog.aof.errors import CorruptFrame, MissingSegment
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.reader import Scan, segments
@@ -62,7 +61,7 @@ class Damaged:
         self.disk.open(FIRST, write=True).write(offset, data)
 
     def promise(self, incarnation: int, lsn: int) -> None:
-        slot = durable.pack(UUID, Promise(incarnation, lsn))
+        slot = durable.pack(UUID, incarnation, lsn)
         self.disk.open(AOF / "DURABLE", write=True).write(4096, slot)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgpack
 
 from tidelog.aof import durable, frame, identity, segment
-from tidelog.aof.durable import Promise
 from tidelog.aof.segment import End, SegmentHeader
 from tidelog.engine import effects as e
 from tidelog.engine import idlist
@@ -65,7 +64,7 @@ class Made:
 
     def promise(self, lsn: int, incarnation: int = 0xA1) -> None:
         """State in DURABLE that everything up to `lsn` is on the disk."""
-        slot = durable.pack(UUID, Promise(incarnation, lsn))
+        slot = durable.pack(UUID, incarnation, lsn)
         path = self.root / identity.AOF / durable.NAME
         path.write_bytes(slot.ljust(durable.FILE_BYTES, b"\0"))
 
