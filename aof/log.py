@@ -555,6 +555,8 @@ class Log:
                 return
             if self._fsync_failed:  # an interrupt struck before that was said
                 raise OSError(errno.EIO, "an earlier sync failed")
+            if self._append is _no_segment:  # retired, and an interrupt struck before that was said
+                raise LogClosed("the log was retired")
             self._sync_since, self._dirty_since = self._dirty_since, 0.0
             file, offset = self._file, self._offset
             assert file is not None

@@ -153,9 +153,10 @@ class RealFile:
 
     def close(self) -> None:
         self.unmap()
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        # Forgotten first: interrupted in between, a descriptor leaks. Closed twice, it would be somebody else's.
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class RealDisk:

@@ -504,7 +504,6 @@ class Core:
         # What the lost units promised to watchers and waiters is unknown: a transaction tries again, and all who
         # are parked are asked.
         self.watches.touch(list(self.watches.keys))
-        self.watches.touch(list(self.watches.keys))
         if self.waiting.keys:
             self.waiting.signal(list(self.waiting.keys))
             self.serve()
