@@ -44,14 +44,6 @@ class ExecAbortError(ResponseError):
     """A transaction was discarded because a command could not be queued."""
 
 
-class NoScriptError(ResponseError):
-    """No such script (there are none)."""
-
-
-class OutOfMemoryError(ResponseError):
-    """Refused because memory is full (Redis's `OOM`)."""
-
-
 class WatchError(TidelogError):
     """A watched key changed between WATCH and EXEC; the transaction did nothing. Try again."""
 
@@ -123,8 +115,6 @@ class NewerFormat(CannotOpen):
 _CLASSES: dict[str, type[ResponseError]] = {
     "ERR": ResponseError,
     "EXECABORT": ExecAbortError,
-    "NOSCRIPT": NoScriptError,
-    "OOM": OutOfMemoryError,
     "READONLY": ReadOnlyError,
 }
 

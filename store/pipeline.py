@@ -18,7 +18,7 @@ from tidelog.store import shapes
 from tidelog.store.batch import Light, Queued, run_pipeline, run_transaction
 from tidelog.store.core import Answer
 from tidelog.store.encode import encode, encode_all
-from tidelog.store.errors import TidelogError, WatchError, from_command
+from tidelog.store.errors import DataError, TidelogError, WatchError, from_command
 from tidelog.store.pipeline_methods import PipelineMethods
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT
@@ -256,6 +256,16 @@ def command_words(args: Sequence[Any]) -> list[bytes]:
     """The words of `execute_command`: a name with a blank in it is a command and its subcommand."""
     words = encode_all(args)
     return [*words[0].split(), *words[1:]] if words else words
+
+
+def call_words(args: Sequence[Any]) -> list[bytes]:
+    """`command_words` of a command run at once. Raises DataError for no words, and for SELECT."""
+    words = command_words(args)
+    if not words:
+        raise DataError("execute_command needs a command")
+    if words[0].upper() == b"SELECT":
+        raise DataError("a store has no session: use db(n)")
+    return words
 
 
 def _words(staged: Staged) -> list[bytes]:

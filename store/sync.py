@@ -14,12 +14,12 @@ from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
 from tidelog.store.core import Answer, Claim, Core
 from tidelog.store.encode import encode, encode_all
-from tidelog.store.errors import DataError, WatchError, from_command
+from tidelog.store.errors import WatchError, from_command
 from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import close
 from tidelog.store.methods import Methods
-from tidelog.store.pipeline import Pipeline, command_words
+from tidelog.store.pipeline import Pipeline, call_words
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT, PatternT, Text
@@ -113,11 +113,7 @@ class Store(Face, Methods):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """A command given as words; the reply in the shape redis-py gives it."""
-        words = command_words(args)
-        if not words:
-            raise DataError("execute_command needs a command")
-        if words[0].upper() == b"SELECT":
-            raise DataError("a store has no session: use db(n)")
+        words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
