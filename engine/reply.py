@@ -51,9 +51,10 @@ class Park:
     args        the command to decide again, with every `$` replaced by the ID it meant (spec 10.1)
     timeout_ms  0 = wait for ever
     claim_at    unix ms at which a pending entry becomes claimable (XREADGROUP CLAIM, spec 10.4), or None
+    ask_at      when to decide again unasked, on the clock of whoever parks it, or None
     """
 
-    __slots__ = ("keys", "args", "timeout_ms", "claim_at")
+    __slots__ = ("keys", "args", "timeout_ms", "claim_at", "ask_at")
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class Park:
         args: list[bytes],
         timeout_ms: int,
         claim_at: int | None,
+        ask_at: float | None = None,
     ) -> None:
         self.keys, self.args, self.timeout_ms, self.claim_at = keys, args, timeout_ms, claim_at
+        self.ask_at = ask_at
 
 
 OK: Final = Status(b"OK")

@@ -34,11 +34,13 @@ class Waiter:
     db         the database to decide it in
     group      True for XREADGROUP, which also wants to know that its key went away
     claim_at   unix ms from which a pending entry can be claimed, or None
-    deadline   belongs to the store (its own clock); not looked at here
+    ask_at     on the store's own clock: when to be asked again without being signalled, or None; as the
+    deadline   not looked at here
     owner      belongs to the store: whom to answer; not looked at here
+    work       belongs to the store: what decides instead of `args`, or None
     """
 
-    __slots__ = ("keys", "args", "db", "group", "claim_at", "deadline", "owner")
+    __slots__ = ("keys", "args", "db", "group", "claim_at", "ask_at", "deadline", "owner", "work")
 
     def __init__(
         self, park: Park, db: int, deadline: float | None = None, owner: Any = None
@@ -46,6 +48,7 @@ class Waiter:
         self.db = db
         self.deadline = deadline
         self.owner = owner
+        self.work: Any = None
         self.again(park)
 
     def again(self, park: Park) -> None:
@@ -54,6 +57,7 @@ class Waiter:
         self.args: list[bytes] = park.args
         self.group: bool = park.args[0].lower() == b"xreadgroup"
         self.claim_at: int | None = park.claim_at
+        self.ask_at: float | None = park.ask_at
 
 
 class Waiting:

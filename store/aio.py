@@ -22,6 +22,7 @@ from tidelog.engine.reply import Reply
 from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
 from tidelog.store.async_methods import AsyncMethods
+from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Answer, Claim, Core, unheld
 from tidelog.store.encode import encode, encode_all, encode_row
 from tidelog.store.errors import WatchError, from_command
@@ -302,11 +303,12 @@ def aopen_store(
     read_only: bool = False,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
+    clock: Clock = SYSTEM,
 ) -> Opening:
     """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
 
     def opened() -> AsyncStore:
-        core = open_core(path, fsync, read_only, segment_bytes, disk)
+        core = open_core(path, fsync, read_only, segment_bytes, disk, clock)
         store = AsyncStore(core, decode=decode_responses)
         store._opened_here = True
         return store

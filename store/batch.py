@@ -9,7 +9,7 @@ or none anyhow, and it is three times faster than a record each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import cast
 
@@ -17,6 +17,7 @@ import msgpack
 
 from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto, decide_xadd_many
+from tidelog.engine.context import Context
 from tidelog.engine.effects import END, VOLATILE
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
@@ -66,8 +67,28 @@ def run_transaction(
         return reply, (log, after - 1, after != before)
 
 
-def _unit(core: Core, commands: list[list[bytes]]) -> list[Reply]:
-    """[lock] One unit of many commands.
+def run_unit(
+    core: Core, db: int, plan: Callable[[Context], Sequence[list[bytes]] | None]
+) -> Answer:
+    """Commands that `plan` makes of the state as it is, as one unit: a transaction with a condition of any kind.
+
+    The reply is their replies, or None if there was no plan. A command that is refused takes the whole unit back.
+    Raises CommandError and whatever `plan` raises.
+    """
+    with core.lock:
+        if core.trouble is not None:
+            core.mend()
+        before = core.log.next_lsn
+        commands = plan(core.begin(db, False))
+        reply = None if commands is None else _unit(core, commands, strict=True)
+        log, after = core.log, core.log.next_lsn
+        if core.waiting.signalled:
+            core.serve()
+        return reply, (log, after - 1, after != before)
+
+
+def _unit(core: Core, commands: Sequence[list[bytes]], strict: bool = False) -> list[Reply]:
+    """[lock] One unit of many commands. A refused one is an error in the replies; `strict`: the unit's.
 
     If it outgrows the largest frame or the disk half way, only rebuilding memory can take it back.
     """
@@ -79,7 +100,7 @@ def _unit(core: Core, commands: list[list[bytes]]) -> list[Reply]:
     try:
         for args in commands:
             ctx.effects = []
-            replies.append(core.decide(ctx, args))
+            replies.append(core.decide_words(ctx, args) if strict else core.decide(ctx, args))
             for effect in ctx.effects:
                 if effect[0] < VOLATILE:
                     last = size

@@ -20,7 +20,6 @@ log before it does anything else (`mend`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic, time_ns
 from typing import Any
 
 import msgpack
@@ -39,6 +38,7 @@ from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.state import Settings, State
 from tidelog.engine.transaction import Transaction, Watches
 from tidelog.engine.waiting import Waiter, Waiting
+from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.errors import (
     DataError,
     NotStored,
@@ -70,9 +70,17 @@ class Core:
     """
 
     def __init__(
-        self, log: Log, state: State, settings: Settings, recover: Callable[[Core], State]
+        self,
+        log: Log,
+        state: State,
+        settings: Settings,
+        recover: Callable[[Core], State],
+        clock: Clock = SYSTEM,
     ) -> None:
         self.log = log
+        self.clock = clock
+        self.time_ns, self.monotonic = clock.time_ns, clock.monotonic
+        clock.ticked(self.ticked)
         self.lock: Any = log.lock
         self.state = state
         self.settings = settings
@@ -129,7 +137,7 @@ class Core:
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            now = time_ns() // 1_000_000
+            now = self.time_ns() // 1_000_000
             if now > self.now:
                 self.now = now
             else:
@@ -173,16 +181,31 @@ class Core:
             self.serve()
         return next(e for e in effects if e[0] & OPCODE in (XADD, XADD_NODE)), log, lsn
 
-    def decided(self, db: int, work: Callable[[Context], Reply]) -> Answer:
-        """One unit of a decision that is no command of words. Raises CommandError."""
+    def decided(
+        self,
+        db: int,
+        work: Callable[[Context], Reply],
+        caller: Callable[[], Caller] | None = None,
+    ) -> Answer:
+        """One unit of a decision that is no command of words. Raises CommandError.
+
+        With a `caller`, work may answer Park: then the reply is a `Waiter`, and work is asked again as a command
+        would be decided again.
+        """
         with self.lock:
             if self.trouble is not None:
                 self.mend()
             before = self.log.next_lsn
-            ctx = self.begin(db, False)
-            reply = work(ctx)
+            ctx = self.begin(db, caller is not None)
+            try:
+                reply = work(ctx)
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
             if ctx.effects:
                 self.commit(ctx.effects)
+            if reply.__class__ is Park:
+                reply = self._park(db, reply, caller)
+                reply.work = work
             log, after = self.log, self.log.next_lsn
             if self.waiting.signalled:
                 self.serve()
@@ -256,12 +279,23 @@ class Core:
 
     def patience(self, waiter: Waiter) -> float | None:
         """Seconds a parked caller may sleep before it calls `wake`; None = until it is served."""
-        seconds = None if waiter.deadline is None else max(0.0, waiter.deadline - monotonic())
+        if self.clock.manual:
+            return None  # until `ticked`
+        at = waiter.deadline
+        if waiter.ask_at is not None:
+            at = waiter.ask_at if at is None else min(at, waiter.ask_at)
+        seconds = None if at is None else max(0.0, at - self.monotonic())
         if waiter.claim_at is not None:
             # One ms more: its clock and ours round differently, and too early would be a turn for nothing.
-            claim = max(0, waiter.claim_at - time_ns() // 1_000_000 + 1) / 1000
+            claim = max(0, waiter.claim_at - self.time_ns() // 1_000_000 + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds
+
+    def ticked(self) -> None:
+        """A clock that is moved by hand was moved: all who wait look at it."""
+        with self.lock:
+            for waiter in self.waiting.waiters():
+                waiter.owner.nudge()
 
     def wake(self, waiter: Waiter) -> None:
         """A parked caller woke: is it served, too late, or may something be claimable by now?"""
@@ -273,9 +307,14 @@ class Core:
                 return
             if self.trouble is not None:
                 self.mend()
-            if waiter.deadline is not None and monotonic() >= waiter.deadline:
+            if waiter.deadline is not None and self.monotonic() >= waiter.deadline:
                 self.waiting.remove(waiter)
                 caller.deliver(NULL_ARRAY, self.claim())
+            elif waiter.ask_at is not None and self.monotonic() >= waiter.ask_at:
+                waiter.ask_at = None
+                self.begin(waiter.db, False)
+                self.waiting.signal(waiter.keys)
+                self.serve()
             elif waiter.claim_at is not None:
                 self.begin(waiter.db, False)
                 self.waiting.claims_due(self.now)
@@ -302,7 +341,7 @@ class Core:
 
     def begin(self, db: int, may_block: bool) -> Context:
         """The context of a new unit at a new `now`. Keys whose time has passed go first, as units of their own."""
-        now = time_ns() // 1_000_000
+        now = self.time_ns() // 1_000_000
         if now > self.now:
             self.now = now
         ctx = self.ctx
@@ -387,7 +426,7 @@ class Core:
     def _park(self, db: int, park: Park, caller: Callable[[], Caller] | None) -> Waiter:
         assert caller is not None  # without one nothing blocks
         seconds = park.timeout_ms / 1000
-        waiter = Waiter(park, db, monotonic() + seconds if seconds else None, caller())
+        waiter = Waiter(park, db, self.monotonic() + seconds if seconds else None, caller())
         self.waiting.park(waiter)
         return waiter
 
@@ -425,13 +464,13 @@ class Core:
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
         ctx.effects = []
         before = self.log.next_lsn
-        reply = self.decide(ctx, waiter.args)
+        reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)
         if ctx.effects:
             self.commit(ctx.effects)
         if reply.__class__ is Park:
             waiter.again(reply)
             self.waiting.park(waiter)
-            if waiter.claim_at is not None:
+            if waiter.claim_at is not None or waiter.ask_at is not None:
                 caller.nudge()  # its timer may stand at another time
         else:
             after = self.log.next_lsn

@@ -24,6 +24,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import Effect
 from tidelog.engine.state import Settings, State
+from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Core
 from tidelog.store.errors import (
     CannotOpen,
@@ -63,6 +64,7 @@ def open_store(
     read_only: bool = False,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
+    clock: Clock = SYSTEM,
 ) -> Store:
     """Open the store in a directory, creating it if the directory is empty or missing.
 
@@ -70,7 +72,7 @@ def open_store(
     decode_responses    replies hold str instead of bytes
     read_only           a snapshot of what the log holds, also beside a running writer; `refresh` follows on
     segment_bytes       size at which the log goes on in a new file, 4,096 bytes or more
-    disk                the file system; another one in tests
+    disk, clock         the file system and the time; others in tests (see tidelog.testing)
 
     Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, NewerFormat, and CannotOpen for what
     the operating system refuses; DataError for options that make no sense. Nothing stored is ever changed by an
@@ -79,14 +81,19 @@ def open_store(
         with tidelog.open("orders") as db:
             db.xadd("orders", {"item": "tea"})
     """
-    core = open_core(path, fsync, read_only, segment_bytes, disk)
+    core = open_core(path, fsync, read_only, segment_bytes, disk, clock)
     store = Store(core, decode=decode_responses)
     store._opened_here = True
     return store
 
 
 def open_core(
-    path: AnyPath, fsync: str, read_only: bool, segment_bytes: int, disk: Disk | None
+    path: AnyPath,
+    fsync: str,
+    read_only: bool,
+    segment_bytes: int,
+    disk: Disk | None,
+    clock: Clock,
 ) -> Core:
     """What both faces open; see `open_store`."""
     if fsync not in POLICIES:
@@ -104,8 +111,8 @@ def open_core(
     root = Path(name).absolute()
     with _explained(root):
         if read_only:
-            return open_read_only(disk or RealDisk(), root)
-        return _open(disk or RealDisk(), root, fsync, segment_bytes)  # type: ignore[arg-type]
+            return open_read_only(disk or RealDisk(), root, clock)
+        return _open(disk or RealDisk(), root, fsync, segment_bytes, clock)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -130,7 +137,7 @@ def _explained(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int) -> Core:
+def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clock) -> Core:
     if identity.is_new(disk, root):
         recipe.make_directory(disk, root)
     else:
@@ -139,7 +146,7 @@ def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int) -> Core:
     try:
         if identity.is_new(disk, root):
             identity.create(disk, root, secrets.token_bytes(16))
-        return _Opener(disk, root, segment_bytes).open(policy, lock)
+        return _Opener(disk, root, segment_bytes).open(policy, lock, clock)
     except BaseException:
         lock.close()
         raise
@@ -154,11 +161,11 @@ class _Opener:
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
 
-    def open(self, policy: Policy, lock: Any) -> Core:
+    def open(self, policy: Policy, lock: Any, clock: Clock) -> Core:
         """Recover and start. The lock file is released with the store."""
         state = State()
         log = self._log(state, policy, None)
-        core = Core(log, state, Settings(), self.rebuild)
+        core = Core(log, state, Settings(), self.rebuild, clock)
         self._core = weakref.ref(core)
         keep(core, Keeper(log, lock))
         return core

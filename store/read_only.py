@@ -22,9 +22,11 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide, resolve
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
+from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
 from tidelog.store.errors import StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
+from tidelog.store.waiters import Caller
 
 READONLY = b"READONLY You can't write against a read only store."
 
@@ -67,9 +69,9 @@ class _ReadLog:
 class ReadOnlyCore(Core):
     """A core that refuses every write, and follows its log on `refresh`."""
 
-    def __init__(self, disk: Disk, root: Path) -> None:
+    def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
         log: Any = _ReadLog()
-        super().__init__(log, State(), Settings(), _read_anew)
+        super().__init__(log, State(), Settings(), _read_anew, clock)
         self.decide_words = _decide_read
         self._follow: _ReadLog = log
         self._disk = disk
@@ -86,7 +88,12 @@ class ReadOnlyCore(Core):
     def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> Any:
         raise CommandError(READONLY)
 
-    def decided(self, db: int, work: Callable[[Context], Reply]) -> Answer:
+    def decided(
+        self,
+        db: int,
+        work: Callable[[Context], Reply],
+        caller: Callable[[], Caller] | None = None,
+    ) -> Answer:
         raise CommandError(READONLY)
 
     def refresh(self) -> int:
@@ -157,9 +164,9 @@ def _read_anew(core: Core) -> State:
     return core._anew()
 
 
-def open_read_only(disk: Disk, root: Path) -> ReadOnlyCore:
+def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
     """Read the log of the store in `root`. Raises NotAStore, Damage, NewerFormat, OSError."""
-    core = ReadOnlyCore(disk, root)
+    core = ReadOnlyCore(disk, root, clock)
     core._read()
     keep(core, Keeper(core._follow, None))
     return core
