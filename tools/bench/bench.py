@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,26 @@ if TYPE_CHECKING:
     from tidelog.tools.bench.baselines.redis_server import RedisServer
 
 EVERYSEC, ALWAYS = "everysec", "always"
+
+Kind = tuple[str, str]  # a module of baselines/, and the class in it
+
+# fmt: off
+STORES: dict[str, Kind] = {
+    "redis-py":      ("redis_server", "RedisPeer"),
+    "sqlite3":       ("sqlite_queue", "SqliteQueue"),
+    "lmdb":          ("lmdb_queue", "LmdbQueue"),
+    "queuelib":      ("queuelib_queue", "QueuelibQueue"),
+    "persist-queue": ("persist_queue", "PersistQueue"),
+}
+QUEUES: dict[str, Kind] = {
+    "litequeue":     ("lite_queue", "LiteQueuePeer"),
+    "persist-queue": ("persist_queue", "PersistQueue"),
+    "sqlite3":       ("sqlite_queue", "SqliteQueue"),
+    "huey":          ("huey_queue", "HueyQueue"),
+    "redis-py":      ("redis_server", "RedisQueue"),
+}
+NEVER_SYNCED = {"queuelib"}
+# fmt: on
 
 
 @dataclass
@@ -79,18 +99,27 @@ class Bench(AbstractContextManager["Bench"]):
 
     def redis(self, messages: Messages, *, durable: bool) -> Peer:
         """redis-py, on an emptied server."""
-        from tidelog.tools.bench.baselines.redis_server import RedisPeer
+        return self._start("redis-py", STORES["redis-py"], messages, durable)
 
-        return RedisPeer(self.redis_server(ALWAYS if durable else EVERYSEC), messages)
+    def peers(self, messages: Messages, *, durable: bool) -> AbstractContextManager[list[Peer]]:
+        """Every store of messages that can run here and keeps that promise, open and empty."""
+        return self._opened(STORES, messages, durable)
+
+    def queues(self, messages: Messages, *, durable: bool) -> AbstractContextManager[list[Peer]]:
+        """The same for what people use as a work queue: what is done is gone, or can be cleared away."""
+        return self._opened(QUEUES, messages, durable)
 
     @contextmanager
-    def peers(self, messages: Messages, *, durable: bool) -> Iterator[list[Peer]]:
-        """Every queue that can run here and keeps that promise, open and empty."""
+    def _opened(
+        self, kinds: Mapping[str, Kind], messages: Messages, durable: bool
+    ) -> Iterator[list[Peer]]:
         with ExitStack() as closing:
             opened: list[Peer] = []
-            for name, start in self._starters(messages, durable=durable):
+            for name, kind in kinds.items():
+                if durable and name in NEVER_SYNCED:
+                    continue
                 try:
-                    peer = start()
+                    peer = self._start(name, kind, messages, durable)
                 except (ImportError, FileNotFoundError) as error:
                     self.missing[name] = str(error)
                     continue
@@ -98,32 +127,10 @@ class Bench(AbstractContextManager["Bench"]):
                 opened.append(peer)
             yield opened
 
-    def _starters(
-        self, messages: Messages, *, durable: bool
-    ) -> Iterator[tuple[str, Callable[[], Peer]]]:
-        def load(module: str, name: str) -> Callable[..., Peer]:
-            found = importlib.import_module(f"tidelog.tools.bench.baselines.{module}")
-            made: Callable[..., Peer] = getattr(found, name)
-            return made
-
-        def at(name: str) -> Path:
-            return self.fresh(name)
-
-        yield "redis-py", lambda: self.redis(messages, durable=durable)
-        yield (
-            "sqlite3",
-            lambda: load("sqlite_queue", "SqliteQueue")(at("sqlite"), messages, durable=durable),
-        )
-        yield (
-            "lmdb",
-            lambda: load("lmdb_queue", "LmdbQueue")(at("lmdb"), messages, durable=durable),
-        )
-        if not durable:
-            yield (
-                "queuelib",
-                lambda: load("queuelib_queue", "QueuelibQueue")(at("queuelib"), messages),
-            )
-        yield (
-            "persist-queue",
-            lambda: load("persist_queue", "PersistQueue")(at("persist"), messages, durable=durable),
-        )
+    def _start(self, name: str, kind: Kind, messages: Messages, durable: bool) -> Peer:
+        module, made = kind
+        found = importlib.import_module(f"tidelog.tools.bench.baselines.{module}")
+        make: Callable[..., Peer] = getattr(found, made)
+        if module == "redis_server":
+            return make(self.redis_server(ALWAYS if durable else EVERYSEC), messages)
+        return make(self.fresh(name), messages, durable=durable)

@@ -11,7 +11,9 @@ from tidelog.tools.bench.peer import Peer
 
 
 class QueuelibQueue(Peer):
-    def __init__(self, directory: Path, messages: Messages) -> None:
+    def __init__(self, directory: Path, messages: Messages, *, durable: bool = False) -> None:
+        if durable:
+            raise ValueError("queuelib cannot sync")
         self.name = "queuelib"
         self._messages = messages
         self._queue = FifoDiskQueue(str(directory / "queuelib"))

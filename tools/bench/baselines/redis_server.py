@@ -99,3 +99,17 @@ class RedisPeer(Peer):
 
     def close(self) -> None:
         self._client.close()
+
+
+class RedisQueue(RedisPeer):
+    """The same streams as a queue that is worked off: a done message is deleted in the transaction of its ack."""
+
+    def take(self, count: int, at_once: int) -> None:
+        client = self._client
+        for _ in range(count // at_once):
+            reply: Any = client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=at_once)
+            ids = [id for id, _ in reply[0][1]]
+            pipeline = client.pipeline()
+            pipeline.xack(STREAM, GROUP, *ids)
+            pipeline.xdel(STREAM, *ids)
+            pipeline.execute()

@@ -1,0 +1,39 @@
+"""huey's SqliteStorage, the queue beneath its tasks: a transaction per message, no batches.
+
+It has no acknowledgement either: `dequeue` deletes the message, and a worker that dies has lost it. Durable:
+fsync=True. Relaxed: synchronous=NORMAL, set from outside; its own fsync=False would mean OFF.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from huey.storage import SqliteStorage  # type: ignore[import-untyped]
+
+from tidelog.tools.bench.messages import Messages
+from tidelog.tools.bench.peer import Peer
+
+
+class HueyQueue(Peer):
+    def __init__(self, directory: Path, messages: Messages, *, durable: bool) -> None:
+        self.name = "huey"
+        self._messages = messages
+        self._storage = SqliteStorage("queue", str(directory / "huey.db"), fsync=durable or None)
+        if not durable:
+            self._storage.conn.execute("PRAGMA synchronous = NORMAL")
+
+    def add(self, count: int) -> None:
+        enqueue = self._storage.enqueue
+        for body in self._messages.some_blobs(count):
+            enqueue(body)
+
+    def add_batches(self, count: int) -> None:
+        self.add(count)
+
+    def take(self, count: int, at_once: int) -> None:
+        dequeue = self._storage.dequeue
+        for _ in range(count):
+            dequeue()
+
+    def close(self) -> None:
+        self._storage.close()
