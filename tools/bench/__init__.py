@@ -8,7 +8,8 @@
     messages.py    the messages everybody stores
     peer.py        what a queue must be able to do to take part
     ours.py        tidelog as such a queue, through its public interface alone
-    baselines/     system calls, redis-server, sqlite3, lmdb, queuelib, persist-queue
+    our_queue.py   tidelog's durable queue, the same way
+    baselines/     system calls, redis-server, sqlite3, lmdb, queuelib, persist-queue, litequeue, huey
     subjects/      one module per subject, each with `rows(bench)`
     append.py      a study of its own: ways to append a frame
     child.py       what is measured in a process of its own: memory, start-up

@@ -2,6 +2,8 @@
 
 `python -m tidelog.tools.bench.child memory DIRECTORY small|random ENTRIES` answers one JSON object: growth of
 the resident set, bytes per entry and per pending entry.
+
+`python -m tidelog.tools.bench.child worked-off DIRECTORY JOBS` answers what is left of so many jobs once they are done.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+
+# What an object refers to but does not own: the walk of `deep_bytes` stops there.
+NOT_STATE = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
 
 
 def ask(*arguments: object) -> dict[str, float]:
@@ -28,6 +34,21 @@ def rss_bytes() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise RuntimeError("/proc/self/status names no VmRSS")
+
+
+def deep_bytes(root: object) -> int:
+    """Bytes of all objects that can be reached from `root`, each counted once; code and classes are left out."""
+    seen: set[int] = set()
+    found = [root]
+    total = 0
+    while found:
+        one = found.pop()
+        if id(one) in seen or isinstance(one, NOT_STATE):
+            continue
+        seen.add(id(one))
+        total += sys.getsizeof(one)
+        found += gc.get_referents(one)
+    return total
 
 
 def measure_memory(directory: Path, kind: str, entries: int) -> dict[str, float]:
@@ -48,6 +69,36 @@ def measure_memory(directory: Path, kind: str, entries: int) -> dict[str, float]
     return {"entry": (stored - start) / entries, "pending": (delivered - stored) / entries}
 
 
+def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
+    """Put `jobs` jobs, then consume them all with keep=0. What is left, against a queue that has done a first thousand.
+
+    left        XLEN of the queue's stream
+    state       bytes of the engine's state, walked through; `before`: the same before
+    peak        growth of the resident set while all jobs were waiting; `resident`: what of it stayed
+    """
+    from tidelog.tools.bench.messages import BATCH, TEXT
+    from tidelog.tools.bench.our_queue import QUEUE, TidelogQueue
+
+    ours = TidelogQueue(directory, TEXT, fsync="everysec")
+    core = ours.db._core  # it may replace its state
+    ours.add_batches(BATCH)
+    ours.take(BATCH, 100)
+    before, start = deep_bytes(core.state), rss_bytes()
+    for _ in range(jobs // BATCH):
+        ours.add_batches(BATCH)
+    peak = rss_bytes()
+    ours.take(jobs // BATCH * BATCH, 100)
+    answer = {
+        "left": ours.db.xlen(QUEUE),
+        "state": deep_bytes(core.state),
+        "before": before,
+        "peak": peak - start,
+        "resident": rss_bytes() - start,
+    }
+    ours.close()
+    return answer
+
+
 def import_s(module: str) -> float:
     """Seconds that importing a module takes in a fresh interpreter."""
     program = (
@@ -60,6 +111,11 @@ def import_s(module: str) -> float:
     return float(done.stdout)
 
 
+def main(what: str, directory: str, *rest: str) -> dict[str, float]:
+    if what == "worked-off":
+        return measure_worked_off(Path(directory), int(rest[0]))
+    return measure_memory(Path(directory), rest[0], int(rest[1]))
+
+
 if __name__ == "__main__":
-    _, _, directory, kind, entries = sys.argv
-    print(json.dumps(measure_memory(Path(directory), kind, int(entries))))
+    print(json.dumps(main(*sys.argv[1:])))

@@ -91,4 +91,4 @@ def show(value: float, unit: str) -> str:
     if unit == "/s":
         digits = max(0, len(str(int(value))) - 3)
         return f"{round(value, -digits):,.0f}/s"
-    return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+    return f"{value:.3g} {unit}" if abs(value) < 1000 else f"{value:,.0f} {unit}"

@@ -36,6 +36,7 @@ def test_the_ratio_is_against_the_targets_baseline() -> None:
         (987, "/s", "987/s"),
         (3.4321, "us", "3.43 us"),
         (14.06, "B", "14.1 B"),
+        (-4_590_000, "B", "-4,590,000 B"),
     ],
 )
 def test_figures_are_shown_with_three_digits(value: float, unit: str, text: str) -> None:

@@ -20,6 +20,7 @@ SUBJECTS = {
     "memory":  "bytes of memory per entry and per pending entry",
     "pending": "1,000,000 pending entries beside 1,000",
     "startup": "import and open",
+    "queue":   "the durable queue beside other queues, and how deep or worked off it is",
     "peers":   "the same work by other queues, 100 random bytes a message",
 }
 # fmt: on
