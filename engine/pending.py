@@ -794,10 +794,19 @@ class Pending:
             return column
         return [key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK for key in map(KEY_BASE.__add__, column)]
 
-    def by_age(self) -> Iterator[tuple[int, int]]:
-        """(time, id) of all entries, the NACK zone first, then from the oldest delivery on."""
-        for column, times in zip(self._time_ids, self._times):
-            yield from zip(times, self._ids_of(column))
+    def by_age(self, start: int = NACK_TIME) -> Iterator[tuple[int, int]]:
+        """(time, id) of the entries delivered at `start`, unix ms, or later; the oldest first. By default all of
+        them: the NACK zone comes before those that have an owner.
+        """
+        i = bisect_left(self._time_maxes, start)
+        if i == len(self._time_maxes):
+            return
+        j = bisect_left(self._times[i], start)
+        if j:
+            yield from zip(self._times[i][j:], self._ids_of(self._time_ids[i][j:]))
+            i += 1
+        for at in range(i, len(self._times)):
+            yield from zip(self._times[at], self._ids_of(self._time_ids[at]))
 
     def entries(self) -> Iterator[tuple[int, int, int, int]]:
         """(id, time, owner, delivery count) of all entries, ascending."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import SEGMENT_BYTES, Log
@@ -35,6 +36,9 @@ from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT, PatternT, Text
 from tidelog.store.waiters import Caller
+
+if TYPE_CHECKING:
+    from tidelog.store.queue.aio import AsyncQueue
 
 T = TypeVar("T")
 
@@ -161,6 +165,45 @@ class AsyncStore(Face, AsyncMethods):
                 except WatchError:
                     if watch_delay:
                         await asyncio.sleep(watch_delay)
+
+    # --- queues
+
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Any = "json",
+        max_deliveries: int = 5,
+        retry_after: float = 30.0,
+        keep: int | timedelta = 0,
+        max_depth: int | None = None,
+        max_failures: int = 1000,
+    ) -> AsyncQueue:
+        """A durable queue in this store; its methods are awaited.
+
+        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
+        max_deliveries   after so many failed ones a job goes to the dead
+        retry_after      seconds: the lease of a job whose worker died, and the first pause before a retry
+        keep             acknowledged jobs that stay: a number, or for how long (timedelta)
+        max_depth        jobs that may be unfinished; beyond that `put` waits
+        max_failures     entries kept about what went wrong
+
+        Nothing of this is stored; nothing is written before the first job. Raises DataError.
+        """
+        from tidelog.store.queue.aio import make_queue
+        from tidelog.store.queue.options import make_options
+
+        options = make_options(
+            *(name, group),
+            codec=codec,
+            max_deliveries=max_deliveries,
+            retry_after=retry_after,
+            keep=keep,
+            max_depth=max_depth,
+            max_failures=max_failures,
+        )
+        return make_queue(self, options)
 
     # --- the store itself
 

@@ -98,6 +98,8 @@ class Core:
         self._end: Callable[[], TidelogError] | None = None
         self.forked = False
         self.keeper: Any = None  # see store.lifetime
+        self.last_calls: list[Callable[[], object]] = []  # before the store is closed by its owner
+        self.queues: Any = None  # see store.queue.leases
         self.finalizer: Any = None
 
     # --- running commands: each takes the lock

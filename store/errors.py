@@ -25,6 +25,20 @@ class DataError(TidelogError):
     """The arguments make no command; raised before the store is asked."""
 
 
+class EncodeError(DataError):
+    """A queue's codec cannot encode a value. Of `put_many` the values before it were put: `stored` says how many."""
+
+    stored = 0
+
+
+class QueueFull(TidelogError):
+    """A bounded queue stayed full for as long as the caller would wait. Nothing was put."""
+
+
+class DecodeError(TidelogError):
+    """A queue's codec cannot decode a value. A worker never sees it: such a job goes to the dead."""
+
+
 class ResponseError(TidelogError):
     """The command was refused with Redis's own words; nothing changed.
 

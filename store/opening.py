@@ -146,7 +146,7 @@ def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clo
     try:
         if identity.is_new(disk, root):
             identity.create(disk, root, secrets.token_bytes(16))
-        return _Opener(disk, root, segment_bytes).open(policy, lock, clock)
+        return _Opener(disk, root, segment_bytes, clock).open(policy, lock)
     except BaseException:
         lock.close()
         raise
@@ -155,17 +155,18 @@ def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clo
 class _Opener:
     """What it takes to open a store, and to open its log again when it is in doubt."""
 
-    def __init__(self, disk: Disk, root: Path, segment_bytes: int) -> None:
+    def __init__(self, disk: Disk, root: Path, segment_bytes: int, clock: Clock) -> None:
         self._disk, self._root, self._segment_bytes = disk, root, segment_bytes
+        self._clock = clock
         self._uuid = identity.read(disk, root)
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
 
-    def open(self, policy: Policy, lock: Any, clock: Clock) -> Core:
+    def open(self, policy: Policy, lock: Any) -> Core:
         """Recover and start. The lock file is released with the store."""
         state = State()
         log = self._log(state, policy, None)
-        core = Core(log, state, Settings(), self.rebuild, clock)
+        core = Core(log, state, Settings(), self.rebuild, self._clock)
         self._core = weakref.ref(core)
         keep(core, Keeper(log, lock))
         return core
@@ -201,6 +202,7 @@ class _Opener:
             recovered,
             lock=lock,
             began=self._began,
+            clock=lambda: self._clock.time_ns() // 1_000_000,
             policy=policy,
             segment_bytes=self._segment_bytes,
         )

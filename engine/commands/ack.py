@@ -51,7 +51,7 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
             results.append(NOT_FOUND)
             continue
         acked.add(entry_id)
-        if policy == ACKED and _still_referenced(stream, name, entry_id):
+        if policy == ACKED and still_referenced(stream, name, entry_id):
             results.append(STILL_REFERENCED)
         else:
             results.append(DELETED)
@@ -67,7 +67,7 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
     return results
 
 
-def _still_referenced(stream: Stream, acked_in: bytes, entry_id: int) -> bool:
+def still_referenced(stream: Stream, acked_in: bytes, entry_id: int) -> bool:
     """Whether an entry that group `acked_in` has just acknowledged is still needed by a group (spec 5.2)."""
     return any(
         group.last_id < entry_id or (name != acked_in and group.pending.contains(entry_id))

@@ -93,7 +93,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
 def _plain_read(ctx: Context, args: list[bytes]) -> Entries | None:
     """`XREADGROUP GROUP g c COUNT n STREAMS key >` where there is something new; None: take the long way.
 
-    What nearly every consumer sends, and half as dear as through the options. Both end in `_log_new`.
+    What nearly every consumer sends, and half as dear as through the options. Both end in `log_new`.
     """
     count = read_int64(args[5])
     if not count:
@@ -105,11 +105,11 @@ def _plain_read(ctx: Context, args: list[bytes]) -> Entries | None:
     if not stream.length or stream.last_live_id() <= group.last_id:
         return None
     new = stream.after(group.last_id, count)
-    _log_new(ctx, args[7], stream, group, args[3], new)
+    log_new(ctx, args[7], stream, group, args[3], new)
     return new
 
 
-def _log_new(
+def log_new(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes, new: Entries
 ) -> None:
     """Log that new messages were delivered to a consumer, and that the group has moved behind them."""
@@ -156,7 +156,7 @@ def _deliver(
         log_seen(ctx, key, group.name, options.consumer, consumer, mark)
         return None
     if not claimed and not options.noack:
-        _log_new(ctx, key, stream, group, options.consumer, new)
+        log_new(ctx, key, stream, group, options.consumer, new)
     else:
         moved: tuple[int, ...] = ()
         if new:

@@ -2,6 +2,16 @@
 
     import tidelog
 
+A durable queue, on one path and without a server:
+
+    with tidelog.queue("mail-data", "mails") as mails:
+        mails.put({"to": "ann@example.org"})
+        for job in mails.consume(block=0):
+            with job:                               # acknowledged at its end, retried if it raises
+                print(job.value)
+
+The streams and consumer groups below it, with the methods, parameters and replies of redis-py:
+
     with tidelog.open("orders") as db:
         db.xgroup_create("orders", "billing", id="0", mkstream=True)
         db.xadd("orders", {"item": "tea", "count": 2})
@@ -9,20 +19,24 @@
             for id, fields in entries:
                 db.xack(key, "billing", id)
 
-Methods, parameters and replies are those of redis-py. `aopen` is the same for asyncio.
+`aqueue` and `aopen` are the same for asyncio.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
+    DecodeError,
+    EncodeError,
     ExecAbortError,
     NewerFormat,
     NotAStore,
     NotStored,
     OutcomeUnknown,
     OutOfSpace,
+    QueueFull,
     ReadOnlyError,
     ResponseError,
     StoreClosed,
@@ -41,20 +55,32 @@ from tidelog.store.sync import Store
 if TYPE_CHECKING:
     from tidelog.store.aio import AsyncStore
     from tidelog.store.aio import aopen_store as aopen
+    from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.face import Queue
+    from tidelog.store.queue.job import AsyncJob, Job
+    from tidelog.store.queue.opening import aopen_queue as aqueue
+    from tidelog.store.queue.opening import open_queue as queue
 
 __version__ = "0.1"
 
 __all__ = [
+    "AsyncJob",
+    "AsyncQueue",
     "AsyncStore",
     "CannotOpen",
     "DataError",
+    "DecodeError",
+    "EncodeError",
     "ExecAbortError",
     "IdRange",
+    "Job",
     "NewerFormat",
     "NotAStore",
     "NotStored",
     "OutOfSpace",
     "OutcomeUnknown",
+    "Queue",
+    "QueueFull",
     "ReadOnlyError",
     "Receipt",
     "ResponseError",
@@ -67,17 +93,30 @@ __all__ = [
     "UnitTooLarge",
     "WatchError",
     "aopen",
+    "aqueue",
     "open",
+    "queue",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Not with the rest: asyncio would be a third of the import, and most programs do without.
-    if name in ("AsyncStore", "aopen"):
-        from tidelog.store import aio
+# Not with the rest: asyncio would be a third of the import, and most programs do without; so do many without queues.
+_LATER = {
+    "AsyncStore": ("tidelog.store.aio", "AsyncStore"),
+    "aopen": ("tidelog.store.aio", "aopen_store"),
+    "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
+    "Queue": ("tidelog.store.queue.face", "Queue"),
+    "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
+    "Job": ("tidelog.store.queue.job", "Job"),
+    "aqueue": ("tidelog.store.queue.opening", "aopen_queue"),
+    "queue": ("tidelog.store.queue.opening", "open_queue"),
+}
 
-        globals().update(AsyncStore=aio.AsyncStore, aopen=aio.aopen_store)
-        return globals()[name]
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        module, there = _LATER[name]
+        found = globals()[name] = getattr(import_module(module), there)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

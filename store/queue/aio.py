@@ -1,0 +1,336 @@
+"""AsyncQueue: the durable queue for asyncio.
+
+    async with tidelog.aqueue("mail-data", "mails") as mails:
+        await mails.put({"to": "ann@example.org"})
+        async for job in mails.consume():
+            async with job:
+                await send(job.value)
+
+A change is made at once, in the loop's thread; what is awaited is the disk, a job, or room. So a call that is cancelled
+has either done nothing yet, or all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.waiting import Waiter
+from tidelog.store.aio import AsyncStore, TaskCaller
+from tidelog.store.core import Answer, Claim
+from tidelog.store.errors import DecodeError, StoreClosed, from_command
+from tidelog.store.queue import rows
+from tidelog.store.queue.base import ROOM_SECONDS, ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.dead import PAGE, DeadBase, Ids, Jobs, Texts, Where, chooser, listed_ids
+from tidelog.store.queue.fetch import Fetch
+from tidelog.store.queue.job import AsyncJob
+from tidelog.store.queue.options import Options, patience
+from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
+
+
+class AsyncQueue(QueueBase):
+    """A durable queue of an open store. Made by `db.queue` or `tidelog.aqueue`.
+
+    dead      the jobs that were given up
+    """
+
+    _opened_here = False
+
+    @property
+    def dead(self) -> AsyncDead:
+        return AsyncDead(self)
+
+    # --- putting
+
+    async def put(
+        self,
+        value: Any,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Put one job; its ID, once the store's promise holds. As `Queue.put`."""
+        if dedup_id is None and not self._bounded:
+            data = rows.encode_value(self._options, value)
+            row = (VALUE, data) if headers is None else rows.job_row(data, headers)
+            try:
+                effect, log, lsn = self._core.add(self._db, self._key, row)
+            except CommandError as error:
+                raise from_command(error) from None
+            await self._face._hold((log, lsn, True))
+            return f"{effect[3]}-{effect[4]}"
+        return await self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
+
+    async def _put_slowly(self, put: Put, timeout: float | None) -> str:
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        while True:
+            answer, caller = self._put_once(put, TaskCaller)
+            if answer is not None:
+                reply, claim = answer
+                await self._face._hold(claim)
+                return str(reply)
+            await self._sleep(caller, deadline)
+
+    async def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
+        """Put many jobs, 1,000 as one unit with one sync; how many. As `Queue.put_many`."""
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        total = 0
+        for batch, error in self._batches(values):
+            while batch:
+                stored, claim, caller = self._put_rows(batch, TaskCaller)
+                if stored:
+                    await self._face._hold(claim)
+                    total += stored
+                    batch = batch[stored:]
+                if caller is not None:
+                    await self._sleep(caller, deadline)
+            if error is not None:
+                error.stored = total
+                raise error
+            await asyncio.sleep(0)  # others have their turn between two batches
+        return total
+
+    async def _sleep(self, caller: Any, deadline: float | None) -> None:
+        core = self._core
+        left = None if deadline is None else deadline - core.monotonic()
+        if left is not None and left <= 0:
+            raise self._full()
+        if core.clock.manual:
+            await caller.sleep(None)
+        else:
+            await caller.sleep(ROOM_SECONDS if left is None else min(left, ROOM_SECONDS))
+
+    # --- consuming
+
+    def consume(
+        self,
+        worker: str | None = None,
+        batch: int = 1,
+        block: float | None = None,
+        *,
+        time_limit: float | None = None,
+        reraise: bool = False,
+    ) -> AsyncConsumer:
+        """Jobs one after the other: `async for job in queue.consume()`. As `Queue.consume`."""
+        return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
+
+    async def get(self, worker: str | None = None, block: float | None = None) -> AsyncJob | None:
+        """One job, or None if none came within `block` seconds."""
+        async for job in self.consume(worker, 1, block):
+            return job
+        return None
+
+    # --- looking
+
+    async def stats(self) -> Stats:
+        """Figures of this moment."""
+        return await self._told(self._stats())  # type: ignore[no-any-return]
+
+    async def peek(self, count: int = 10) -> list[WaitingJob]:
+        """The next jobs that nobody was given yet; they stay where they are."""
+        return self._waiting_jobs(await self._told(self._peek(count)))
+
+    async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """What went wrong lately, the newest first; of one job if its ID is given."""
+        return await self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
+
+    async def _told(self, answer: Answer) -> Any:
+        found, claim = answer
+        await self._face._hold(claim)
+        return found
+
+    # --- the rest
+
+    async def purge(self) -> int:
+        """Drop every job that is not in flight; how many those were."""
+        total, more = 0, True
+        while more:
+            dropped, claim, more = self._purge_some()
+            await self._face._hold(claim)
+            total += dropped
+            await asyncio.sleep(0)
+        return total
+
+    async def aclose(self) -> None:
+        """Close the store, if `tidelog.aqueue` opened it for this queue."""
+        if self._opened_here:
+            await self._face.aclose()
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncConsumer(ConsumerBase):
+    """An async iterator of jobs. Closed when it ends, by `aclose` or as an async context manager; then jobs it has
+    fetched and not handed out go back at once.
+    """
+
+    _queue: AsyncQueue
+
+    def __aiter__(self) -> AsyncIterator[AsyncJob]:
+        return self
+
+    async def __anext__(self) -> AsyncJob:
+        while True:
+            delivery = self._delivery
+            if delivery is not None and delivery.jobs:
+                number, row, deliveries = delivery.jobs.pop()
+                queue = self._queue
+                if self._batch == 1:
+                    self._delivery = None  # the job alone keeps it alive
+                try:
+                    value = rows.decode_row(queue._options.codec, row)
+                except DecodeError as error:
+                    broken = AsyncJob(queue, delivery, number, row, deliveries, None, False)
+                    await broken.fail(error)
+                    continue
+                return AsyncJob(queue, delivery, number, row, deliveries, value, self._reraise)
+            if self._closed or not await self._fetch():
+                await self.aclose()
+                raise StopAsyncIteration
+
+    async def _fetch(self) -> bool:
+        while True:
+            request = self._request()
+            try:
+                reply, claim = await self._run(request)
+                await self._queue._face._hold(claim)
+            except BaseException:
+                self._broke(request)
+                raise
+            got = self._got(request, reply)
+            if got is not None:
+                return got
+
+    async def _run(self, request: Fetch) -> Answer:
+        try:
+            reply, claim = self._ask(request, TaskCaller)
+            if reply.__class__ is Waiter:
+                reply, claim = await self._queue._face._wait(reply)
+        except CommandError as error:
+            raise from_command(error) from None
+        return reply, claim
+
+    async def aclose(self) -> None:
+        """No more jobs from here. Closing twice is allowed."""
+        try:
+            claim = self._give_back()
+            if claim is not None:
+                await self._queue._face._hold(claim)
+        except StoreClosed:
+            pass  # whatever was not written is delivered again
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncDead(DeadBase):
+    """The dead jobs of a queue; an async iterable of them, the oldest first. As `Dead`."""
+
+    _queue: AsyncQueue
+
+    async def __aiter__(self) -> AsyncIterator[DeadJob]:
+        start: int | None = 0
+        while start is not None:
+            page, start, claim = self._page(start)
+            await self._queue._face._hold(claim)
+            for job in page:
+                yield job
+
+    async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
+        """The first `count` of them (None: all) for which `where` is true."""
+        chosen = chooser(where, None, 0)
+        found: Jobs = []
+        async for job in self:
+            if count is not None and len(found) >= count:
+                break
+            if chosen(job):
+                found.append(job)
+        return found
+
+    async def count(self) -> int:
+        """How many there are."""
+        return len(await self.list())
+
+    async def get(self, id: str) -> DeadJob | None:
+        """One of them by the ID it has among the dead, or None."""
+        job, claim = self._one(id)
+        await self._queue._face._hold(claim)
+        return job
+
+    async def redrive(
+        self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
+    ) -> int:
+        """Make them jobs again, by default all. How many. As `Dead.redrive`."""
+        return await self._each(ids, where, None, None if dry_run else self._redrive)
+
+    async def purge(
+        self, ids: Ids = None, *, where: Where | None = None, older_than: float | None = None
+    ) -> int:
+        """Delete them, by default all. How many. As `Dead.purge`."""
+        return await self._each(ids, where, older_than, self._drop)
+
+    async def _each(
+        self,
+        given: Ids,
+        where: Where | None,
+        older_than: float | None,
+        change: Callable[[Jobs], tuple[int, Claim]] | None,
+    ) -> int:
+        now = self._queue._core.time_ns() / 1e9
+        chosen = chooser(where, older_than, now)
+        total = 0
+        async for page in self._pages(listed_ids(given)):
+            wanted = [job for job in page if chosen(job)]
+            if change is None:
+                total += len(wanted)
+            elif wanted:
+                changed, claim = change(wanted)
+                await self._queue._face._hold(claim)
+                total += changed
+        return total
+
+    async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:
+        if given is not None:
+            found = [await self.get(id) for id in dict.fromkeys(given)]
+            jobs = [job for job in found if job is not None]
+            for at in range(0, len(jobs), PAGE):
+                yield jobs[at : at + PAGE]
+            return
+        start: int | None = 0
+        end = self._last()
+        while start is not None:
+            page, start, claim = self._page(start, PAGE, end)
+            await self._queue._face._hold(claim)
+            yield page
+
+
+def make_queue(store: AsyncStore, options: Options) -> AsyncQueue:
+    """The queue of an open store."""
+    return AsyncQueue(store, options)

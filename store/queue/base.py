@@ -1,0 +1,586 @@
+"""The queue without waiting: everything that threads and asyncio do alike."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count, islice, repeat
+from typing import Any, Final, TypeVar
+
+from tidelog.engine import ids
+from tidelog.engine.commands.add import decide_xadd_many
+from tidelog.engine.context import Context
+from tidelog.engine.errors import CommandError
+from tidelog.engine.ids import MAX
+from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.batch import run_unit
+from tidelog.store.core import Answer
+from tidelog.store.errors import DataError, EncodeError, QueueFull, from_command
+from tidelog.store.queue import rows
+from tidelog.store.queue.fetch import DELIVERED, NO_GROUP, Fetch, log_leftovers
+from tidelog.store.queue.leases import leases_of
+from tidelog.store.queue.options import (
+    DEDUP_IDS,
+    DEDUP_SECONDS,
+    Options,
+    patience,
+    seconds,
+)
+from tidelog.store.queue.retention import SWEEP_JOBS, sweep
+from tidelog.store.queue.rows import VALUE, Failure, Row, WaitingJob
+from tidelog.store.queue.shared import Delivery, depth, find, waiting
+from tidelog.store.waiters import Caller
+
+BATCH_JOBS: Final = 1_000  # that put_many stores as one unit
+BATCH_BYTES: Final = 4 << 20  # and about so many bytes of values
+ROOM_SECONDS: Final = (
+    1.0  # how long a putter sleeps at most: whoever acknowledges without this layer wakes nobody
+)
+PURGE_JOBS: Final = 1_000  # that leave with one unit
+BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
+PRODUCER: Final = b"queue"  # whose idempotency IDs dedup IDs are
+
+_numbers = count(1)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A queue at one moment.
+
+    depth               jobs that are not done: waiting, in flight, paused
+    waiting             never delivered yet
+    in_flight           worker -> jobs in its hands, also of workers that died and whose jobs are not taken over yet
+    paused              failed, waiting for their retry
+    dead                given up
+    failures            entries kept of what went wrong
+    kept                done and still there: retention, or another group needs them
+    oldest_seconds      age of the oldest job that is not done, None if there is none
+    put_per_second      over the last minute at most; None until there are two moments to compare
+    done_per_second     likewise, of jobs that left the queue: done or dead
+    """
+
+    name: str
+    group: str
+    depth: int
+    waiting: int
+    in_flight: dict[str, int]
+    paused: int
+    dead: int
+    failures: int
+    kept: int
+    oldest_seconds: float | None
+    put_per_second: float | None
+    done_per_second: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Put:
+    """A job to be put by `done_and`. Made by `queue.new`."""
+
+    __slots__ = ("queue", "row", "dedup_id")
+
+    def __init__(self, queue: QueueBase, row: Row, dedup_id: bytes | None) -> None:
+        self.queue, self.row, self.dedup_id = queue, row, dedup_id
+
+    def words(self, ctx: Context) -> list[list[bytes]]:
+        """The commands that put it. Raises CommandError for a key of another type."""
+        return add_words(ctx, self.queue._options, self.row, self.dedup_id)
+
+
+def add_words(
+    ctx: Context, options: Options, row: Row, dedup_id: bytes | None
+) -> list[list[bytes]]:
+    """The commands that put one job; with a dedup ID the stream is told first to remember those for long."""
+    key = options.key
+    stream = ctx.stream(key)
+    if dedup_id is None:
+        return [[b"XADD", key, b"*", *row]]
+    words: list[list[bytes]] = []
+    idmp = None if stream is None else stream.idmp
+    if stream is None:
+        words.append([b"XGROUP", b"CREATE", key, options.group_key, b"0", b"MKSTREAM"])
+    if idmp is None or (idmp.duration, idmp.maxsize) != (DEDUP_SECONDS, DEDUP_IDS):
+        seconds_text, most = b"%d" % DEDUP_SECONDS, b"%d" % DEDUP_IDS
+        words.append([b"XCFGSET", key, b"IDMP-DURATION", seconds_text, b"IDMP-MAXSIZE", most])
+    return [*words, [b"XADD", key, b"IDMP", PRODUCER, dedup_id, b"*", *row]]
+
+
+class QueueBase:
+    """What both faces of a queue are.
+
+    name, group    as given
+    store          the open store it is in
+    """
+
+    def __init__(self, face: Any, options: Options) -> None:
+        self._face = face
+        self._core = face._core
+        self._db: int = face._db
+        self._options = options
+        self._key = options.key
+        self._encode = options.codec.encode
+        self._leases = leases_of(self._core)
+        self._shared = self._leases.of(self._core, self._db, options)
+        self._bounded = options.max_depth is not None
+        self._own_worker: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self._options.name
+
+    @property
+    def group(self) -> str:
+        return self._options.group
+
+    @property
+    def store(self) -> Any:
+        return self._face
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, group {self.group!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a queue belongs to its open store; open the store there instead of pickling"
+        )
+
+    # --- putting
+
+    def new(
+        self, value: Any, *, dedup_id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Put:
+        """A job that `job.done_and(...)` is to put. Raises EncodeError, DataError."""
+        row = rows.job_row(rows.encode_value(self._options, value), headers)
+        return Put(self, row, _dedup(dedup_id))
+
+    def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
+        """Try to put one job the long way: ((reply, claim), None), or (None, who waits for room)."""
+        options, waiting_caller = self._options, None
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal waiting_caller
+            if self._is_full(ctx, 1) <= 0 and not self._is_known(ctx, put.dedup_id):
+                waiting_caller = self._queue_up(caller)
+                return None
+            return add_words(ctx, options, put.row, put.dedup_id)
+
+        reply, claim = self._ask(run_unit, self._core, self._db, plan)
+        if reply is None:
+            return None, waiting_caller
+        return (rows.shown(reply[-1]), claim), None
+
+    def _is_full(self, ctx: Context, wanted: int) -> int:
+        """How many of so many jobs there is room for."""
+        if self._options.max_depth is None:
+            return wanted
+        ctx.stream(self._key)  # raises for a key of another type
+        return min(
+            wanted, self._options.max_depth - depth(*find(ctx.state, self._db, self._options))
+        )
+
+    def _is_known(self, ctx: Context, dedup_id: bytes | None) -> bool:
+        """Whether putting it would add nothing, so that no room is needed."""
+        stream = ctx.stream(self._key)
+        if dedup_id is None or stream is None or stream.idmp is None:
+            return False
+        return stream.idmp.lookup(PRODUCER, dedup_id, ctx.now) is not None
+
+    def _queue_up(self, caller: Callable[[], Caller] | None) -> Caller | None:
+        if caller is None:
+            return None
+        made = caller()
+        self._shared.room.append(made)
+        return made
+
+    def _full(self) -> QueueFull:
+        return QueueFull(
+            f"queue {self.name!r} is full: {self._options.max_depth} jobs are not done (max_depth)"
+        )
+
+    def _put_rows(
+        self, batch: Sequence[Row], caller: Callable[[], Caller] | None
+    ) -> tuple[int, Any, Caller | None]:
+        """Put as many of these as there is room for, as one unit: (how many, claim, who waits for room)."""
+        waiting_caller = None
+
+        def work(ctx: Context) -> Reply:
+            nonlocal waiting_caller
+            room = self._is_full(ctx, len(batch)) if self._bounded else len(batch)
+            if room <= 0:
+                waiting_caller = self._queue_up(caller)
+                return 0
+            decide_xadd_many(ctx, self._key, batch if room == len(batch) else batch[:room])
+            return room
+
+        stored, claim = self._ask(self._core.decided, self._db, work)
+        return stored, claim, waiting_caller
+
+    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[Row], EncodeError | None]]:
+        """The rows of put_many, batch by batch; with the error that ends them."""
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
+        source = iter(values)
+        raw = self._options.codec.name == "bytes"
+        while chunk := list(islice(source, BATCH_JOBS)):
+            error: EncodeError | None = None
+            if raw and set(map(type, chunk)) == {bytes}:
+                encoded = chunk
+            else:
+                try:
+                    encoded = list(map(self._encode, chunk))
+                except Exception:
+                    encoded, error = self._encode_until(chunk)
+            whole: list[Row] = list(zip(repeat(VALUE), encoded))
+            if sum(map(len, encoded)) <= BATCH_BYTES:
+                yield whole, error
+            else:
+                yield from _parts(whole, error)
+            if error is not None:
+                return
+
+    def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
+        encoded: list[bytes] = []
+        for value in chunk:
+            try:
+                encoded.append(rows.encode_value(self._options, value))
+            except EncodeError as error:
+                return encoded, error
+        return encoded, None  # a codec that does not fail twice
+
+    # --- consuming
+
+    def _worker(self, worker: Any) -> str:
+        if worker is None:
+            if self._own_worker is None:
+                self._own_worker = f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
+            return self._own_worker
+        if not isinstance(worker, str) or not worker:
+            raise DataError(f"worker must be a str that is not empty, not {worker!r}")
+        try:
+            worker.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"worker must be valid Unicode: {error}") from None
+        return worker
+
+    def _create_group(self) -> None:
+        options = self._options
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            stream = ctx.stream(options.key)
+            if stream is not None and options.group_key in stream.groups:
+                return None
+            return [[b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]]
+
+        self._ask(run_unit, self._core, self._db, plan)
+
+    def _acknowledged(self, jobs: int) -> None:
+        """So many more are done: retention looks now and then."""
+        if self._options.keeps:
+            shared = self._shared
+            shared.unswept += jobs
+            if shared.unswept >= SWEEP_JOBS:
+                self._ask(sweep, self._core, self._db, shared, self._options)
+
+    # --- looking
+
+    def _look(self, at: Callable[[State], T]) -> Any:
+        return self._core.look(at)
+
+    def _stats(self) -> Answer:
+        options, db = self._options, self._db
+        core, shared = self._core, self._shared
+        mono, wall = core.monotonic(), core.time_ns() // 1_000_000
+
+        def at(state: State) -> Stats:
+            stream, group = find(state, db, options)
+            unread = waiting(stream, group)
+            pending = 0 if group is None else len(group.pending)
+            in_flight: dict[str, int] = {}
+            paused = 0
+            oldest: list[int] = []
+            if group is not None:
+                paused = group.pending.nacked()
+                for consumer in group.listed():
+                    held = group.pending.held_by(consumer.index)
+                    if held:
+                        in_flight[rows.shown(consumer.name)] = held
+                if pending:
+                    oldest.append(group.pending.first())
+            if stream is not None and unread:
+                after = 0 if group is None else group.last_id
+                oldest += stream.range(after + 1, MAX, 1).ids()
+            age = max(0, wall - (min(oldest) >> 64)) / 1000 if oldest else None
+            added = 0 if stream is None else stream.entries_added
+            put, done = shared.sample(mono, added, unread + pending)
+            length = 0 if stream is None else stream.length
+            return Stats(
+                name=options.name,
+                group=options.group,
+                depth=unread + pending,
+                waiting=unread,
+                in_flight=in_flight,
+                paused=paused,
+                dead=_length(state, db, options.dead_key),
+                failures=_length(state, db, options.failures_key),
+                kept=max(0, length - unread - pending),
+                oldest_seconds=age,
+                put_per_second=put,
+                done_per_second=done,
+            )
+
+        answer: Answer = core.look(at)
+        return answer
+
+    def _depth(self) -> Answer:
+        answer: Answer = self._core.look(lambda s: depth(*find(s, self._db, self._options)))
+        return answer
+
+    def _peek(self, number: int) -> Answer:
+        _positive("count", number)
+        options = self._options
+
+        def at(state: State) -> list[Any]:
+            stream, group = find(state, self._db, options)
+            if stream is None:
+                return []
+            after = 0 if group is None else group.last_id
+            return list(stream.range(after + 1, MAX, number))
+
+        answer: Answer = self._core.look(at)
+        return answer
+
+    def _waiting_jobs(self, found: list[Any]) -> list[WaitingJob]:
+        return [rows.waiting_job(self._options.codec, job, row) for job, row in found if row]
+
+    def _failures(self, job_id: str | None, number: int) -> Answer:
+        _positive("count", number)
+        options = self._options
+
+        def at(state: State) -> list[Failure]:
+            value = state.databases[self._db].keys.get(options.failures_key)
+            found: list[Failure] = []
+            if isinstance(value, Stream):
+                for entry, row in value.range(0, MAX, None, reverse=True):
+                    if row is None or rows.fields_of(row).get(b"group") != options.group_key:
+                        continue
+                    failure = rows.failure_of(entry, row)
+                    if job_id is None or failure.job_id == job_id:
+                        found.append(failure)
+                        if len(found) == number:
+                            break
+            return found
+
+        answer: Answer = self._core.look(at)
+        return answer
+
+    # --- purging
+
+    def _purge_some(self) -> tuple[int, Any, bool]:
+        """One unit of a purge: (jobs dropped, claim, whether more are left)."""
+        options = self._options
+        dropped, more = 0, False
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal dropped, more
+            ctx.stream(options.key)
+            stream, group = find(ctx.state, self._db, options)
+            if stream is None:
+                return None
+            if group is None:
+                return [[b"XGROUP", b"CREATE", options.key, options.group_key, b"0"]]
+            self._shared.fresh(ctx, options, stream, group)
+            paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
+            unread = stream.range(group.last_id + 1, MAX, PURGE_JOBS - len(paused))
+            jobs = [*paused, *unread.ids()]
+            if not jobs:
+                return None
+            dropped, more = len(jobs), len(jobs) == PURGE_JOBS
+            words: list[list[bytes]] = []
+            if unread:
+                last = unread.ids()[-1]
+                read = b"%d" % (stream.entries_added - waiting(stream, group) + len(unread))
+                words.append(
+                    [b"XGROUP", b"SETID", options.key, options.group_key, ids.text(last)]
+                    + [b"ENTRIESREAD", read]
+                )
+            texts = list(map(ids.text, jobs))
+            if paused:
+                words.append([b"XACK", options.key, options.group_key, *texts[: len(paused)]])
+                entries = [
+                    ids.text(hold.entry)
+                    for job in paused
+                    if (hold := self._shared.paused.pop(job, None)) is not None and hold.entry
+                ]
+                if entries:
+                    words.append([b"XDEL", options.holds_key, *entries])
+            return [
+                *words,
+                [b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts],
+            ]
+
+        reply, claim = self._ask(
+            partial(self._shared.unit, partial(run_unit, self._core, self._db, plan))
+        )
+        if reply is not None and not dropped:
+            more = True  # only the group was made
+        if dropped:
+            self._shared.made_room()
+        return dropped, claim, more
+
+    def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except CommandError as error:
+            raise from_command(error) from None
+
+
+class ConsumerBase:
+    """What both kinds of consumer are: a worker's place in a queue.
+
+    worker    its name
+    """
+
+    def __init__(
+        self,
+        queue: QueueBase,
+        worker: Any,
+        batch: Any,
+        block: Any,
+        time_limit: Any,
+        reraise: bool,
+    ) -> None:
+        _positive("batch", batch)
+        if batch > BATCH_MAX:
+            raise DataError(f"batch must be at most {BATCH_MAX}, not {batch}")
+        wait = patience("block", block)
+        self.worker = queue._worker(worker)
+        self._queue = queue
+        self._name = self.worker.encode()
+        self._batch: int = batch
+        # To the engine 0 is for ever; to the caller it is not at all.
+        self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
+        self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
+        self._reraise = reraise
+        self._history: int | None = 0
+        self._delivery: Delivery | None = None
+        self._closed = False
+        queue._shared.workers[id(self)] = self
+
+    def __repr__(self) -> str:
+        return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+
+    def _request(self) -> Fetch:
+        queue = self._queue
+        until = None
+        if self._time_limit is not None:
+            until = queue._core.monotonic() + self._time_limit
+        return Fetch(
+            *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
+            *(self._history, self._delivery, until),
+        )
+
+    def _ask(self, request: Fetch, caller: Callable[[], Caller]) -> Answer:
+        core, db = self._queue._core, self._queue._db
+        answer: Answer = core.decided(db, request, None if self._timeout_ms is None else caller)
+        return answer
+
+    def _broke(self, request: Fetch) -> None:
+        """The fetch did not return. What it may have got all the same is kept for the next one."""
+        request.failed()
+        self._queue._shared.stale()
+        if request.delivery.jobs:
+            self._take(request)
+
+    def _take(self, request: Fetch) -> None:
+        self._history = request.history
+        self._delivery = request.delivery
+        if not self._queue._leases.armed:
+            self._queue._leases.arm()
+
+    def _got(self, request: Fetch, reply: Reply) -> bool | None:
+        """What came of a fetch: True = jobs, False = none for as long as one would wait, None = ask again."""
+        request.written()
+        shared = self._queue._shared
+        if shared.room and self._batch > 1:
+            shared.made_room()
+        if reply is DELIVERED:
+            self._take(request)
+            if shared.unswept >= SWEEP_JOBS:
+                self._queue._acknowledged(0)
+            return True
+        if reply is NO_GROUP:
+            self._queue._create_group()
+            return None
+        assert reply is NULL_ARRAY
+        self._history = request.history
+        return False
+
+    def _give_back(self) -> Any:
+        """Closed: jobs not handed out go back, finished ones are written. A claim, or None."""
+        self._closed = True
+        delivery, self._delivery = self._delivery, None
+        if delivery is None or not (delivery.jobs or delivery.finished):
+            return None
+        queue = self._queue
+        options, shared = queue._options, queue._shared
+        finished, unseen, delivery.jobs = delivery.take_finished(), delivery.jobs, []
+        shared.leftovers.append((options, self._name, dict(delivery.open), finished, unseen))
+
+        def work(ctx: Context) -> None:
+            stream = ctx.stream(options.key)
+            group = None if stream is None else stream.groups.get(options.group_key)
+            if stream is not None and group is not None:
+                shared.fresh(ctx, options, stream, group)
+                log_leftovers(shared, ctx, stream, group, shared.core.monotonic())
+
+        _, claim = queue._ask(partial(shared.unit, partial(queue._core.decided, queue._db, work)))
+        for job in (*finished, *(job for job, _, _ in unseen)):
+            delivery.settled(job)
+        shared.made_room()
+        queue._acknowledged(0)
+        return claim
+
+
+def _dedup(dedup_id: Any) -> bytes | None:
+    if dedup_id is None:
+        return None
+    if not isinstance(dedup_id, str) or not dedup_id:
+        raise DataError(f"dedup_id must be a str that is not empty, not {dedup_id!r}")
+    try:
+        return dedup_id.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"dedup_id must be valid Unicode: {error}") from None
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def _length(state: State, db: int, key: bytes) -> int:
+    value = state.databases[db].keys.get(key)
+    return value.length if isinstance(value, Stream) else 0
+
+
+def _parts(
+    whole: list[Row], error: EncodeError | None
+) -> Iterator[tuple[list[Row], EncodeError | None]]:
+    """A batch of large values in several."""
+    part: list[Row] = []
+    size = 0
+    for row in whole:
+        if part and size + len(row[1]) > BATCH_BYTES:
+            yield part, None
+            part, size = [], 0
+        part.append(row)
+        size += len(row[1])
+    yield part, error

@@ -1,0 +1,100 @@
+"""Codecs: values of jobs as bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from tidelog.store.errors import DataError
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How a queue's values become bytes and come back.
+
+    name      stands in the evidence of dead jobs
+    encode    value -> bytes; may raise anything
+    decode    bytes -> value; may raise anything
+    """
+
+    name: str
+    encode: Encode
+    decode: Decode
+
+
+_json_text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_json_value = json.JSONDecoder().decode
+
+
+def _encode_json(value: Any) -> bytes:
+    return _json_text(value).encode()
+
+
+def _decode_json(raw: bytes) -> Any:
+    return _json_value(raw.decode())
+
+
+def _encode_bytes(value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"a bytes-like object is required, not {type(value).__name__!r}")
+
+
+def _encode_str(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"a str is required, not {type(value).__name__!r}")
+    return value.encode()
+
+
+def _decode_msgpack(raw: bytes) -> Any:
+    return msgpack.unpackb(raw, strict_map_key=False)
+
+
+NAMED = {
+    "json": Codec("json", _encode_json, _decode_json),
+    "msgpack": Codec("msgpack", msgpack.packb, _decode_msgpack),
+    "bytes": Codec("bytes", _encode_bytes, bytes),
+    "str": Codec("str", _encode_str, bytes.decode),
+}
+
+
+def codec_of(given: Any) -> Codec:
+    """The codec of a name, a pair (encode, decode), a pydantic model or a pydantic TypeAdapter. Raises DataError."""
+    if isinstance(given, str) and given in NAMED:
+        return NAMED[given]
+    if isinstance(given, Codec):
+        return given
+    if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
+        return Codec("custom", _checked(given[0]), given[1])
+    if isinstance(given, type) and hasattr(given, "model_validate_json"):
+        return _model(given)
+    if hasattr(given, "validate_json") and hasattr(given, "dump_json"):
+        return Codec("pydantic", given.dump_json, given.validate_json)
+    raise DataError(
+        f"codec must be one of {', '.join(NAMED)}, a pair of functions (encode, decode), "
+        f"a pydantic model or a TypeAdapter, not {given!r}"
+    )
+
+
+def _checked(encode: Callable[[Any], Any]) -> Encode:
+    def encoded(value: Any) -> bytes:
+        return _encode_bytes(encode(value))
+
+    return encoded
+
+
+def _model(model: Any) -> Codec:
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, model):
+            raise TypeError(f"a {model.__name__} is required, not {type(value).__name__!r}")
+        text: str = value.model_dump_json()
+        return text.encode()
+
+    return Codec(f"pydantic:{model.__name__}", encode, model.model_validate_json)

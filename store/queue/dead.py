@@ -1,0 +1,218 @@
+"""The dead: jobs that were given up, in `<name>:dead`, with the evidence. To look at, to try again, to throw away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.context import Context
+from tidelog.engine.ids import MAX
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.batch import run_unit
+from tidelog.store.errors import DataError
+from tidelog.store.queue import rows
+from tidelog.store.queue.options import seconds
+from tidelog.store.queue.rows import DeadJob
+
+if TYPE_CHECKING:
+    from tidelog.store.core import Claim
+    from tidelog.store.queue.base import QueueBase
+    from tidelog.store.queue.face import Queue
+
+PAGE: Final = 100  # looked at, or changed, as one unit
+Where = Callable[[DeadJob], bool]
+Ids = str | Iterable[str] | None
+Jobs = list[DeadJob]  # by another name, for `list` is a method below
+Texts = list[str]
+
+
+class DeadBase:
+    """What both faces of the dead are: walks over them, page by page."""
+
+    def __init__(self, queue: QueueBase) -> None:
+        self._queue = queue
+
+    def _page(
+        self, start: int, count: int = PAGE, end: int = MAX
+    ) -> tuple[list[DeadJob], int | None, Claim]:
+        """A page of this group's dead from an ID on, and where the next one starts."""
+        queue = self._queue
+        options = queue._options
+
+        def at(state: State) -> list[Any]:
+            value = state.databases[queue._db].keys.get(options.dead_key)
+            return list(value.range(start, end, count)) if isinstance(value, Stream) else []
+
+        found, claim = queue._core.look(at)
+        jobs = [DeadJob(entry, row, options.codec) for entry, row in found if row]
+        following = found[-1][0] + 1 if len(found) == count else None
+        return [job for job in jobs if job.group == options.group], following, claim
+
+    def _last(self) -> int:
+        """The last ID there is: a walk that redrives must not meet what dies meanwhile."""
+        queue = self._queue
+
+        def at(state: State) -> int:
+            value = state.databases[queue._db].keys.get(queue._options.dead_key)
+            return value.last_id if isinstance(value, Stream) else 0
+
+        last, _ = queue._core.look(at)
+        return int(last)
+
+    def _one(self, id: str) -> tuple[DeadJob | None, Claim]:
+        found, _, claim = self._page(_number(id), 1)
+        return (found[0] if found and found[0].id == rows.text(_number(id)) else None), claim
+
+    def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Claim]:
+        """One unit: these are jobs again, as far as they are still dead."""
+        options = self._queue._options
+
+        def words(entry: int, row: rows.Row) -> list[list[bytes]]:
+            fields = rows.job_fields(row)
+            origin = dict(fields).get(rows.ORIGIN) or rows.fields_of(row).get(b"id", b"")
+            parts = [part for name, text in fields if name != rows.ORIGIN for part in (name, text)]
+            return [[b"XADD", options.key, b"*", *parts, rows.ORIGIN, origin]]
+
+        return self._change(chosen, words)
+
+    def _drop(self, chosen: list[DeadJob]) -> tuple[int, Claim]:
+        """One unit: these are gone for good."""
+        return self._change(chosen, lambda entry, row: [])
+
+    def _change(
+        self, chosen: list[DeadJob], words: Callable[[int, rows.Row], list[list[bytes]]]
+    ) -> tuple[int, Claim]:
+        queue = self._queue
+        key = queue._options.dead_key
+        numbers = [_number(job.id) for job in chosen]
+        changed = 0
+
+        def plan(ctx: Context) -> list[list[bytes]] | None:
+            nonlocal changed
+            ctx.stream(queue._key)
+            stream = ctx.stream(key)
+            there = [(n, row) for n in numbers if stream is not None and (row := stream.get(n))]
+            changed = len(there)
+            if not there:
+                return None
+            planned = [command for n, row in there for command in words(n, row)]
+            return [*planned, [b"XDEL", key, *(ids.text(n) for n, _ in there)]]
+
+        _, claim = queue._ask(run_unit, queue._core, queue._db, plan)
+        return changed, claim
+
+
+def chooser(where: Where | None, older_than: float | None, now: float) -> Where:
+    """Which jobs a call means, as one condition. Raises DataError."""
+    age = None if older_than is None else seconds("older_than", older_than, zero=True)
+    if where is not None and not callable(where):
+        raise DataError(f"where must be a function of a dead job, not {where!r}")
+
+    def chosen(job: DeadJob) -> bool:
+        if age is not None and now - job.died_at.timestamp() < age:
+            return False
+        return where is None or bool(where(job))
+
+    return chosen
+
+
+def listed_ids(given: Ids) -> list[str] | None:
+    """The IDs of a call, None if it means all. Raises DataError."""
+    if given is None:
+        return None
+    found = [given] if isinstance(given, str) else list(given)
+    for id in found:
+        _number(id)
+    return found
+
+
+def _number(id: str) -> int:
+    number = rows.entry_number(id.encode()) if isinstance(id, str) and id.isascii() else None
+    if number is None:
+        raise DataError(f"the ID of a dead job looks like 1767225600000-0, not {id!r}")
+    return number
+
+
+class Dead(DeadBase):
+    """The dead jobs of a queue; an iterable of them, the oldest first."""
+
+    _queue: Queue
+
+    def __iter__(self) -> Iterator[DeadJob]:
+        start: int | None = 0
+        while start is not None:
+            page, start, claim = self._page(start)
+            self._queue._face._hold(claim)
+            yield from page
+
+    def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
+        """The first `count` of them (None: all) for which `where` is true."""
+        chosen = chooser(where, None, 0)
+        found: Jobs = []
+        for job in self:
+            if count is not None and len(found) >= count:
+                break
+            if chosen(job):
+                found.append(job)
+        return found
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, id: str) -> DeadJob | None:
+        """One of them by the ID it has among the dead, or None."""
+        job, claim = self._one(id)
+        self._queue._face._hold(claim)
+        return job
+
+    def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
+        """Make them jobs again, by default all: put anew with `origin`, in one unit with their removal. How many."""
+        return self._each(ids, where, None, None if dry_run else self._redrive)
+
+    def purge(
+        self, ids: Ids = None, *, where: Where | None = None, older_than: float | None = None
+    ) -> int:
+        """Delete them, by default all; `older_than`: seconds since they died. How many."""
+        return self._each(ids, where, older_than, self._drop)
+
+    def _each(
+        self,
+        given: Ids,
+        where: Where | None,
+        older_than: float | None,
+        change: Callable[[Jobs], tuple[int, Claim]] | None,
+    ) -> int:
+        now = self._queue._core.time_ns() / 1e9
+        chosen = chooser(where, older_than, now)
+        total = 0
+        for page in self._pages(listed_ids(given)):
+            wanted = [job for job in page if chosen(job)]
+            if change is None:
+                total += len(wanted)
+            elif wanted:
+                changed, claim = change(wanted)
+                self._queue._face._hold(claim)
+                total += changed
+        return total
+
+    def _pages(self, given: Texts | None) -> Iterator[Jobs]:
+        if given is not None:
+            found = [self.get(id) for id in dict.fromkeys(given)]
+            jobs = [job for job in found if job is not None]
+            yield from (jobs[at : at + PAGE] for at in range(0, len(jobs), PAGE))
+            return
+        start: int | None = 0
+        end = self._last()
+        while start is not None:
+            page, start, claim = self._page(start, PAGE, end)
+            self._queue._face._hold(claim)
+            yield page

@@ -1,0 +1,291 @@
+"""Queue: the durable queue for threads.
+
+with tidelog.queue("mail-data", "mails") as mails:
+    mails.put({"to": "ann@example.org"})
+    for job in mails.consume(block=0):
+        with job:
+            send(job.value)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.waiting import Waiter
+from tidelog.store.core import Answer
+from tidelog.store.errors import DecodeError, StoreClosed, from_command
+from tidelog.store.queue import rows
+from tidelog.store.queue.base import ROOM_SECONDS, ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.dead import Dead
+from tidelog.store.queue.fetch import Fetch
+from tidelog.store.queue.job import Job
+from tidelog.store.queue.options import Options, patience
+from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
+from tidelog.store.sync import Store
+from tidelog.store.waiters import ThreadCaller
+
+
+class Queue(QueueBase):
+    """A durable queue of an open store. Made by `db.queue` or `tidelog.queue`; safe to use from many threads.
+
+    dead      the jobs that were given up
+    """
+
+    _opened_here = False
+
+    @property
+    def dead(self) -> Dead:
+        return Dead(self)
+
+    # --- putting
+
+    def put(
+        self,
+        value: Any,
+        *,
+        dedup_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Put one job; its ID, once the store's promise holds (see `fsync`).
+
+        dedup_id    of puts with one ID, within a day and the last 10,000 such IDs, only the first adds a job; the
+                    others return its ID
+        headers     str -> str, beside the value
+        timeout     seconds to wait while a bounded queue is full: None = for ever, 0 = not at all
+
+        Raises EncodeError (the codec), DataError (arguments), QueueFull, and what writing raises: OutOfSpace,
+        OutcomeUnknown.
+        """
+        if dedup_id is None and not self._bounded:
+            try:
+                data = self._encode(value)
+            except Exception:
+                data = rows.encode_value(self._options, value)  # says what and where
+            row = (VALUE, data) if headers is None else rows.job_row(data, headers)
+            face, core = self._face, self._core
+            try:
+                effect, log, lsn = core.add(self._db, self._key, row)
+            except CommandError as error:
+                raise from_command(error) from None
+            if not core.relaxed or face._level or log.parked or face._keeps_receipts:
+                face._hold((log, lsn, True))
+            return f"{effect[3]}-{effect[4]}"
+        return self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
+
+    def _put_slowly(self, put: Put, timeout: float | None) -> str:
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        while True:
+            answer, caller = self._put_once(put, ThreadCaller)
+            if answer is not None:
+                reply, claim = answer
+                self._face._hold(claim)
+                return str(reply)
+            self._sleep(caller, deadline)
+
+    def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
+        """Put many jobs, 1,000 as one unit with one sync; how many. Of any length, in constant memory.
+
+        Raises as `put`. Of an error in the middle everything before it is in the queue; an EncodeError says how many
+        those are (`stored`).
+        """
+        core, wait = self._core, patience("timeout", timeout)
+        deadline = None if wait is None else core.monotonic() + wait
+        total = 0
+        for batch, error in self._batches(values):
+            while batch:
+                stored, claim, caller = self._put_rows(batch, ThreadCaller)
+                if stored:
+                    self._face._hold(claim)
+                    total += stored
+                    batch = batch[stored:]
+                if caller is not None:
+                    self._sleep(caller, deadline)
+            if error is not None:
+                error.stored = total
+                raise error
+        return total
+
+    def _sleep(self, caller: Any, deadline: float | None) -> None:
+        """Until there may be room. Raises QueueFull."""
+        core = self._core
+        left = None if deadline is None else deadline - core.monotonic()
+        if left is not None and left <= 0:
+            raise self._full()
+        if core.clock.manual:
+            caller.sleep(None)
+        else:
+            caller.sleep(ROOM_SECONDS if left is None else min(left, ROOM_SECONDS))
+
+    # --- consuming
+
+    def consume(
+        self,
+        worker: str | None = None,
+        batch: int = 1,
+        block: float | None = None,
+        *,
+        time_limit: float | None = None,
+        reraise: bool = False,
+    ) -> Consumer:
+        """Jobs one after the other, for as long as there are some or may come.
+
+        worker        who asks. A name of your own has its unfinished jobs back right after a restart; without one they
+                      come back, to whoever asks, `retry_after` later
+        batch         fetched together, and acknowledged together when all of them are done, a second later at most: a
+                      crash repeats at most so many
+        block         seconds without a job after which the iteration ends: None = never, 0 = at once
+        time_limit    a job's lease is renewed while the job is held, but no longer than so many seconds
+        reraise       an exception in a job's `with` block propagates too; else it is only recorded and logged
+
+        First comes what this worker had before, then abandoned jobs and retries that are due, then new ones.
+        """
+        return Consumer(self, worker, batch, block, time_limit, reraise)
+
+    def get(self, worker: str | None = None, block: float | None = None) -> Job | None:
+        """One job, or None if none came within `block` seconds."""
+        return next(self.consume(worker, 1, block), None)
+
+    # --- looking
+
+    def stats(self) -> Stats:
+        """Figures of this moment."""
+        found, claim = self._stats()
+        self._face._hold(claim)
+        return found  # type: ignore[no-any-return]
+
+    def peek(self, count: int = 10) -> list[WaitingJob]:
+        """The next jobs that nobody was given yet; they stay where they are."""
+        found, claim = self._peek(count)
+        self._face._hold(claim)
+        return self._waiting_jobs(found)
+
+    def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
+        """What went wrong lately, the newest first; of one job if its ID is given."""
+        found, claim = self._failures(job_id, count)
+        self._face._hold(claim)
+        return found  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        """Jobs that are not done."""
+        found, claim = self._depth()
+        self._face._hold(claim)
+        return found  # type: ignore[no-any-return]
+
+    def __bool__(self) -> bool:
+        return True  # an empty queue is a queue
+
+    # --- the rest
+
+    def purge(self) -> int:
+        """Drop every job that is not in flight; how many those were."""
+        total, more = 0, True
+        while more:
+            dropped, claim, more = self._purge_some()
+            self._face._hold(claim)
+            total += dropped
+        return total
+
+    def close(self) -> None:
+        """Close the store, if `tidelog.queue` opened it for this queue."""
+        if self._opened_here:
+            self._face.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Consumer(ConsumerBase):
+    """An iterator of jobs. Closed when it ends, by `close` or as a context manager; then jobs it has fetched and not
+    handed out go back at once.
+    """
+
+    _queue: Queue
+
+    def __iter__(self) -> Iterator[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        while True:
+            delivery = self._delivery
+            if delivery is not None and delivery.jobs:
+                number, row, deliveries = delivery.jobs.pop()
+                queue = self._queue
+                if self._batch == 1:
+                    self._delivery = None  # the job alone keeps it alive
+                try:
+                    value = rows.decode_row(queue._options.codec, row)
+                except DecodeError as error:
+                    broken = Job(queue, delivery, number, row, deliveries, None, False)
+                    broken.fail(error)
+                    continue
+                return Job(queue, delivery, number, row, deliveries, value, self._reraise)
+            if self._closed or not self._fetch():
+                self.close()
+                raise StopIteration
+
+    def _fetch(self) -> bool:
+        while True:
+            request = self._request()
+            try:
+                reply, claim = self._run(request)
+                self._queue._face._hold(claim)
+            except BaseException:
+                self._broke(request)
+                raise
+            got = self._got(request, reply)
+            if got is not None:
+                return got
+
+    def _run(self, request: Fetch) -> Answer:
+        queue = self._queue
+        try:
+            reply, claim = self._ask(request, ThreadCaller)
+            if reply.__class__ is Waiter:
+                reply, claim = queue._face._wait(reply)
+        except CommandError as error:
+            raise from_command(error) from None
+        except Exception:
+            raise
+        except BaseException:
+            queue._core.desert(get_ident())
+            raise
+        return reply, claim
+
+    def close(self) -> None:
+        """No more jobs from here. Closing twice is allowed."""
+        try:
+            claim = self._give_back()
+            if claim is not None:
+                self._queue._face._hold(claim)
+        except StoreClosed:
+            pass  # whatever was not written is delivered again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def make_queue(store: Store, options: Options) -> Queue:
+    """The queue of an open store."""
+    return Queue(store, options)

@@ -1,0 +1,345 @@
+"""Fetch: what a worker gets next. One decision under the store's lock, asked again when a parked worker is woken.
+
+In this order: what the worker's own name had in hand when an earlier life of it ended; jobs whose pause is over, and
+abandoned ones; new ones. What was delivered too often already goes to the dead instead. Acknowledgements that were
+gathered are written in the same unit.
+"""
+
+from __future__ import annotations
+
+import weakref
+from itertools import repeat
+from typing import Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.commands.add import decide_xadd_many
+from tidelog.engine.commands.grouping import log_claim
+from tidelog.engine.commands.readgroup import log_new
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XACK, XNACK
+from tidelog.engine.group import Group
+from tidelog.engine.idlist import pack
+from tidelog.engine.pending import NOBODY
+from tidelog.engine.reply import NULL_ARRAY, Park, Reply
+from tidelog.engine.stream import Stream
+from tidelog.store.queue import rows
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.rows import Failure, Row
+from tidelog.store.queue.settle import check_stream, failures, log_done
+from tidelog.store.queue.shared import Delivery, Hold, Job, Shared, among_held, many
+
+LOOK_MAX: Final = (
+    100  # abandoned and paused jobs that one decision handles, besides those it delivers
+)
+ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
+
+
+class NoGroup:
+    """The reply of a fetch from a queue whose stream or group is missing. There is one: `NO_GROUP`."""
+
+
+NO_GROUP: Final = NoGroup()
+DELIVERED: Final = b"delivered"
+
+
+class Fetch:
+    """One worker's request, and after it the delivery it got.
+
+    batch       at most so many jobs
+    timeout_ms  to wait for the first one: 0 = for ever, None = not at all
+    history     where in its own history the worker is, None when that is through
+    before      the delivery before, whose gathered acknowledgements go along
+    """
+
+    __slots__ = (
+        *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
+        "_writing",
+    )
+
+    def __init__(
+        self,
+        shared: Shared,
+        options: Options,
+        worker: bytes,
+        batch: int,
+        timeout_ms: int | None,
+        history: int | None,
+        before: Delivery | None,
+        until: float | None,
+    ) -> None:
+        self.shared, self.options, self.worker = shared, options, worker
+        self.batch, self.timeout_ms, self.history, self.before = batch, timeout_ms, history, before
+        self.delivery = Delivery(shared, options, worker, batch > 1, until)
+        self._writing: list[int] = []
+
+    def written(self) -> None:
+        """The acknowledgements that the last decision took along are in the log."""
+        if self._writing:
+            assert self.before is not None
+            self.before.written(self._writing)
+            self._writing = []
+
+    def failed(self) -> None:
+        """The last decision came to nothing, or nobody knows: they are to be written (perhaps again)."""
+        if self._writing:
+            assert self.before is not None
+            self.before.finished.extendleft(reversed(self._writing))
+            self._writing = []
+
+    def __call__(self, ctx: Context) -> Reply:
+        shared, options = self.shared, self.options
+        self.written()
+        stream = ctx.stream(options.key)
+        group = None if stream is None else stream.groups.get(options.group_key)
+        if stream is None or group is None:
+            return NO_GROUP
+        shared.fresh(ctx, options, stream, group)
+        mono = shared.core.monotonic()
+        done: list[int] = []
+        if self.before is not None and self.before.finished:
+            self._writing = self.before.take_finished()
+            done = self.before.still_held(group, self._writing)
+        left_over = log_leftovers(shared, ctx, stream, group, mono) if shared.leftovers else ()
+        claims: dict[int, int] = {}
+        got: list[Job] = []
+        if self.history is not None or mono >= shared.next_look:
+            look = _Look(self, ctx, stream, group, mono, {*done, *left_over})
+            look.run()
+            claims, got = look.claims, look.got
+            done += look.log()
+        left = self.batch - len(claims)
+        delivery = self.delivery
+        if left and stream.length and stream.last_live_id() > group.last_id:
+            new = stream.after(group.last_id, left)
+            log_new(ctx, options.key, stream, group, self.worker, new)
+            if left == 1:
+                ((job, row),) = new
+                got.append((job, row, 1))  # type: ignore[arg-type]
+                delivery.open[job] = 1
+            else:
+                found = new.ids()
+                delivery.open = dict.fromkeys(found, 1)
+                whole: Any = [row for part in new.parts for row in part.rows()]
+                got += zip(found, whole, repeat(1))
+        if claims:
+            delivery.open.update(claims)
+            log_claim(
+                ctx, options.key, options.group_key, self.worker, claims, ctx.now, ctx.now, ()
+            )
+        if done:
+            log_finished(shared, options, ctx, stream, group, done)
+        if got:
+            got.reverse()
+            delivery.jobs = got
+            shared.living[id(delivery)] = weakref.ref(delivery)
+            return DELIVERED
+        if self.timeout_ms is None:
+            return NULL_ARRAY
+        return Park(
+            [(ctx.db, options.key)],
+            [b"XREADGROUP"],
+            self.timeout_ms,
+            None,
+            min(shared.next_look, mono + options.retry_after),
+        )
+
+
+def log_finished(
+    shared: Shared, options: Options, ctx: Context, stream: Stream, group: Group, jobs: list[int]
+) -> None:
+    """[lock] These jobs are done."""
+    if shared.extended or shared.failed:
+        shared.drop_notes(ctx, options, jobs)
+        for job in jobs:
+            shared.failed.pop(job, None)
+    log_done(ctx, options, stream, group, jobs)
+    shared.unswept += len(jobs)
+
+
+def log_leftovers(
+    shared: Shared, ctx: Context, stream: Stream, group: Group, mono: float
+) -> set[int]:
+    """[lock] See to what deliveries left that went away: finished jobs are done, unseen ones go back. All these."""
+    seen: set[int] = set()
+    while shared.leftovers:
+        options, worker, counts, finished, unseen = shared.leftovers.popleft()
+        done = among_held(group, worker, [(job, counts.get(job, 0)) for job in finished])
+        if done:
+            log_finished(shared, options, ctx, stream, group, done)
+        seen.update(done)
+        seen.update(job for job, _, _ in unseen)
+        give_back(shared, options, ctx, group, worker, unseen, mono)
+    return seen
+
+
+def give_back(
+    shared: Shared,
+    options: Options,
+    ctx: Context,
+    group: Group,
+    worker: bytes,
+    unseen: list[Job],
+    mono: float,
+) -> None:
+    """[lock] Jobs that were fetched but never handed to the worker are as if they had not been delivered."""
+    counts = {job: count for job, _, count in unseen}
+    back = among_held(group, worker, counts.items())
+    if back:
+        shared.drop_notes(ctx, options, back)
+        less = tuple(max(counts[job] - 1, 0) for job in back)
+        key, name = options.key, options.group_key
+        ctx.effects.append((XNACK, ctx.db, key, name, pack(back), less))
+        for job in back:
+            shared.pause(job, Hold(mono, 0))
+
+
+class _Look:
+    """Looking for jobs that were delivered before: history, paused ones that are due, abandoned ones.
+
+    claims     job -> deliveries, with this one         got     the same with their rows
+    doomed     delivered too often                      gone    without message: somebody deleted it
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        ctx: Context,
+        stream: Stream,
+        group: Group,
+        mono: float,
+        handled: set[int],
+    ) -> None:
+        self._fetch, self._ctx, self._stream, self._group, self._mono = (
+            *(fetch, ctx, stream, group, mono),
+        )
+        self.claims: dict[int, int] = {}
+        self.got: list[Job] = []
+        self._doomed: list[Job] = []
+        self._gone: list[int] = []
+        self._abandoned: dict[int, Failure] = {}
+        self._living = fetch.shared.living_jobs(mono)
+        self._living |= handled
+
+    def run(self) -> None:
+        if self._fetch.history is not None:
+            self._own()
+        if self._mono >= self._fetch.shared.next_look:
+            self._paused()
+            self._late()
+
+    @property
+    def _full(self) -> bool:
+        return len(self.claims) >= self._fetch.batch or len(self._doomed) >= LOOK_MAX
+
+    def _own(self) -> None:
+        """What is pending for a worker of this name that nobody living has."""
+        fetch, pending = self._fetch, self._group.pending
+        consumer = self._group.consumers.get(fetch.worker)
+        while consumer is not None and fetch.history is not None and not self._full:
+            page = pending.page(fetch.history, ids.MAX, LOOK_MAX, consumer.index)
+            for job, _, _, count in page:
+                if self._full:
+                    return
+                fetch.history = job + 1
+                if job not in self._living:
+                    self._take(job, count, fetch.worker)
+            if len(page) < LOOK_MAX:
+                break
+        if not self._full:
+            fetch.history = None
+
+    def _paused(self) -> None:
+        shared, pending = self._fetch.shared, self._group.pending
+        if pending.nacked() > len(shared.paused):
+            shared.find_paused(self._group, self._mono)
+        heap = shared.heap
+        while heap and heap[0][0] <= self._mono and not self._full:
+            due, job = shared.pop_paused()
+            hold = shared.paused.get(job)
+            if hold is None or hold.due != due:
+                continue
+            row = pending.get(job)
+            if row is None or row[1] != NOBODY:
+                shared.drop_notes(self._ctx, self._fetch.options, (job,))  # somebody else's by now
+            else:
+                self._take(job, row[2], b"")
+
+    def _late(self) -> None:
+        """Jobs whose lease was not renewed for `retry_after`, the oldest first."""
+        shared, mono = self._fetch.shared, self._mono
+        period = self._fetch.options.retry_after
+        cutoff = shared.now(self._ctx, mono) - int(period * 1000)
+        look_at = mono + period
+        owners, pending = self._group.owners, self._group.pending
+        for time, job in pending.by_age(0):
+            if time > cutoff:
+                look_at = min(look_at, mono + (time - cutoff) / 1000)
+                break
+            if job in self.claims:
+                continue
+            if self._full:
+                look_at = mono
+                break
+            if job in self._living:
+                look_at = min(look_at, mono + period / 3)
+                continue
+            hold = shared.extended.get(job)
+            if hold is not None and hold.due > mono:
+                look_at = min(look_at, hold.due)
+                continue
+            row = pending.get(job)
+            assert row is not None
+            owner = owners[row[1]]
+            self._take(job, row[2], b"" if owner is None else owner.name)
+        if shared.heap:
+            look_at = min(look_at, shared.heap[0][0])
+        shared.next_look = look_at
+
+    def _take(self, job: int, count: int, worker: bytes) -> None:
+        row = self._stream.get(job)
+        if row is None:
+            self._gone.append(job)
+            return
+        if worker:
+            at = rows.moment(self._ctx.now)
+            name = rows.shown(worker)
+            self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
+        if count >= self._fetch.options.max_deliveries:
+            self._doomed.append((job, row, count))
+        else:
+            self.claims[job] = count + 1
+            self.got.append((job, row, count + 1))
+
+    def log(self) -> list[int]:
+        """Append the effects of all but the claims; the jobs that are done for (to be logged as such)."""
+        ctx, options, shared = self._ctx, self._fetch.options, self._fetch.shared
+        if self._doomed:
+            check_stream(ctx, options.dead_key)
+            decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
+        if self._abandoned:
+            check_stream(ctx, options.failures_key)
+            told = [
+                rows.failure_row(options, job, failure.worker.encode(), failure.deliveries, failure.error, "")
+                for job, failure in self._abandoned.items()
+            ]  # fmt: skip
+            added = many(decide_xadd_many(ctx, options.failures_key, told))
+            for job, entry in zip(self._abandoned, added, strict=True):
+                shared.remember_failure(job, entry)
+        doomed = [job for job, _, _ in self._doomed]
+        shared.drop_notes(ctx, options, [*self.claims, *doomed, *self._gone])
+        for job in (*doomed, *self._gone):
+            shared.failed.pop(job, None)
+        if self._gone:
+            ctx.effects.append(
+                (XACK, ctx.db, options.key, options.group_key, pack(sorted(self._gone)))
+            )
+        return doomed
+
+    def _dead(self, doomed: Job) -> Row:
+        job, row, count = doomed
+        options = self._fetch.options
+        known = failures(self._fetch.shared, self._ctx, options, job)
+        if job in self._abandoned:
+            known.append(self._abandoned[job])
+        reason = f"given up after {count} deliveries: never finished"
+        return rows.dead_row(options, job, row, count, reason, known)

@@ -1,0 +1,369 @@
+"""Job: one delivered job in a worker's hands. `Job` is for threads, `AsyncJob` the same for asyncio."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from random import random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tidelog.engine.context import Context
+from tidelog.engine.errors import CommandError
+from tidelog.store.batch import run_unit
+from tidelog.store.core import Claim
+from tidelog.store.errors import DataError, QueueFull, from_command
+from tidelog.store.queue import rows, settle
+from tidelog.store.queue.options import seconds
+from tidelog.store.queue.rows import Row
+from tidelog.store.queue.shared import Delivery, depth, find
+
+if TYPE_CHECKING:
+    from tidelog.store.queue.base import Put, QueueBase
+
+OPEN: Final = "open"
+ACKED: Final = "acked"
+GIVEN: Final = "given"  # nacked, failed or released
+LOST: Final = "lost"  # given to somebody else, or done by somebody else
+
+log = logging.getLogger("tidelog.queue")
+Settled = tuple[bool, Claim | None]
+
+
+class JobBase:
+    """What both kinds of job are.
+
+    value         decoded by the queue's codec      deliveries    how often it was delivered, with this one: 1 = first
+    id            `ms-seq`                          enqueued_at   datetime, UTC
+    headers       str -> str                        worker        the name it was delivered to
+    origin        its ID before it died, for a redriven one; None
+    """
+
+    __slots__ = (
+        "value",
+        "deliveries",
+        "_number",
+        "_row",
+        "_delivery",
+        "_queue",
+        "_state",
+        "_reraise",
+    )
+
+    def __init__(
+        self,
+        queue: QueueBase,
+        delivery: Delivery,
+        number: int,
+        row: Row,
+        deliveries: int,
+        value: Any,
+        reraise: bool,
+    ) -> None:
+        self.value = value
+        self.deliveries = deliveries
+        self._number = number
+        self._row = row
+        self._delivery = delivery
+        self._queue = queue
+        self._state = OPEN
+        self._reraise = reraise
+
+    @property
+    def id(self) -> str:
+        return rows.text(self._number)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return rows.headers_of(self._row) if len(self._row) > 2 else {}
+
+    @property
+    def origin(self) -> str | None:
+        found = rows.fields_of(self._row).get(rows.ORIGIN)
+        return None if found is None else rows.shown(found)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return rows.moment(self._number >> 64)
+
+    @property
+    def worker(self) -> str:
+        return rows.shown(self._delivery.worker)
+
+    @property
+    def state(self) -> str:
+        """`open`; `acked`; `given` back, to a retry or the dead; or `lost` to somebody else."""
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self._queue.name!r}, delivery {self.deliveries}, {self._state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a job does not pickle: its lease belongs to this process. Send its value, and settle it here"
+        )
+
+    # --- how it ends; each (whether it was still ours, what has to hold before that may be told)
+
+    def _held(self) -> settle.Held:
+        delivery = self._delivery
+        return settle.Held(
+            *(delivery.shared, delivery.options, delivery.worker),
+            *(self._number, self.deliveries, self._row),
+        )
+
+    def _ack(self) -> Settled:
+        if self._state is not OPEN:
+            return self._state is ACKED, None
+        queue, delivery = self._queue, self._delivery
+        shared = delivery.shared
+        try:
+            done, claim = queue._core.decided(queue._db, partial(settle.ack, self._held()))
+        except CommandError as error:
+            shared.stale()
+            raise from_command(error) from None
+        except BaseException:
+            shared.stale()
+            raise
+        self._state = ACKED if done else LOST
+        delivery.settled(self._number)
+        if shared.room:
+            shared.made_room()
+        if delivery.options.keeps and done:
+            queue._acknowledged(1)
+        return done, claim
+
+    def _plan(self, plan: Callable[[Context], Any], end: str) -> Settled:
+        """One unit of commands that end this delivery as `end`; OPEN: it goes on."""
+        if self._state is not OPEN:
+            return False, None
+        queue, delivery = self._queue, self._delivery
+        try:
+            reply, claim = delivery.shared.unit(partial(run_unit, queue._core, queue._db, plan))
+        except CommandError as error:
+            raise from_command(error) from None
+        if reply is None:
+            self._state = LOST
+            delivery.settled(self._number)
+        elif end is not OPEN:
+            self._state = end
+            delivery.settled(self._number)
+            delivery.shared.made_room()
+        return reply is not None, claim
+
+    def _nack(self, reason: str | BaseException, delay: float | None) -> Settled:
+        pause = None if delay is None else seconds("delay", delay, zero=True)
+        error, trace = rows.evidence(reason)
+        chance = random()
+        held = self._held()
+        return self._plan(lambda ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN)
+
+    def _fail(self, reason: str | BaseException) -> Settled:
+        error, trace = rows.evidence(reason)
+        held = self._held()
+        return self._plan(lambda ctx: settle.fail(held, ctx, error, trace), GIVEN)
+
+    def _release(self) -> Settled:
+        held = self._held()
+        return self._plan(lambda ctx: settle.release(held, ctx), GIVEN)
+
+    def _extend(self, more: float) -> Settled:
+        length = seconds("seconds", more)
+        held, delivery = self._held(), self._delivery
+        done = self._plan(lambda ctx: settle.extend(held, ctx, length), OPEN)
+        if done[0] and delivery.until is not None:
+            delivery.until = max(delivery.until, self._queue._core.monotonic() + length)
+        return done
+
+    def _done_and(self, puts: Sequence[Put]) -> Settled:
+        from tidelog.store.queue.base import Put
+
+        for put in puts:
+            if not isinstance(put, Put):
+                raise DataError(
+                    f"done_and takes what queue.new(...) makes, not {type(put).__name__!r}"
+                )
+            if put.queue._core is not self._queue._core:
+                raise DataError(
+                    f"done_and is one unit of one store; queue {put.queue.name!r} is in another"
+                )
+        held = self._held()
+
+        def plan(ctx: Context) -> settle.Words | None:
+            if held.find(ctx) is None:
+                return None
+            _check_room(ctx, puts)
+            return settle.done_and(held, ctx, [w for put in puts for w in put.words(ctx)])
+
+        own = self._queue._db
+        if any(put.queue._db != own for put in puts):
+            raise DataError("done_and puts into queues of the job's own database")
+        done = self._plan(plan, ACKED)
+        if done[0]:
+            self._queue._acknowledged(1)
+        return done
+
+    # --- the with block
+
+    def _leave(self, error: BaseException) -> Settled:
+        """The block was left by an exception."""
+        if not isinstance(error, (Exception, SystemExit)):
+            return self._release()  # KeyboardInterrupt, CancelledError: not the job's fault
+        done = self._nack(error, None)
+        if isinstance(error, Exception) and not self._reraise:
+            log.error(
+                "queue %s: job %s failed at delivery %d: %s",
+                *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
+                exc_info=error,
+            )
+        return done
+
+    def _gather(self) -> bool:
+        """Leave the acknowledgement to the batch's end, if there is one."""
+        delivery = self._delivery
+        if not delivery.gathers:
+            return False
+        delivery.finished.append(self._number)
+        self._state = ACKED
+        return True
+
+    def _swallows(self, error: BaseException | None) -> bool:
+        return isinstance(error, Exception) and not self._reraise
+
+    def _was_lost(self) -> None:
+        log.warning(
+            "queue %s: job %s was done, but had been given to another worker meanwhile",
+            *(self._queue.name, self.id),
+        )
+
+
+def _check_room(ctx: Context, puts: Sequence[Put]) -> None:
+    wanted: dict[Any, int] = {}
+    for put in puts:
+        wanted[put.queue] = wanted.get(put.queue, 0) + 1
+    for queue, count in wanted.items():
+        most = queue._options.max_depth
+        if most is not None and depth(*find(ctx.state, queue._db, queue._options)) + count > most:
+            raise QueueFull(
+                f"queue {queue.name!r} has no room for {count} more (max_depth {most}); the job is still yours"
+            )
+
+
+class Job(JobBase):
+    """A job for threads.
+
+        with job:                 # acknowledged at the end; an exception in the block is recorded, and the job retried
+            send(job.value)
+
+    Every method that settles it returns False if it was meanwhile given to somebody else; then nothing was done.
+    """
+
+    __slots__ = ()
+
+    def ack(self) -> bool:
+        """The job is done. True once that holds at the queue's level."""
+        return self._told(self._ack())
+
+    def nack(self, reason: str | BaseException = "", delay: float | None = None) -> bool:
+        """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds.
+
+        After the queue's last delivery the job goes to the dead instead.
+        """
+        return self._told(self._nack(reason, delay))
+
+    def fail(self, reason: str | BaseException = "") -> bool:
+        """Give the job up: it goes to the dead with the evidence."""
+        return self._told(self._fail(reason))
+
+    def release(self) -> bool:
+        """Give the job back as if it had not been delivered; it is due at once."""
+        return self._told(self._release())
+
+    def extend(self, seconds: float) -> bool:
+        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit."""
+        return self._told(self._extend(seconds))
+
+    def done_and(self, *puts: Put) -> bool:
+        """The job is done, and these are put, in one unit: both or neither. Raises QueueFull (still open then).
+
+        job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
+        """
+        return self._told(self._done_and(puts))
+
+    def _told(self, settled: Settled) -> bool:
+        done, claim = settled
+        if claim is not None:
+            self._queue._face._hold(claim)
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if self._state is OPEN:
+            if error is not None:
+                self._told(self._leave(error))
+            elif not self._gather() and not self.ack():
+                self._was_lost()
+        return error is not None and self._swallows(error)
+
+
+class AsyncJob(JobBase):
+    """A job for asyncio: `async with job:`. What is awaited is the disk; the change itself is made at once, so a
+    cancelled call has settled the job all the same.
+    """
+
+    __slots__ = ()
+
+    async def ack(self) -> bool:
+        """The job is done. True once that holds at the queue's level."""
+        return await self._told(self._ack())
+
+    async def nack(self, reason: str | BaseException = "", delay: float | None = None) -> bool:
+        """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds."""
+        return await self._told(self._nack(reason, delay))
+
+    async def fail(self, reason: str | BaseException = "") -> bool:
+        """Give the job up: it goes to the dead with the evidence."""
+        return await self._told(self._fail(reason))
+
+    async def release(self) -> bool:
+        """Give the job back as if it had not been delivered; it is due at once."""
+        return await self._told(self._release())
+
+    async def extend(self, seconds: float) -> bool:
+        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit."""
+        return await self._told(self._extend(seconds))
+
+    async def done_and(self, *puts: Put) -> bool:
+        """The job is done, and these are put, in one unit: both or neither. Raises QueueFull (still open then)."""
+        return await self._told(self._done_and(puts))
+
+    async def _told(self, settled: Settled) -> bool:
+        done, claim = settled
+        if claim is not None:
+            await self._queue._face._hold(claim)
+        return done
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if self._state is OPEN:
+            if error is not None:
+                await self._told(self._leave(error))
+            elif not self._gather() and not await self.ack():
+                self._was_lost()
+        return error is not None and self._swallows(error)

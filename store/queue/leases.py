@@ -1,0 +1,244 @@
+"""Leases: what keeps the jobs of living workers from being taken over, and tidies up behind them.
+
+One daemon thread for each open store, asleep while nobody has a job in hand. At each beat, for every queue:
+
+    acknowledgements that were gathered are written         leases older than a third of `retry_after` are renewed
+    what vanished deliveries left is seen to                retention by age goes on
+    now and then consumers that nobody uses any more are removed
+
+It is a thread, not a task, so that a blocked event loop or a busy worker keeps its jobs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from functools import partial
+from typing import Final
+
+from tidelog.engine.commands.grouping import log_claim
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XGROUP_DELCONSUMER
+from tidelog.engine.errors import CommandError
+from tidelog.engine.group import Group
+from tidelog.engine.stream import Stream
+from tidelog.store.core import Core
+from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.queue.fetch import log_finished, log_leftovers
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.retention import sweep
+from tidelog.store.queue.shared import Delivery, Shared, depth
+
+BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
+STALE_MS: Final = (
+    86_400_000  # a consumer that holds nothing and was not seen for so long is removed
+)
+TIDY_SECONDS: Final = 3600.0
+CONSUMERS_MAX: Final = 100  # removed by one beat
+
+log = logging.getLogger("tidelog.queue")
+
+
+class Leases:
+    """The queues of one open store, and the thread that looks after them.
+
+    shared    (database, key, group) -> what their workers know together
+    armed     the thread runs, or is about to
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = weakref.ref(core)
+        self._manual = core.clock.manual
+        self.shared: dict[tuple[int, bytes, bytes], Shared] = {}
+        self.armed = False
+        self._wake = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._troubled = False
+        core.clock.ticked(self.ticked)
+
+    def of(self, core: Core, db: int, options: Options) -> Shared:
+        """What the workers of a queue share; made when it is first asked for."""
+        place = db, options.key, options.group_key
+        found = self.shared.get(place)
+        if found is None:
+            found = self.shared.setdefault(place, Shared(core, options))
+        return found
+
+    def arm(self) -> None:
+        """Somebody has a job in hand."""
+        self.armed = True
+        if self._manual:
+            return
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    atexit.register(_flush, weakref.ref(self))
+                    self._thread = threading.Thread(
+                        target=_run,
+                        args=(weakref.ref(self, partial(_end, self._wake)), self._wake),
+                        name="tidelog-leases",
+                        daemon=True,
+                    )
+                    self._thread.start()
+        self._wake.set()
+
+    def ticked(self) -> None:
+        """A clock that is moved by hand was moved."""
+        self.beat()
+        for shared in list(self.shared.values()):
+            shared.made_room()
+
+    def beat(self) -> float | None:
+        """One round over the queues: seconds until the next one, None while there is nothing to look after."""
+        core = self._core()
+        if core is None or core.ended:
+            return None
+        pause = BEAT_SECONDS
+        busy = False
+        for (db, _, _), shared in list(self.shared.items()):
+            living = shared.deliveries(core.monotonic())
+            if not living and not shared.leftovers:
+                continue
+            busy = True
+            for delivery in living:
+                pause = min(pause, delivery.options.retry_after / 3)
+            unit = _Beat(shared)
+            try:
+                try:
+                    shared.unit(partial(core.decided, db, unit))
+                except BaseException:
+                    unit.failed()
+                    raise
+                unit.written()
+                self._sweep(core, db, shared, living)
+            except StoreClosed:
+                return None
+            except (TidelogError, CommandError, OSError) as error:
+                # The next beat tries again. Living workers keep their jobs: this process knows that they live.
+                if not self._troubled:
+                    log.warning("queue %s: leases could not be renewed: %s", shared.key, error)
+                self._troubled = True
+                continue
+            self._troubled = False
+        if busy:
+            return pause
+        self.armed = False
+        # Somebody may have been given a job just before, and found it armed.
+        if any(shared.living or shared.leftovers for shared in list(self.shared.values())):
+            self.armed = True
+            return 0.0
+        return None
+
+    def _sweep(self, core: Core, db: int, shared: Shared, living: list[Delivery]) -> None:
+        for options in {d.options.key: d.options for d in living if d.options.keeps}.values():
+            sweep(core, db, shared, options)
+
+
+class _Beat:
+    """The unit of one beat for one queue. Called under the store's lock."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._writing: list[tuple[Delivery, list[int]]] = []
+
+    def written(self) -> None:
+        """The unit is in the log."""
+        for delivery, jobs in self._writing:
+            delivery.written(jobs)
+
+    def failed(self) -> None:
+        """It is not, or nobody knows: what was done is still to be acknowledged."""
+        for delivery, jobs in self._writing:
+            delivery.finished.extendleft(reversed(jobs))
+
+    def __call__(self, ctx: Context) -> None:
+        shared = self._shared
+        value = ctx.database.keys.get(shared.key)
+        stream = value if isinstance(value, Stream) else None
+        group = None if stream is None else stream.groups.get(shared.group_key)
+        if stream is None or group is None:
+            shared.leftovers.clear()
+            return
+        mono = shared.core.monotonic()
+        shared.sample(mono, stream.entries_added, depth(stream, group))
+        log_leftovers(shared, ctx, stream, group, mono)
+        options: Options | None = None
+        for delivery in shared.deliveries(mono):
+            options = delivery.options
+            if delivery.finished:
+                jobs = delivery.take_finished()
+                self._writing.append((delivery, jobs))
+                done = delivery.still_held(group, jobs)
+                if done:
+                    shared.fresh(ctx, options, stream, group)
+                    log_finished(shared, options, ctx, stream, group, done)
+            if mono - delivery.renewed >= delivery.options.retry_after / 3:
+                _renew(ctx, delivery, group, mono)
+        if options is not None and mono >= shared.next_tidy:
+            shared.next_tidy = mono + TIDY_SECONDS
+            _tidy(ctx, shared, options, group)
+
+
+def _renew(ctx: Context, delivery: Delivery, group: Group, mono: float) -> None:
+    delivery.renewed = mono
+    held = delivery.still_held(group, list(delivery.open))
+    claims = {job: delivery.open.get(job, 0) for job in held}
+    for job in [job for job in list(delivery.open) if job not in claims]:
+        delivery.settled(job)  # somebody else's by now
+    if claims:
+        options = delivery.options
+        log_claim(
+            ctx, options.key, options.group_key, delivery.worker, claims, ctx.now, ctx.now, ()
+        )
+
+
+def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> None:
+    """Remove consumers that hold nothing and were not seen for a day."""
+    live = {consumer.worker.encode() for consumer in list(shared.workers.values())}
+    stale = [
+        consumer.name
+        for consumer in group.consumers.values()
+        if ctx.now - consumer.seen_time > STALE_MS
+        and consumer.name not in live
+        and not group.pending.held_by(consumer.index)
+    ]
+    for name in stale[:CONSUMERS_MAX]:
+        ctx.effects.append((XGROUP_DELCONSUMER, ctx.db, options.key, options.group_key, name))
+
+
+def leases_of(core: Core) -> Leases:
+    """Those of an open store."""
+    found: Leases | None = core.queues
+    if found is None:
+        with core.lock:  # a closed or forked store says so here
+            if core.queues is None:
+                core.queues = Leases(core)
+                core.last_calls.append(core.queues.beat)
+            found = core.queues
+            assert found is not None
+    return found
+
+
+def _run(leases_ref: weakref.ref[Leases], wake: threading.Event) -> None:
+    while True:
+        leases = leases_ref()
+        if leases is None:
+            return
+        pause = leases.beat()
+        del leases
+        if wake.wait(pause):
+            wake.clear()
+
+
+def _end(wake: threading.Event, gone: object) -> None:
+    wake.set()
+
+
+def _flush(leases_ref: weakref.ref[Leases]) -> None:
+    """At the end of the process: what was gathered is written, so that no finished job is done again."""
+    leases = leases_ref()
+    if leases is not None:
+        leases.beat()

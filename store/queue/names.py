@@ -1,0 +1,31 @@
+"""Which queues a store holds. Nothing marks a stream as a queue: what has a group of consumers may be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.queue.options import SUFFIXES
+from tidelog.store.queue.rows import shown
+
+
+def queue_names(store: Any) -> list[tuple[str, str]]:
+    """(name, group) of every stream with a group, and of streams that were only put to; the streams that belong to
+    another queue left out. `store` is a face of either kind.
+    """
+    answer = store._core.look(lambda state: _names(state, store._db))
+    found: list[tuple[str, str]] = answer[0]
+    return found
+
+
+def _names(state: State, db: int) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key in state.databases[db].keys:
+        value = state.databases[db].keys.get(key)
+        name = shown(key)
+        if not isinstance(value, Stream) or name.endswith(SUFFIXES):
+            continue
+        groups = sorted(value.groups) or [b"workers"]
+        found += [(name, shown(group)) for group in groups]
+    return sorted(found)

@@ -1,0 +1,132 @@
+"""What a queue can be told when it is made. None of it is stored; two programs may differ in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tidelog.store.errors import DataError
+from tidelog.store.queue.codecs import Codec, codec_of
+
+SECONDS_MAX = 10 * 365 * 86_400.0  # longer than anyone waits, and far from where arithmetic ends
+DELIVERIES_MAX = (1 << 62) - 1
+PAUSE_MAX = 3600.0  # seconds, for the growing pause between retries
+DEDUP_SECONDS = 86_400  # how long a dedup ID is remembered: Redis's greatest
+DEDUP_IDS = 10_000  # and how many of them: as well
+SUFFIXES = (":holds", ":failures", ":dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A queue's name and settings, checked. Times in seconds.
+
+    keep_count, keep_seconds    acknowledged jobs that stay: so many, or for so long; with neither they go at once
+    """
+
+    name: str
+    group: str
+    key: bytes
+    group_key: bytes
+    codec: Codec
+    max_deliveries: int
+    retry_after: float
+    keep_count: int
+    keep_seconds: float
+    max_depth: int | None
+    max_failures: int
+
+    @property
+    def keeps(self) -> bool:
+        """Whether acknowledged jobs stay for a while."""
+        return bool(self.keep_count or self.keep_seconds)
+
+    @property
+    def holds_key(self) -> bytes:
+        return self.key + b":holds"
+
+    @property
+    def failures_key(self) -> bytes:
+        return self.key + b":failures"
+
+    @property
+    def dead_key(self) -> bytes:
+        return self.key + b":dead"
+
+    def pause(self, deliveries: int, chance: float) -> float:
+        """Seconds before the retry that follows so many deliveries; `chance` from 0 to 1 is the jitter's."""
+        longest = max(PAUSE_MAX, self.retry_after)
+        doubled = self.retry_after * 2.0 ** min(deliveries - 1, 64)
+        return min(doubled, longest) * (0.75 + chance / 2)
+
+
+def make_options(
+    name: Any,
+    group: Any = "workers",
+    *,
+    codec: Any = "json",
+    max_deliveries: Any = 5,
+    retry_after: Any = 30.0,
+    keep: Any = 0,
+    max_depth: Any = None,
+    max_failures: Any = 1000,
+) -> Options:
+    """Check what the caller gave. Raises DataError, which names the option."""
+    key, group_key = _named("name", name), _named("group", group)
+    if name.endswith(SUFFIXES):
+        raise DataError(
+            f"a queue's name must not end in {', '.join(SUFFIXES)}: those streams belong to the queue before it"
+        )
+    keep_count, keep_seconds = 0, 0.0
+    if isinstance(keep, timedelta):
+        keep_seconds = seconds("keep", keep.total_seconds(), zero=True)
+    elif isinstance(keep, int) and not isinstance(keep, bool) and keep >= 0:
+        keep_count = keep
+    else:
+        raise DataError(f"keep must be 0, a number of jobs or a timedelta, not {keep!r}")
+    return Options(
+        name,
+        group,
+        key,
+        group_key,
+        codec_of(codec),
+        _count("max_deliveries", max_deliveries),
+        seconds("retry_after", retry_after),
+        keep_count,
+        keep_seconds,
+        None if max_depth is None else _count("max_depth", max_depth),
+        _count("max_failures", max_failures),
+    )
+
+
+def seconds(name: str, value: Any, zero: bool = False) -> float:
+    """A number of seconds above 0 (or from 0 on). Raises DataError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise DataError(f"{name} must be a number of seconds, not {value!r}")
+    if value > SECONDS_MAX or value < 0 or not (value or zero):
+        least = "0" if zero else "more than 0"
+        raise DataError(
+            f"{name} must be {least} and at most {SECONDS_MAX:.0f} seconds, not {value!r}"
+        )
+    return float(value)
+
+
+def patience(name: str, value: Any) -> float | None:
+    """Seconds to wait from 0 on, or None for ever. Raises DataError."""
+    return None if value is None else seconds(name, value, zero=True)
+
+
+def _named(what: str, name: Any) -> bytes:
+    if not isinstance(name, str) or not name:
+        raise DataError(f"{what} must be a str that is not empty, not {name!r}")
+    try:
+        return name.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what} must be valid Unicode: {error}") from None
+
+
+def _count(what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DELIVERIES_MAX:
+        raise DataError(f"{what} must be an integer of at least 1, not {value!r}")
+    return value

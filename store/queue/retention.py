@@ -1,0 +1,52 @@
+"""Retention: acknowledged jobs that stay for a while (`keep`), and go from the old end. Unfinished ones never go."""
+
+from __future__ import annotations
+
+from tidelog.engine import ids
+from tidelog.engine.context import Context
+from tidelog.engine.stream import Stream
+from tidelog.store.batch import run_unit
+from tidelog.store.core import Core
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.shared import Shared, depth, find
+
+SWEEP_JOBS = 256  # acknowledged before retention looks again
+
+
+def sweep(core: Core, db: int, shared: Shared, options: Options) -> None:
+    """Let go what `keep` does not ask for: one unit, nothing if nothing is to go. Raises as any write."""
+    shared.unswept = 0
+    run_unit(core, db, lambda ctx: _words(ctx, db, options))
+
+
+def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:
+    stream, group = find(ctx.state, db, options)
+    if stream is None or group is None or not stream.length:
+        return None
+    end = needed_from(stream)
+    if options.keep_seconds:
+        end = min(end, max(0, ctx.now - int(options.keep_seconds * 1000)) << 64)
+    else:
+        excess = stream.length - depth(stream, group) - options.keep_count
+        if excess <= 0:
+            return None
+        oldest = stream.range(0, end - 1, excess)
+        if not oldest:
+            return None
+        end = min(end, oldest.parts[-1].ids()[-1] + 1)
+    if stream.first_id() >= end:
+        return None
+    return [[b"XTRIM", options.key, b"MINID", b"=", ids.text(end)]]
+
+
+def needed_from(stream: Stream) -> int:
+    """The smallest ID that some group still needs; all before are acknowledged everywhere."""
+    return min(
+        (
+            min(group.pending.first(), group.last_id + 1)
+            if len(group.pending)
+            else group.last_id + 1
+            for group in stream.groups.values()
+        ),
+        default=0,
+    )

@@ -1,0 +1,337 @@
+"""Rows: what the entries of a queue's four streams hold, and what is made of them.
+
+<name>            value, header.<name> ..., origin (the ID a redriven job had first)
+<name>:holds      group, job, until (unix ms)
+<name>:failures   group, job, worker, deliveries, error, traceback
+<name>:dead       value, header.<name> ..., id, group, deliveries, reason, codec, workers (JSON list of names),
+                  errors (JSON list of {"at": unix ms, "worker", "error", "traceback"})
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidelog.engine import ids
+from tidelog.engine.errors import CommandError
+from tidelog.store.errors import DataError, DecodeError, EncodeError
+from tidelog.store.queue.codecs import Codec
+from tidelog.store.queue.options import Options
+
+Row = tuple[bytes, ...]
+
+VALUE = b"value"
+HEADER = b"header."
+ORIGIN = b"origin"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ERROR_CHARS = 2_000
+_TRACEBACK_CHARS = 4_000  # its end is kept, where it says what happened
+
+
+# --- jobs
+
+
+def encode_value(options: Options, value: Any) -> bytes:
+    """A job's value as bytes. Raises EncodeError."""
+    try:
+        return options.codec.encode(value)
+    except Exception as error:
+        raise EncodeError(
+            f"queue {options.name!r}: codec {options.codec.name} cannot encode "
+            f"a value of type {type(value).__name__}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def job_row(value: bytes, headers: Mapping[str, str] | None) -> Row:
+    """A job's entry. Raises DataError."""
+    if not headers:
+        return VALUE, value
+    row = [VALUE, value]
+    if not isinstance(headers, Mapping):
+        raise DataError(f"headers must be a mapping of str to str, not {headers!r}")
+    for name, text in headers.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise DataError(f"headers must be a mapping of str to str; {name!r}: {text!r} is not")
+        try:
+            row += (HEADER + name.encode(), text.encode())
+        except UnicodeEncodeError as error:
+            raise DataError(f"header {name!r} is not valid Unicode: {error}") from None
+    return tuple(row)
+
+
+def fields_of(row: Sequence[bytes]) -> dict[bytes, bytes]:
+    """A row as a mapping; of a field that occurs twice the first counts."""
+    return dict(zip(reversed(row[::2]), reversed(row[1::2]), strict=False))
+
+
+def value_of(row: Sequence[bytes]) -> bytes | None:
+    """The encoded value of a job's row, None if somebody else's entry has none."""
+    if row[0] == VALUE:
+        return row[1]
+    return fields_of(row).get(VALUE)
+
+
+def headers_of(row: Sequence[bytes]) -> dict[str, str]:
+    """The headers of a job's row."""
+    return {
+        shown(name[len(HEADER) :]): shown(text)
+        for name, text in zip(row[::2], row[1::2], strict=False)
+        if name.startswith(HEADER)
+    }
+
+
+def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
+    """A job's value. Raises DecodeError."""
+    raw = value_of(row)
+    if raw is None:
+        raise DecodeError("the entry has no field 'value', so it is no job of a queue")
+    try:
+        return codec.decode(raw)
+    except Exception as error:
+        raise DecodeError(
+            f"codec {codec.name} cannot decode it: {type(error).__name__}: {error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job as `peek` shows it: not delivered. `value` is None and `problem` says why where it cannot be decoded."""
+
+    id: str
+    value: Any
+    headers: dict[str, str]
+    raw: bytes
+    problem: str | None = None
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return moment(int(self.id.partition("-")[0]))
+
+
+def waiting_job(codec: Codec, entry_id: int, row: Row) -> WaitingJob:
+    """An entry as `peek` shows it."""
+    value, problem = None, None
+    try:
+        value = decode_row(codec, row)
+    except DecodeError as error:
+        problem = str(error)
+    return WaitingJob(text(entry_id), value, headers_of(row), value_of(row) or b"", problem)
+
+
+# --- failures
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed delivery of a job.
+
+    error        type and text of the exception, or the reason that was given
+    traceback    its end, empty if there was no exception
+    """
+
+    job_id: str
+    at: datetime
+    worker: str
+    deliveries: int
+    error: str
+    traceback: str
+
+
+def evidence(reason: str | BaseException) -> tuple[str, str]:
+    """(error, traceback) of a reason to fail."""
+    if isinstance(reason, BaseException):
+        lines = "".join(traceback.format_exception(reason))
+        name = type(reason).__qualname__
+        error = f"{name}: {reason}" if str(reason) else name
+        return error[:_ERROR_CHARS], lines[-_TRACEBACK_CHARS:]
+    return str(reason)[:_ERROR_CHARS], ""
+
+
+def failure_row(
+    options: Options, job: int, worker: bytes, deliveries: int, error: str, trace: str
+) -> Row:
+    """An entry of `<name>:failures`."""
+    return (
+        *(b"group", options.group_key, b"job", ids.text(job), b"worker", worker),
+        *(b"deliveries", b"%d" % deliveries, b"error", unshown(error)),
+        *(b"traceback", unshown(trace)),
+    )
+
+
+def failure_of(entry_id: int, row: Row) -> Failure:
+    """The other way round."""
+    fields = fields_of(row)
+    return Failure(
+        shown(fields.get(b"job", b"")),
+        moment(entry_id >> 64),
+        shown(fields.get(b"worker", b"")),
+        _number(fields.get(b"deliveries", b"0")),
+        shown(fields.get(b"error", b"")),
+        shown(fields.get(b"traceback", b"")),
+    )
+
+
+# --- holds
+
+
+def hold_row(options: Options, job: int, until: int) -> Row:
+    """An entry of `<name>:holds`; `until` in unix ms."""
+    return b"group", options.group_key, b"job", ids.text(job), b"until", b"%d" % until
+
+
+def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
+    """(job, until) of an entry of `<name>:holds`, None if it is of another group or none of ours."""
+    fields = fields_of(row)
+    job = entry_number(fields.get(b"job", b""))
+    until = fields.get(b"until", b"")
+    if fields.get(b"group") != group or job is None or not until.isdigit():
+        return None
+    return job, int(until)
+
+
+# --- the dead
+
+
+class DeadJob:
+    """A job that was given up.
+
+    id             of its entry among the dead     original_id    that it had as a job
+    raw            its value as bytes              errors         of its deliveries, as far as they are still known
+    """
+
+    __slots__ = (
+        *("id", "original_id", "raw", "headers", "deliveries", "reason"),
+        *("workers", "errors", "codec", "group", "_codec", "_row"),
+    )
+
+    def __init__(self, entry_id: int, row: Row, codec: Codec) -> None:
+        fields = fields_of(row)
+        self.id = text(entry_id)
+        self.original_id = shown(fields.get(b"id", b""))
+        self.raw = fields.get(VALUE, b"")
+        self.headers = headers_of(row)
+        self.deliveries = _number(fields.get(b"deliveries", b"0"))
+        self.reason = shown(fields.get(b"reason", b""))
+        self.codec = shown(fields.get(b"codec", b""))
+        self.group = shown(fields.get(b"group", b""))
+        self.workers: list[str] = [str(name) for name in _listed(fields.get(b"workers"))]
+        self.errors = [
+            Failure(
+                self.original_id,
+                moment(int(found.get("at", 0))),
+                str(found.get("worker", "")),
+                int(found.get("deliveries", 0)),
+                str(found.get("error", "")),
+                str(found.get("traceback", "")),
+            )
+            for found in _listed(fields.get(b"errors"))
+            if isinstance(found, dict)
+        ]
+        self._codec = codec
+        self._row = row
+
+    @property
+    def value(self) -> Any:
+        """Its value, decoded with the codec of the queue that is asked. Raises DecodeError."""
+        return decode_row(self._codec, self._row)
+
+    @property
+    def died_at(self) -> datetime:
+        return moment(int(self.id.partition("-")[0]))
+
+    @property
+    def enqueued_at(self) -> datetime:
+        number = entry_number(self.original_id.encode())
+        return moment(0 if number is None else number >> 64)
+
+    def __repr__(self) -> str:
+        return f"DeadJob(id={self.id!r}, original_id={self.original_id!r}, reason={self.reason!r})"
+
+
+def dead_row(
+    options: Options, job: int, row: Row, deliveries: int, reason: str, errors: Iterable[Failure]
+) -> Row:
+    """An entry of `<name>:dead`."""
+    known = list(errors)
+    told = [
+        {
+            "at": milliseconds(failure.at),
+            "worker": failure.worker,
+            "deliveries": failure.deliveries,
+            "error": failure.error,
+            "traceback": failure.traceback,
+        }
+        for failure in known
+    ]
+    workers = list(dict.fromkeys(failure.worker for failure in known if failure.worker))
+    carried = [part for name, part in job_fields(row) for part in (name, part)]
+    return (
+        *carried,
+        *(b"id", ids.text(job), b"group", options.group_key, b"deliveries", b"%d" % deliveries),
+        *(b"reason", unshown(reason), b"codec", options.codec.name.encode()),
+        *(b"workers", json.dumps(workers).encode(), b"errors", json.dumps(told).encode()),
+    )
+
+
+def job_fields(row: Row) -> list[tuple[bytes, bytes]]:
+    """The fields of a row that make the job: its value, headers and origin."""
+    found = [
+        (name, part)
+        for name, part in zip(row[::2], row[1::2], strict=False)
+        if name in (VALUE, ORIGIN) or name.startswith(HEADER)
+    ]
+    return found or [(VALUE, b"")]
+
+
+# --- bits
+
+
+def text(entry_id: int) -> str:
+    """An ID as users see it."""
+    return f"{entry_id >> 64}-{entry_id & ids.SEQ_MAX}"
+
+
+def entry_number(id: bytes) -> int | None:
+    """The ID of a text, or None."""
+    try:
+        return ids.parse(id)
+    except CommandError:
+        return None
+
+
+def moment(ms: int) -> datetime:
+    """Unix ms as a datetime, UTC; the last there is for what no calendar reaches."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def milliseconds(at: datetime) -> int:
+    return int((at - _EPOCH) / timedelta(milliseconds=1))
+
+
+def shown(raw: bytes) -> str:
+    """Bytes as text, whatever they are."""
+    return raw.decode(errors="backslashreplace")
+
+
+def unshown(given: str) -> bytes:
+    """Text as bytes, lone surrogates escaped."""
+    return given.encode(errors="backslashreplace")
+
+
+def _number(raw: bytes) -> int:
+    return int(raw) if raw.isdigit() else 0
+
+
+def _listed(raw: bytes | None) -> list[Any]:
+    try:
+        found = json.loads(raw or b"[]")
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []

@@ -1,0 +1,238 @@
+"""Settle: how a job ends, or ends for now. Decisions under the store's lock; each is one unit of ordinary commands.
+
+Every one of them is fenced: it does something only while the job is pending for that worker with that number of
+deliveries, which no later delivery can have. Otherwise somebody else has it by now, or it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidelog.engine import ids
+from tidelog.engine.commands.ack import still_referenced
+from tidelog.engine.commands.add import next_id
+from tidelog.engine.commands.delete import log_delete
+from tidelog.engine.context import Context
+from tidelog.engine.effects import XACK, XDEL
+from tidelog.engine.group import Group
+from tidelog.engine.idlist import pack, pack_one
+from tidelog.engine.stream import Stream
+from tidelog.store.errors import ResponseError
+from tidelog.store.queue import rows
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.rows import Failure, Row
+from tidelog.store.queue.shared import Hold, Shared, holds
+
+Words = list[list[bytes]]
+
+
+class Held:
+    """A job in a worker's hands, with what fences it."""
+
+    __slots__ = ("shared", "options", "worker", "job", "count", "row")
+
+    def __init__(
+        self, shared: Shared, options: Options, worker: bytes, job: int, count: int, row: Row
+    ) -> None:
+        self.shared, self.options, self.worker = shared, options, worker
+        self.job, self.count, self.row = job, count, row
+
+    def find(self, ctx: Context) -> tuple[Stream, Group] | None:
+        """The stream and group if the job is still this worker's. Raises CommandError (a key of another type)."""
+        options = self.options
+        stream = ctx.stream(options.key)
+        group = None if stream is None else stream.groups.get(options.group_key)
+        if stream is None or group is None or not holds(group, self.worker, self.job, self.count):
+            return None
+        self.shared.fresh(ctx, options, stream, group)
+        return stream, group
+
+
+# --- done
+
+
+def log_done(
+    ctx: Context, options: Options, stream: Stream, group: Group, jobs: Sequence[int]
+) -> None:
+    """Log that these pending jobs are done; they leave the stream if they are not kept and no other group needs them.
+
+    The same as XACKDEL with ACKED, or as XACK.
+    """
+    key, name = options.key, options.group_key
+    if len(jobs) == 1:
+        job = jobs[0]
+        ctx.effects.append((XACK, ctx.db, key, name, pack_one(job)))
+        if not options.keeps and (
+            len(stream.groups) == 1 or not still_referenced(stream, name, job)
+        ):
+            place = stream.find(job)
+            if place is not None:
+                ctx.effects.append((XDEL, ctx.db, key, pack_one(job), place))
+        return
+    ctx.effects.append((XACK, ctx.db, key, name, pack(sorted(jobs))))
+    if not options.keeps:
+        alone = len(stream.groups) == 1
+        gone = jobs if alone else [j for j in jobs if not still_referenced(stream, name, j)]
+        log_delete(ctx, key, stream, gone)
+
+
+def ack(held: Held, ctx: Context) -> bool:
+    """A job is done."""
+    options, shared = held.options, held.shared
+    stream = ctx.stream(options.key)
+    group = None if stream is None else stream.groups.get(options.group_key)
+    if stream is None or group is None or not holds(group, held.worker, held.job, held.count):
+        return False
+    log_done(ctx, options, stream, group, (held.job,))
+    if shared.extended or held.count > 1:
+        shared.fresh(ctx, options, stream, group)
+        shared.drop_notes(ctx, options, (held.job,))
+        shared.failed.pop(held.job, None)
+    return True
+
+
+def _done_words(options: Options, job: int) -> Words:
+    if options.keeps:
+        return [[b"XACK", options.key, options.group_key, ids.text(job)]]
+    return [
+        [b"XACKDEL", options.key, options.group_key, b"ACKED", b"IDS", b"1", ids.text(job)],
+    ]
+
+
+def _without_hold(shared: Shared, options: Options, job: int) -> Words:
+    hold = shared.extended.get(job) or shared.paused.get(job)
+    if hold is None or not hold.entry:
+        return []
+    return [[b"XDEL", options.holds_key, ids.text(hold.entry)]]
+
+
+def done_and(held: Held, ctx: Context, adds: Words) -> Words | None:
+    """A job is done, and with it these are put."""
+    if held.find(ctx) is None:
+        return None
+    return [*_left(held), *adds]
+
+
+def _left(held: Held) -> Words:
+    """A job leaves the queue."""
+    shared, options, job = held.shared, held.options, held.job
+    gone = _without_hold(shared, options, job)
+    shared.extended.pop(job, None)
+    shared.failed.pop(job, None)
+    return [*_done_words(options, job), *gone]
+
+
+# --- failed
+
+
+def nack(
+    held: Held, ctx: Context, error: str, trace: str, delay: float | None, chance: float
+) -> Words | None:
+    """A delivery failed: the job is paused, or after the last one given up."""
+    options = held.options
+    if held.find(ctx) is None:
+        return None
+    told = _failure_words(held, ctx, error, trace)
+    if held.count >= options.max_deliveries:
+        reason = f"given up after {held.count} deliveries; the last one failed: {error}"
+        return [*told, *_dead_words(held, ctx, reason, (error, trace))]
+    pause = options.pause(held.count, chance) if delay is None else delay
+    return [
+        *told,
+        *_hold_words(held, ctx, pause, held.shared.pause),
+        [b"XNACK", options.key, options.group_key, b"FAIL", b"IDS", b"1", ids.text(held.job)],
+    ]
+
+
+def fail(held: Held, ctx: Context, error: str, trace: str) -> Words | None:
+    """A job is given up at once."""
+    if held.find(ctx) is None:
+        return None
+    told = _failure_words(held, ctx, error, trace)
+    return [*told, *_dead_words(held, ctx, error, (error, trace))]
+
+
+def release(held: Held, ctx: Context) -> Words | None:
+    """A job is given back as if it had never been delivered."""
+    if held.find(ctx) is None:
+        return None
+    options, shared = held.options, held.shared
+    gone = _without_hold(shared, options, held.job)
+    shared.extended.pop(held.job, None)
+    shared.pause(held.job, Hold(shared.core.monotonic(), 0))
+    return [
+        *gone,
+        [b"XNACK", options.key, options.group_key, b"SILENT", b"IDS", b"1", ids.text(held.job)],
+    ]
+
+
+def extend(held: Held, ctx: Context, seconds: float) -> Words | None:
+    """A job stays with its worker for so long, whatever becomes of the worker."""
+    if held.find(ctx) is None:
+        return None
+    options = held.options
+    claim = [b"XCLAIM", options.key, options.group_key, held.worker, b"0", ids.text(held.job)]
+    return [
+        [*claim, b"JUSTID"],
+        *_hold_words(held, ctx, seconds, held.shared.extended.__setitem__),
+    ]
+
+
+def _hold_words(
+    held: Held, ctx: Context, seconds: float, note: Callable[[int, Hold], None]
+) -> Words:
+    """A job is held back for so long. The cache is told before the unit runs: waiters are served right after it."""
+    options, shared = held.options, held.shared
+    until = ctx.now + round(seconds * 1000)
+    entry = _next_entry(ctx, options.holds_key)
+    gone = _without_hold(shared, options, held.job)
+    shared.extended.pop(held.job, None)
+    note(held.job, Hold(shared.core.monotonic() + seconds, entry))
+    row = rows.hold_row(options, held.job, until)
+    return [*gone, [b"XADD", options.holds_key, b"*", *row]]
+
+
+def _next_entry(ctx: Context, key: bytes) -> int:
+    """The ID that XADD will give to the next entry of a key. Raises ResponseError for one of another type."""
+    check_stream(ctx, key)
+    stream = ctx.stream(key)
+    return next_id(0 if stream is None else stream.last_id, ctx.now)
+
+
+def _failure_words(held: Held, ctx: Context, error: str, trace: str) -> Words:
+    options = held.options
+    held.shared.remember_failure(held.job, _next_entry(ctx, options.failures_key))
+    row = rows.failure_row(options, held.job, held.worker, held.count, error, trace)
+    most = b"%d" % options.max_failures
+    return [[b"XADD", options.failures_key, b"MAXLEN", b"~", most, b"*", *row]]
+
+
+def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) -> Words:
+    options = held.options
+    check_stream(ctx, options.dead_key)
+    known = failures(held.shared, ctx, options, held.job)
+    at = rows.moment(ctx.now)
+    worker = rows.shown(held.worker)
+    known.append(Failure(rows.text(held.job), at, worker, held.count, *last))
+    row = rows.dead_row(options, held.job, held.row, held.count, reason, known)
+    return [[b"XADD", options.dead_key, b"*", *row], *_left(held)]
+
+
+def failures(shared: Shared, ctx: Context, options: Options, job: int) -> list[Failure]:
+    """What is still known of a job's failures, oldest first."""
+    stream = ctx.stream(options.failures_key)
+    if stream is None:
+        return []
+    found = ((entry, stream.get(entry)) for entry in shared.failed.get(job, ()))
+    return [rows.failure_of(entry, row) for entry, row in found if row is not None]
+
+
+def check_stream(ctx: Context, key: bytes) -> None:
+    """Raise ResponseError, which names the key, if it holds something that is no stream."""
+    value = ctx.lookup(key)
+    if value is not None and not isinstance(value, Stream):
+        raise ResponseError(
+            f"WRONGTYPE the queue needs a stream at key {rows.shown(key)!r}, but another type is there; "
+            "rename or delete that key",
+            "WRONGTYPE",
+        )

@@ -1,0 +1,316 @@
+"""Shared: what the workers of one queue and group in this process know together.
+
+An embedded store has one writer, so all its workers live here, and who lives need not be guessed from clocks: a
+delivery is living while its object is, for as long as its time limit allows. All waiting is on the monotonic clock; the
+wall clock only tells how old something is that an earlier process left behind. So a clock that jumps takes no job from
+a living worker, and makes no pause shorter.
+
+What is paused, or lent beyond its lease, is a record in `<name>:holds` and here a cache of those records, read again
+when the store's memory was rebuilt, when the stream is another one, or after a unit that failed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from tidelog.engine.commands.delete import log_delete
+from tidelog.engine.context import Context
+from tidelog.engine.group import Group
+from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.lag import lag
+from tidelog.engine.pending import NOBODY
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.core import Core
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of
+from tidelog.store.waiters import Caller
+
+RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
+FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
+Job = tuple[int, Row, int]  # ID, row, deliveries
+
+
+class Delivery:
+    """Jobs that one worker was given together. While it lives, until `until` at most, their leases are renewed.
+
+    open        the jobs not yet settled: ID -> deliveries, by which (and the worker) they are fenced
+    jobs        those not yet handed to the worker, the first one last
+    finished    those done whose acknowledgement is still to be written, with those done after them
+    gathers     whether acknowledgements are gathered so
+    until       end of the time limit, monotonic seconds; None = no limit
+    renewed     when the leases were renewed last
+    """
+
+    __slots__ = (
+        *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
+        "__weakref__",
+    )
+
+    def __init__(
+        self, shared: Shared, options: Options, worker: bytes, gathers: bool, until: float | None
+    ) -> None:
+        self.shared = shared
+        self.options = options
+        self.worker = worker
+        self.open: dict[int, int] = {}
+        self.jobs: list[Job] = []
+        self.finished: deque[int] = deque()
+        self.gathers = gathers
+        self.until = until
+        self.renewed = shared.core.monotonic()
+
+    def take_finished(self) -> list[int]:
+        """Take the finished jobs, to be written. The worker may be adding to them meanwhile."""
+        finished = self.finished
+        return [finished.popleft() for _ in range(len(finished))]
+
+    def still_held(self, group: Group, jobs: Iterable[int]) -> list[int]:
+        """[lock] Those of its open jobs that nobody else was given."""
+        counts = self.open
+        return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
+
+    def written(self, jobs: Iterable[int]) -> None:
+        """These finished jobs are acknowledged in the log."""
+        for job in jobs:
+            self.settled(job)
+
+    def settled(self, job: int) -> None:
+        """A job is no longer this worker's business."""
+        self.open.pop(job, None)
+        if not self.open:
+            self.shared.living.pop(id(self), None)
+
+    def __del__(self) -> None:
+        # Anywhere, also while a lock is held: nothing here may wait. The next fetch or beat does the rest.
+        shared = self.shared
+        if self.jobs or self.finished:
+            shared.leftovers.append(
+                (self.options, self.worker, self.open, list(self.finished), self.jobs)
+            )
+        shared.living.pop(id(self), None)
+
+
+class Hold:
+    """Until when a job is held back: monotonic seconds, and the record's ID in `<name>:holds` (0: it has none)."""
+
+    __slots__ = ("due", "entry")
+
+    def __init__(self, due: float, entry: int) -> None:
+        self.due, self.entry = due, entry
+
+
+class Shared:
+    """One queue and group of one open store.
+
+    living      deliveries that live, by their id()
+    leftovers   what deliveries that went away left to be written; see `Delivery`
+    paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
+    extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
+    next_look   when paused and abandoned jobs are to be looked for, monotonic seconds
+    room        callers that wait for a bounded queue to have room
+    """
+
+    def __init__(self, core: Core, options: Options) -> None:
+        # Not the core itself: the store must go with its last user, and its core knows this.
+        self._core = weakref.ref(core)
+        self.key, self.group_key = options.key, options.group_key
+        self.living: dict[int, weakref.ref[Delivery]] = {}
+        self.leftovers: deque[Any] = deque()
+        self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.room: list[Caller] = []
+        self.samples: deque[tuple[float, int, int]] = deque()
+        self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
+        self.unswept = 0  # acknowledged since retention last looked
+        self._anchor = core.time_ns() // 1_000_000, core.monotonic()
+        self._loaded: tuple[int, int] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.paused: dict[int, Hold] = {}
+        self.extended: dict[int, Hold] = {}
+        self.heap: list[tuple[float, int]] = []
+        self.failed: dict[int, list[int]] = {}
+        self.next_look = 0.0
+
+    @property
+    def core(self) -> Core:
+        core = self._core()
+        assert core is not None  # whoever asks holds a face of it
+        return core
+
+    # --- the cache
+
+    def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
+        """[lock] See that the cache is of this stream as it is in memory now."""
+        version = self.core.reloads, stream.number
+        if self._loaded != version:
+            self._forget()
+            self._load(ctx, options, group)
+            self._loaded = version
+
+    def stale(self) -> None:
+        """A unit failed after the cache was changed for it: read the records again before the next one."""
+        self._loaded = None
+
+    def _load(self, ctx: Context, options: Options, group: Group) -> None:
+        mono = self.core.monotonic()
+        self.find_paused(group, mono)
+        holds = ctx.stream(options.holds_key)
+        for entry_id, row in holds.range(0, MAX) if holds is not None else ():
+            found = None if row is None else hold_of(self.group_key, row)
+            if found is None:
+                continue
+            job, until = found
+            hold = Hold(mono + max(0, until - ctx.now) / 1000, entry_id)
+            pending = group.pending.get(job)
+            if pending is None or pending[1] == NOBODY:
+                self.pause(job, hold)  # also what was done by somebody else: dropped when it is due
+            else:
+                self.extended[job] = hold
+        failures = ctx.stream(options.failures_key)
+        for entry_id, row in failures.range(0, MAX) if failures is not None else ():
+            if row is not None:
+                fields = fields_of(row)
+                number = entry_number(fields.get(b"job", b""))
+                if number is not None and fields.get(b"group") == self.group_key:
+                    self.remember_failure(number, entry_id)
+
+    def find_paused(self, group: Group, mono: float) -> None:
+        """Jobs that someone gave back without a pause are due at once."""
+        for time, job in group.pending.by_age():
+            if time >= 0:
+                break
+            if job not in self.paused:
+                self.pause(job, Hold(mono, 0))
+
+    def pause(self, job: int, hold: Hold) -> None:
+        """A job is paused."""
+        self.paused[job] = hold
+        heappush(self.heap, (hold.due, job))
+        self.next_look = min(self.next_look, hold.due)
+
+    def pop_paused(self) -> tuple[float, int]:
+        """Take the earliest of `heap`."""
+        return heappop(self.heap)
+
+    def remember_failure(self, job: int, entry_id: int) -> None:
+        """Where a failure of a job is told."""
+        self.failed.setdefault(job, []).append(entry_id)
+        if len(self.failed) > FAILED_JOBS_MAX:
+            del self.failed[next(iter(self.failed))]
+
+    def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
+        """[lock] These jobs are done, or delivered again: their holds go, in the unit under way."""
+        entries = []
+        for job in jobs:
+            hold = self.paused.pop(job, None) or self.extended.pop(job, None)
+            if hold is not None and hold.entry:
+                entries.append(hold.entry)
+        if entries:
+            holds = ctx.stream(options.holds_key)
+            if holds is not None:
+                log_delete(ctx, options.holds_key, holds, entries)
+
+    # --- who lives, and what time it is
+
+    def now(self, ctx: Context, mono: float) -> int:
+        """Unix ms for judging how old something is; it runs on when the wall clock was set back."""
+        ms, at = self._anchor
+        return max(ctx.now, ms + int((mono - at) * 1000))
+
+    def living_jobs(self, mono: float) -> set[int]:
+        """Jobs in the hands of living workers."""
+        return {job for delivery in self.deliveries(mono) for job in list(delivery.open)}
+
+    def deliveries(self, mono: float) -> list[Delivery]:
+        """Deliveries that live and are within their time limit."""
+        found = [reference() for reference in list(self.living.values())]
+        return [d for d in found if d is not None and (d.until is None or mono < d.until)]
+
+    # --- units
+
+    def unit(self, work: Callable[[], Any]) -> Any:
+        """Run what decides and commits a unit; if that fails, the cache is doubtful."""
+        try:
+            return work()
+        except BaseException:
+            self.stale()
+            raise
+
+    def made_room(self) -> None:
+        """Jobs went: putters that wait may look again."""
+        if self.room:
+            waiting, self.room = self.room, []
+            for caller in waiting:
+                caller.nudge()
+
+    # --- figures
+
+    def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
+        """Jobs put and jobs gone per second since up to a minute ago; None without anything to compare with."""
+        samples = self.samples
+        while samples and samples[0][0] < mono - RATE_SECONDS:
+            samples.popleft()
+        put = gone = None
+        if samples and mono > samples[0][0]:
+            at, added_then, gone_then = samples[0]
+            put = max(0, added - added_then) / (mono - at)
+            gone = max(0, added - depth - gone_then) / (mono - at)
+        if not samples or mono - samples[-1][0] >= RATE_SECONDS / 120:
+            samples.append((mono, added, added - depth))
+        return put, gone
+
+
+# --- looking at a queue
+
+
+def find(state: State, db: int, options: Options) -> tuple[Stream | None, Group | None]:
+    """The stream and group of a queue, as far as they exist. A key of another type counts as missing."""
+    value = state.databases[db].keys.get(options.key)
+    stream = value if isinstance(value, Stream) else None
+    return stream, None if stream is None else stream.groups.get(options.group_key)
+
+
+def waiting(stream: Stream | None, group: Group | None) -> int:
+    """How many jobs were never delivered."""
+    if stream is None:
+        return 0
+    if group is None:
+        return stream.length
+    if not stream.length or stream.last_live_id() <= group.last_id:
+        return 0
+    counted = lag(stream, group)
+    if counted is None:  # somebody deleted jobs that wait
+        return len(stream.range(group.last_id + 1, MAX))
+    return counted
+
+
+def depth(stream: Stream | None, group: Group | None) -> int:
+    """How many jobs are not done: waiting, in flight or paused."""
+    return waiting(stream, group) + (0 if group is None else len(group.pending))
+
+
+def holds(group: Group, worker: bytes, job: int, count: int) -> bool:
+    """Whether a job is pending for a worker with that number of deliveries."""
+    row = group.pending.get(job)
+    if row is None or row[2] != count:
+        return False
+    consumer = group.consumers.get(worker)
+    return consumer is not None and consumer.index == row[1]
+
+
+def among_held(group: Group, worker: bytes, jobs: Iterable[tuple[int, int]]) -> list[int]:
+    """Those of (job, deliveries) that are still this worker's."""
+    return [job for job, count in jobs if holds(group, worker, job, count)]
+
+
+def many(first: tuple[int, int, int]) -> range:
+    """The IDs of rows that were added together."""
+    ms, seq, count = first
+    assert seq + count - 1 <= SEQ_MAX
+    return range(ms << 64 | seq, (ms << 64 | seq) + count)
