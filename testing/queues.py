@@ -1,0 +1,79 @@
+"""Queues in a temporary store, which goes when the block ends, however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidelog.store.clock import Clock
+from tidelog.testing.stores import astore, store
+
+if TYPE_CHECKING:
+    from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.face import Queue
+
+
+@contextmanager
+def queue(
+    name: str,
+    group: str = "workers",
+    *,
+    clock: Clock | None = None,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: float = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    fsync: str = "no",
+) -> Iterator[Queue]:
+    """An empty queue in a store of its own (`.store`); closed, and all of it removed, at the end of the block.
+
+    clock   a `testing.Clock`; None = the system's
+    fsync   `no`, since what is thrown away need not survive a power cut
+
+    The other options, and what is raised, are those of `tidelog.queue`.
+    """
+    with store(clock, fsync=fsync) as db:
+        with db.queue(
+            name,
+            group,
+            codec=codec,
+            max_deliveries=max_deliveries,
+            retry_after=retry_after,
+            keep=keep,
+            max_depth=max_depth,
+            max_failures=max_failures,
+        ) as found:
+            yield found
+
+
+@asynccontextmanager
+async def aqueue(
+    name: str,
+    group: str = "workers",
+    *,
+    clock: Clock | None = None,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: float = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    fsync: str = "no",
+) -> AsyncIterator[AsyncQueue]:
+    """`queue` for asyncio, with the options of `tidelog.aqueue`."""
+    async with astore(clock, fsync=fsync) as db:
+        async with db.queue(
+            name,
+            group,
+            codec=codec,
+            max_deliveries=max_deliveries,
+            retry_after=retry_after,
+            keep=keep,
+            max_depth=max_depth,
+            max_failures=max_failures,
+        ) as found:
+            yield found
