@@ -28,6 +28,7 @@ AOF = {
 TOP = {
     "aof":    ("tidelog.tools.cli", "Look into the append-only file of a store."),
     "info":   ("tidelog.tools.info", "Say what a store holds."),
+    "queue":  ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
     "digest": ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "demo":   ("tidelog.tools.demo", "Kill consumers at random and prove that nothing is lost."),
     "bench":  ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
@@ -57,8 +58,8 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """Redis Streams as a durable engine.
 
-    Inspects and proves the stores of tidelog. A store is only ever read, without a lock, also beside a running
-    writer. Exit codes: docs/guides/command-line.md.
+    Inspects and proves the stores of tidelog. A store is only read, without a lock, also beside a running writer;
+    only `queue dead redrive` and the purges of `queue` change one. Exit codes: docs/guides/command-line.md.
     """
 
 
