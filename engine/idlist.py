@@ -81,6 +81,8 @@ def pack_run(ms: int, seq: int, count: int) -> IdList:
 def unpack(ids: IdList) -> list[int]:
     """The IDs of a list, in its order."""
     if isinstance(ids, bytes):
+        if len(ids) == 8:
+            return [id_of(int.from_bytes(ids, "little", signed=True))]
         return [
             key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK for key in map(KEY_BASE.__add__, keys(ids))
         ]

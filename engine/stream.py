@@ -261,8 +261,8 @@ class Stream:
         """`range` of what comes after an ID, straight to where one node has all of it, as for most reads."""
         blocks, tail_ids = self.blocks, self.tail_ids
         if tail_ids and tail_ids[0] <= entry_id:
-            if not self.tail_deleted:
-                low = bisect_right(tail_ids, entry_id)
+            low = bisect_right(tail_ids, entry_id)
+            if not self.tail_deleted >> low:
                 ids = tail_ids[low : low + count]
                 if not ids:
                     return NO_ENTRIES
@@ -275,9 +275,10 @@ class Stream:
             ):  # a reader that stands between two nodes
                 at += 1
                 block = blocks[at] if at < len(blocks) else None
-            if block is not None and not block.deleted:
+            if block is not None:
                 low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
-                if low + count <= block.count:
+                # What is deleted before it, as by those who acknowledge and delete, is in nobody's way.
+                if low + count <= block.count and not block.deleted >> low:
                     return Entries((BlockPart(block, low, low + count, None),), count)
         return self.range(entry_id + 1, MAX, count)
 
@@ -429,10 +430,15 @@ class Stream:
         self._first = None
 
     def delete(self, ids: list[int], slots: tuple[int, ...]) -> None:
-        """Delete entries at `slots` whose IDs are `ids`; raises max_deleted_id."""
-        self._mark_slots(slots)
+        """Delete entries at `slots` whose IDs are `ids`, ascending; raises max_deleted_id."""
+        if len(ids) == 1:
+            ordinal, slot = slots
+            self._mark(ordinal - self.first_ordinal + self.head, 1 << slot)
+        else:
+            self._mark_slots(slots)
         self.length -= len(ids)
-        self.max_deleted_id = max(self.max_deleted_id, max(ids))
+        if ids[-1] > self.max_deleted_id:
+            self.max_deleted_id = ids[-1]
         self._first = None
 
     def set_id(self, last_id: int, entries_added: int, max_deleted_id: int) -> None:

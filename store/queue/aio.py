@@ -195,7 +195,7 @@ class AsyncConsumer(ConsumerBase):
                 if self._batch == 1:
                     self._delivery = None  # the job alone keeps it alive
                 try:
-                    value = rows.decode_row(queue._options.codec, row)
+                    value = queue._value(row)
                 except DecodeError as error:
                     broken = AsyncJob(queue, delivery, number, row, deliveries, None, False)
                     await broken.fail(error)

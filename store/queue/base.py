@@ -127,7 +127,7 @@ class QueueBase:
         self._db: int = face._db
         self._options = options
         self._key = options.key
-        self._encode = options.codec.encode
+        self._encode, self._decode = options.codec.encode, options.codec.decode
         self._leases = leases_of(self._core)
         self._shared = self._leases.of(self._core, self._db, options)
         self._bounded = options.max_depth is not None
@@ -257,6 +257,15 @@ class QueueBase:
         return encoded, None  # a codec that does not fail twice
 
     # --- consuming
+
+    def _value(self, row: Row) -> Any:
+        """The value of a job's row. Raises DecodeError."""
+        if row[0] == VALUE:
+            try:
+                return self._decode(row[1])
+            except Exception:
+                pass  # what follows says what is wrong
+        return rows.decode_row(self._options.codec, row)
 
     def _worker(self, worker: Any) -> str:
         if worker is None:
@@ -472,6 +481,7 @@ class ConsumerBase:
         self._reraise = reraise
         self._history: int | None = 0
         self._delivery: Delivery | None = None
+        self._fetched: Fetch | None = None  # the request before, to be used again
         self._closed = False
         queue._shared.workers[id(self)] = self
 
@@ -483,6 +493,10 @@ class ConsumerBase:
         until = None
         if self._time_limit is not None:
             until = queue._core.monotonic() + self._time_limit
+        request, self._fetched = self._fetched, None
+        if request is not None:
+            request.again(self._delivery, until)
+            return request
         return Fetch(
             *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
             *(self._history, self._delivery, until),
@@ -502,13 +516,14 @@ class ConsumerBase:
 
     def _take(self, request: Fetch) -> None:
         self._history = request.history
-        self._delivery = request.delivery
+        self._delivery = request.taken()
         if not self._queue._leases.armed:
             self._queue._leases.arm()
 
     def _got(self, request: Fetch, reply: Reply) -> bool | None:
         """What came of a fetch: True = jobs, False = none for as long as one would wait, None = ask again."""
         request.written()
+        self._fetched = request
         shared = self._queue._shared
         if shared.room and self._batch > 1:
             shared.made_room()
@@ -540,7 +555,7 @@ class ConsumerBase:
             group = None if stream is None else stream.groups.get(options.group_key)
             if stream is not None and group is not None:
                 shared.fresh(ctx, options, stream, group)
-                log_leftovers(shared, ctx, stream, group, shared.core.monotonic())
+                log_leftovers(shared, ctx, stream, group, shared.monotonic())
 
         _, claim = queue._ask(partial(shared.unit, partial(queue._core.decided, queue._db, work)))
         for job in (*finished, *(job for job, _, _ in unseen)):

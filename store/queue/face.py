@@ -227,7 +227,7 @@ class Consumer(ConsumerBase):
                 if self._batch == 1:
                     self._delivery = None  # the job alone keeps it alive
                 try:
-                    value = rows.decode_row(queue._options.codec, row)
+                    value = queue._value(row)
                 except DecodeError as error:
                     broken = Job(queue, delivery, number, row, deliveries, None, False)
                     broken.fail(error)

@@ -68,9 +68,21 @@ class Fetch:
         until: float | None,
     ) -> None:
         self.shared, self.options, self.worker = shared, options, worker
-        self.batch, self.timeout_ms, self.history, self.before = batch, timeout_ms, history, before
-        self.delivery = Delivery(shared, options, worker, batch > 1, until)
+        self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self._writing: list[int] = []
+        self.again(before, until)
+
+    def again(self, before: Delivery | None, until: float | None) -> None:
+        """The next request of the same worker."""
+        self.before = before
+        self.delivery = Delivery(self.shared, self.options, self.worker, self.batch > 1, until)
+
+    def taken(self) -> Delivery:
+        """Hand over the delivery: from here on only its jobs and their consumer keep it alive."""
+        delivery = self.delivery
+        del self.delivery
+        self.before = None
+        return delivery
 
     def written(self) -> None:
         """The acknowledgements that the last decision took along are in the log."""
@@ -94,7 +106,7 @@ class Fetch:
         if stream is None or group is None:
             return NO_GROUP
         shared.fresh(ctx, options, stream, group)
-        mono = shared.core.monotonic()
+        mono = shared.monotonic()
         done: list[int] = []
         if self.before is not None and self.before.finished:
             self._writing = self.before.take_finished()
@@ -112,9 +124,10 @@ class Fetch:
         if left and stream.length and stream.last_live_id() > group.last_id:
             new = stream.after(group.last_id, left)
             log_new(ctx, options.key, stream, group, self.worker, new)
-            if left == 1:
-                ((job, row),) = new
-                got.append((job, row, 1))  # type: ignore[arg-type]
+            if len(new) == 1:
+                (part,) = new.parts
+                job = part.ids()[0]
+                got.append((job, part.rows()[0], 1))  # type: ignore[arg-type]
                 delivery.open[job] = 1
             else:
                 found = new.ids()

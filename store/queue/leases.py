@@ -162,7 +162,7 @@ class _Beat:
         if stream is None or group is None:
             shared.leftovers.clear()
             return
-        mono = shared.core.monotonic()
+        mono = shared.monotonic()
         shared.sample(mono, stream.entries_added, depth(stream, group))
         log_leftovers(shared, ctx, stream, group, mono)
         options: Options | None = None

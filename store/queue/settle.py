@@ -159,7 +159,7 @@ def release(held: Held, ctx: Context) -> Words | None:
     options, shared = held.options, held.shared
     gone = _without_hold(shared, options, held.job)
     shared.extended.pop(held.job, None)
-    shared.pause(held.job, Hold(shared.core.monotonic(), 0))
+    shared.pause(held.job, Hold(shared.monotonic(), 0))
     return [
         *gone,
         [b"XNACK", options.key, options.group_key, b"SILENT", b"IDS", b"1", ids.text(held.job)],
@@ -187,7 +187,7 @@ def _hold_words(
     entry = _next_entry(ctx, options.holds_key)
     gone = _without_hold(shared, options, held.job)
     shared.extended.pop(held.job, None)
-    note(held.job, Hold(shared.core.monotonic() + seconds, entry))
+    note(held.job, Hold(shared.monotonic() + seconds, entry))
     row = rows.hold_row(options, held.job, until)
     return [*gone, [b"XADD", options.holds_key, b"*", *row]]
 

@@ -62,7 +62,7 @@ class Delivery:
         self.finished: deque[int] = deque()
         self.gathers = gathers
         self.until = until
-        self.renewed = shared.core.monotonic()
+        self.renewed = shared.monotonic()
 
     def take_finished(self) -> list[int]:
         """Take the finished jobs, to be written. The worker may be adding to them meanwhile."""
@@ -118,6 +118,7 @@ class Shared:
     def __init__(self, core: Core, options: Options) -> None:
         # Not the core itself: the store must go with its last user, and its core knows this.
         self._core = weakref.ref(core)
+        self.monotonic = core.monotonic
         self.key, self.group_key = options.key, options.group_key
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Any] = deque()
@@ -127,7 +128,7 @@ class Shared:
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
         self._anchor = core.time_ns() // 1_000_000, core.monotonic()
-        self._loaded: tuple[int, int] | None = None
+        self._reloads, self._number = -1, -1  # what the cache was read from
         self._forget()
 
     def _forget(self) -> None:
@@ -147,18 +148,18 @@ class Shared:
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
         """[lock] See that the cache is of this stream as it is in memory now."""
-        version = self.core.reloads, stream.number
-        if self._loaded != version:
+        reloads = self.core.reloads
+        if self._number != stream.number or self._reloads != reloads:
             self._forget()
             self._load(ctx, options, group)
-            self._loaded = version
+            self._reloads, self._number = reloads, stream.number
 
     def stale(self) -> None:
         """A unit failed after the cache was changed for it: read the records again before the next one."""
-        self._loaded = None
+        self._number = -1
 
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
-        mono = self.core.monotonic()
+        mono = self.monotonic()
         self.find_paused(group, mono)
         holds = ctx.stream(options.holds_key)
         for entry_id, row in holds.range(0, MAX) if holds is not None else ():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tidelog import testing
 from tidelog.store import batch
 
 
@@ -15,12 +16,10 @@ def nodes(db: tidelog.Store, key: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_same_entries_and_nodes_as_one_by_one(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_entries_and_nodes_as_one_by_one(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
-    monkeypatch.setattr("tidelog.store.core.time_ns", lambda: 1_700_000_000_000 * 1_000_000)
-    with tidelog.open(tmp_path / "s", fsync="no") as db:
+    clock = testing.Clock()  # stands still
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
         for _ in range(6):
             size = draw.choice([3, 40, 700])
             rows = [
