@@ -13,6 +13,7 @@ from tidelog.store.queue.face import Queue
 from tidelog.tools import console
 from tidelog.tools.queue_dead_ls import table
 from tidelog.tools.queue_filter import Filter, dead_jobs
+from tidelog.tools.queue_value import jobs_text
 
 BATCH: Final = 100  # dead jobs per call, so that progress can be shown; as many as the queue changes as one unit
 
@@ -59,7 +60,3 @@ def agreed(question: str, yes: bool) -> bool:
         return True
     click.echo("Nothing was changed.", err=True)
     return False
-
-
-def jobs_text(count: int, kind: str = "") -> str:
-    return f"{count:,} {kind}job{'' if count == 1 else 's'}"

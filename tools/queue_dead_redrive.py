@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.queue_change import in_batches, jobs_text, rehearse
+from tidelog.tools.queue_change import in_batches, rehearse
 from tidelog.tools.queue_filter import Filter, dead_jobs, filter_options
 from tidelog.tools.queue_store import group_option, reading, writing
-from tidelog.tools.queue_value import one_line
+from tidelog.tools.queue_value import jobs_text, one_line
 from tidelog.tools.text import examples
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.queue_change import agreed, jobs_text, must_be_able_to_ask
+from tidelog.tools.queue_change import agreed, must_be_able_to_ask
 from tidelog.tools.queue_store import group_option, reading, writing
-from tidelog.tools.queue_value import one_line
+from tidelog.tools.queue_value import jobs_text, one_line
 from tidelog.tools.text import examples
 
 
@@ -53,5 +53,5 @@ def command(
         click.echo(json.dumps({"purged": count, "dry_run": dry_run, "in_flight": in_flight}))
         return
     done = "would be purged; nothing was changed" if dry_run else "purged"
-    left = f" ({in_flight:,} in flight stay)" if in_flight else ""
+    left = f" ({in_flight:,} in flight left)" if in_flight else ""
     click.echo(f"{jobs_text(count)} {done}{left}")

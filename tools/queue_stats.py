@@ -14,7 +14,7 @@ import tidelog
 from tidelog.store.queue.base import Stats
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.queue_store import group_option, now_ns, reading
-from tidelog.tools.queue_value import age_text, one_line
+from tidelog.tools.queue_value import age_text, jobs_text, one_line
 from tidelog.tools.text import examples
 
 
@@ -69,8 +69,8 @@ def ever_added(store: tidelog.Store, name: str) -> int:
 def show(stats: Stats) -> None:
     # fmt: off
     click.echo(f"queue        {one_line(stats.name)}, group {one_line(stats.group)}")
-    click.echo(f"depth        {stats.depth:,} unfinished jobs, the oldest {age_text(stats.oldest_seconds)} old"
-               if stats.depth else "depth        0 unfinished jobs")
+    oldest = f", the oldest {age_text(stats.oldest_seconds)} old" if stats.depth else ""
+    click.echo(f"depth        {jobs_text(stats.depth, 'unfinished ')}{oldest}")
     click.echo(f"waiting      {stats.waiting:,}")
     click.echo(f"in flight    {sum(stats.in_flight.values()):,}")
     for worker, count in sorted(stats.in_flight.items()):

@@ -97,6 +97,11 @@ def value_cell(value: Value) -> str:
     return f"{cell(raw)}  ({value.problem})"
 
 
+def jobs_text(count: int, kind: str = "") -> str:
+    """A number of jobs of a kind."""
+    return f"{count:,} {kind}job{'' if count == 1 else 's'}"
+
+
 def milliseconds(moment: datetime) -> int:
     """Unix milliseconds."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

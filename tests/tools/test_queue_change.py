@@ -231,7 +231,7 @@ def test_a_purge_that_is_confirmed(run: Run, root: Path, answer: Answer) -> None
     assert dead(root) == []
     answer("y\n")
     done = run("queue", "purge", root, "mails")
-    assert (done.code, done.out) == (0, "4 jobs purged (1 in flight stay)\n")
+    assert (done.code, done.out) == (0, "4 jobs purged (1 in flight left)\n")
     assert done.err.startswith("Drop 3 waiting jobs and 1 paused of mails for good? [y/N]:")
     assert (stats(root).waiting, stats(root).paused, stats(root).depth) == (0, 0, 1)
     assert run("aof", "verify", root).code == 0
@@ -243,13 +243,13 @@ def test_nothing_to_purge_is_nothing_to_ask(run: Run, root: Path, answer: Answer
     answer("")
     assert run("queue", "dead", "purge", root, "mails") == (0, "0 dead jobs purged\n", "")
     done = run("queue", "purge", root, "mails")
-    assert done == (0, "0 jobs purged (1 in flight stay)\n", "")
+    assert done == (0, "0 jobs purged (1 in flight left)\n", "")
 
 
 def test_purge_rehearsed_and_as_json(run: Run, root: Path) -> None:
     before = run("digest", root)
     done = run("queue", "purge", root, "mails", "--dry-run")
-    assert done.out == "4 jobs would be purged; nothing was changed (1 in flight stay)\n"
+    assert done.out == "4 jobs would be purged; nothing was changed (1 in flight left)\n"
     rehearsed = json.loads(run("queue", "purge", root, "mails", "--dry-run", "--json").out)
     assert rehearsed == {"purged": 4, "dry_run": True, "in_flight": 1}
     assert run("digest", root) == before
