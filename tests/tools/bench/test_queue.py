@@ -10,7 +10,8 @@ import pytest
 from tidelog.tools.bench import child
 from tidelog.tools.bench.bench import QUEUES, Bench
 from tidelog.tools.bench.messages import DICTS, TINY
-from tidelog.tools.bench.our_queue import DRAINED, QUEUE, TidelogQueue
+from tidelog.tools.bench.our_queue import DRAINED, QUEUE, Commands, TidelogQueue
+from tidelog.tools.bench.ours import GROUP, STREAM
 from tidelog.tools.bench.row import Row
 from tidelog.tools.bench.subjects import queue as subject
 
@@ -55,6 +56,15 @@ def test_slices_leave_a_queue_as_deep_as_they_found_it(ours: TidelogQueue) -> No
     for contender in (ours.adding_at_depth(), ours.taking(1), ours.taking(100)):
         contender.slice(2 * DRAINED)
         assert ours.db.xlen(QUEUE) == 30
+
+
+def test_the_bare_commands_leave_as_little(tmp_path: Path) -> None:
+    with closing(Commands(tmp_path, TINY, fsync="no", name="bare")) as bare:
+        bare.add_many(210)
+        bare.take(200, 100)
+        bare.take(5, 1)
+        assert bare.db.xlen(STREAM) == 5
+        assert bare.db.xpending(STREAM, GROUP)["pending"] == 0
 
 
 def test_values_go_through_the_codec(tmp_path: Path) -> None:
