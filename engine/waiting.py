@@ -32,7 +32,7 @@ class Waiter:
     keys       (database, key) pairs, each once
     args       the command to decide again
     db         the database to decide it in
-    group      True for XREADGROUP, which also wants to know that its key went away
+    group      True for XREADGROUP (and `work`), which also wants to know that its key went away
     claim_at   unix ms from which a pending entry can be claimed, or None
     ask_at     on the store's own clock: when to be asked again without being signalled, or None; as the
     deadline   not looked at here
@@ -55,7 +55,7 @@ class Waiter:
         """Take over what a second decision found, before parking again."""
         self.keys: list[Place] = park.keys
         self.args: list[bytes] = park.args
-        self.group: bool = park.args[0].lower() == b"xreadgroup"
+        self.group: bool = self.work is not None or park.args[0].lower() == b"xreadgroup"
         self.claim_at: int | None = park.claim_at
         self.ask_at: float | None = park.ask_at
 

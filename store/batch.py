@@ -19,7 +19,7 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto, decide_xadd_many
 from tidelog.engine.context import Context
 from tidelog.engine.effects import END, VOLATILE
-from tidelog.engine.errors import CommandError
+from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import Reply
 from tidelog.engine.transaction import Exec, Transaction
 from tidelog.store.core import NOTHING, Answer, Core
@@ -79,8 +79,11 @@ def run_unit(
         if core.trouble is not None:
             core.mend()
         before = core.log.next_lsn
-        commands = plan(core.begin(db, False))
-        reply = None if commands is None else _unit(core, commands, strict=True)
+        try:
+            commands = plan(core.begin(db, False))
+            reply = None if commands is None else _unit(core, commands, strict=True)
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
         log, after = core.log, core.log.next_lsn
         if core.waiting.signalled:
             core.serve()

@@ -208,6 +208,7 @@ class Core:
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
                 reply.work = work
+                reply.group = True  # to be asked again also when its key went away
             log, after = self.log, self.log.next_lsn
             if self.waiting.signalled:
                 self.serve()
@@ -295,9 +296,10 @@ class Core:
 
     def ticked(self) -> None:
         """A clock that is moved by hand was moved: all who wait look at it."""
-        with self.lock:
-            for waiter in self.waiting.waiters():
-                waiter.owner.nudge()
+        if self._end is None:
+            with self.lock:
+                for waiter in self.waiting.waiters():
+                    waiter.owner.nudge()
 
     def wake(self, waiter: Waiter) -> None:
         """A parked caller woke: is it served, too late, or may something be claimable by now?"""
@@ -309,10 +311,8 @@ class Core:
                 return
             if self.trouble is not None:
                 self.mend()
-            if waiter.deadline is not None and self.monotonic() >= waiter.deadline:
-                self.waiting.remove(waiter)
-                caller.deliver(NULL_ARRAY, self.claim())
-            elif waiter.ask_at is not None and self.monotonic() >= waiter.ask_at:
+            # First what is due: who wakes late is not to miss what came in time.
+            if waiter.ask_at is not None and self.monotonic() >= waiter.ask_at:
                 waiter.ask_at = None
                 self.begin(waiter.db, False)
                 self.waiting.signal(waiter.keys)
@@ -322,6 +322,10 @@ class Core:
                 self.waiting.claims_due(self.now)
                 if self.waiting.signalled:
                     self.serve()
+            late = waiter.deadline is not None and self.monotonic() >= waiter.deadline
+            if late and not caller.done:
+                self.waiting.remove(waiter)
+                caller.deliver(NULL_ARRAY, self.claim())
 
     def leave(self, waiter: Waiter) -> None:
         """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
@@ -470,7 +474,10 @@ class Core:
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
         ctx.effects = []
         before = self.log.next_lsn
-        reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)
+        try:
+            reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
         if ctx.effects:
             self.commit(ctx.effects)
         if reply.__class__ is Park:

@@ -109,14 +109,14 @@ def open_core(
     if not name or "\0" in name:
         raise DataError(f"{name!r} is no path of a directory")
     root = Path(name).absolute()
-    with _explained(root):
+    with _explained(root, read_only):
         if read_only:
             return open_read_only(disk or RealDisk(), root, clock)
         return _open(disk or RealDisk(), root, fsync, segment_bytes, clock)  # type: ignore[arg-type]
 
 
 @contextmanager
-def _explained(root: Path) -> Iterator[None]:
+def _explained(root: Path, read_only: bool) -> Iterator[None]:
     """The errors of an open, as this package's own."""
     try:
         yield
@@ -132,6 +132,8 @@ def _explained(root: Path) -> Iterator[None]:
         raise CannotOpen(str(error)) from error
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, "nothing that was stored was changed")
+        if read_only and error.errno in (errno.EACCES, errno.EROFS):
+            advice = "reading needs a directory that this user may read"
         raise CannotOpen(
             f"{error.filename or root}: {error.strerror or error}; {advice}"
         ) from error

@@ -276,7 +276,9 @@ class AsyncDead(DeadBase):
 
     async def count(self) -> int:
         """How many there are."""
-        return len(await self.list())
+        found, claim = self._count()
+        await self._queue._face._hold(claim)
+        return int(found)
 
     async def get(self, id: str) -> DeadJob | None:
         """One of them by the ID it has among the dead, or None."""

@@ -379,7 +379,7 @@ class QueueBase:
             found: list[Failure] = []
             if isinstance(value, Stream):
                 for entry, row in value.range(0, MAX, None, reverse=True):
-                    if row is None or rows.fields_of(row).get(b"group") != options.group_key:
+                    if row is None:
                         continue
                     failure = rows.failure_of(entry, row)
                     if job_id is None or failure.job_id == job_id:

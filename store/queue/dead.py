@@ -1,4 +1,7 @@
-"""The dead: jobs that were given up, in `<name>:dead`, with the evidence. To look at, to try again, to throw away."""
+"""The dead: jobs that were given up, in `<name>:dead`, with the evidence. To look at, to try again, to throw away.
+
+They are those of the queue, whichever group gave them up (`DeadJob.group`).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
+from tidelog.store.queue.settle import wrong_type
 
 if TYPE_CHECKING:
-    from tidelog.store.core import Claim
+    from tidelog.store.core import Answer, Claim
     from tidelog.store.queue.base import QueueBase
     from tidelog.store.queue.face import Queue
 
@@ -37,29 +41,38 @@ class DeadBase:
     def _page(
         self, start: int, count: int = PAGE, end: int = MAX
     ) -> tuple[list[DeadJob], int | None, Claim]:
-        """A page of this group's dead from an ID on, and where the next one starts."""
-        queue = self._queue
-        options = queue._options
+        """A page of the dead from an ID on, and where the next one starts."""
 
-        def at(state: State) -> list[Any]:
-            value = state.databases[queue._db].keys.get(options.dead_key)
-            return list(value.range(start, end, count)) if isinstance(value, Stream) else []
+        def at(stream: Stream | None) -> list[Any]:
+            return [] if stream is None else list(stream.range(start, end, count))
 
-        found, claim = queue._core.look(at)
-        jobs = [DeadJob(entry, row, options.codec) for entry, row in found if row]
+        found, claim = self._look(at)
+        codec = self._queue._options.codec
+        jobs = [DeadJob(entry, row, codec) for entry, row in found]
         following = found[-1][0] + 1 if len(found) == count else None
-        return [job for job in jobs if job.group == options.group], following, claim
+        return jobs, following, claim
 
     def _last(self) -> int:
         """The last ID there is: a walk that redrives must not meet what dies meanwhile."""
-        queue = self._queue
-
-        def at(state: State) -> int:
-            value = state.databases[queue._db].keys.get(queue._options.dead_key)
-            return value.last_id if isinstance(value, Stream) else 0
-
-        last, _ = queue._core.look(at)
+        last, _ = self._look(lambda stream: 0 if stream is None else stream.last_id)
         return int(last)
+
+    def _count(self) -> Answer:
+        return self._look(lambda stream: 0 if stream is None else stream.length)
+
+    def _look(self, at: Callable[[Stream | None], Any]) -> Answer:
+        """Look at the stream of the dead. Raises ResponseError for a key of another type."""
+        queue = self._queue
+        key = queue._options.dead_key
+
+        def look(state: State) -> Any:
+            value = state.databases[queue._db].keys.get(key)
+            if value is not None and not isinstance(value, Stream):
+                raise wrong_type(key)
+            return at(value)
+
+        answer: Answer = queue._core.look(look)
+        return answer
 
     def _one(self, id: str) -> tuple[DeadJob | None, Claim]:
         found, _, claim = self._page(_number(id), 1)
@@ -160,7 +173,9 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """How many there are."""
-        return sum(1 for _ in self)
+        found, claim = self._count()
+        self._queue._face._hold(claim)
+        return int(found)
 
     def __len__(self) -> int:
         return self.count()

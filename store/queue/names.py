@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.engine.ids import MAX
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.store.queue.options import SUFFIXES
-from tidelog.store.queue.rows import shown
+from tidelog.store.queue.rows import VALUE, shown
 
 
 def queue_names(store: Any) -> list[tuple[str, str]]:
-    """(name, group) of every stream with a group, and of streams that were only put to; the streams that belong to
-    another queue left out. `store` is a face of either kind.
+    """(name, group) of every stream with a group, and of those that were only put to so far; the streams that belong
+    to another queue left out, and keys that are no text. `store` is a face of either kind.
     """
     answer = store._core.look(lambda state: _names(state, store._db))
     found: list[tuple[str, str]] = answer[0]
@@ -24,8 +25,10 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
     for key in state.databases[db].keys:
         value = state.databases[db].keys.get(key)
         name = shown(key)
-        if not isinstance(value, Stream) or name.endswith(SUFFIXES):
+        if not isinstance(value, Stream) or name.endswith(SUFFIXES) or name.encode() != key:
             continue
-        groups = sorted(value.groups) or [b"workers"]
+        groups = sorted(value.groups)
+        if not groups and any(row and row[0] == VALUE for _, row in value.range(0, MAX, 1)):
+            groups = [b"workers"]
         found += [(name, shown(group)) for group in groups]
     return sorted(found)

@@ -190,7 +190,7 @@ def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
     until = fields.get(b"until", b"")
     if fields.get(b"group") != group or job is None or not until.isdigit():
         return None
-    return job, int(until)
+    return job, _number(until)
 
 
 # --- the dead
@@ -220,14 +220,7 @@ class DeadJob:
         self.group = shown(fields.get(b"group", b""))
         self.workers: list[str] = [str(name) for name in _listed(fields.get(b"workers"))]
         self.errors = [
-            Failure(
-                self.original_id,
-                moment(int(found.get("at", 0))),
-                str(found.get("worker", "")),
-                int(found.get("deliveries", 0)),
-                str(found.get("error", "")),
-                str(found.get("traceback", "")),
-            )
+            _told(self.original_id, found)
             for found in _listed(fields.get(b"errors"))
             if isinstance(found, dict)
         ]
@@ -326,12 +319,25 @@ def unshown(given: str) -> bytes:
 
 
 def _number(raw: bytes) -> int:
-    return int(raw) if raw.isdigit() else 0
+    return int(raw) if raw.isdigit() and len(raw) < 20 else 0
 
 
 def _listed(raw: bytes | None) -> list[Any]:
     try:
         found = json.loads(raw or b"[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
+
+
+def _told(job_id: str, found: dict[Any, Any]) -> Failure:
+    """A failure out of the evidence of a dead job; it may have been written by anyone."""
+    at, deliveries = found.get("at"), found.get("deliveries")
+    return Failure(
+        job_id,
+        moment(at if isinstance(at, int) else 0),
+        str(found.get("worker", "")),
+        deliveries if isinstance(deliveries, int) else 0,
+        str(found.get("error", "")),
+        str(found.get("traceback", "")),
+    )

@@ -231,8 +231,13 @@ def check_stream(ctx: Context, key: bytes) -> None:
     """Raise ResponseError, which names the key, if it holds something that is no stream."""
     value = ctx.lookup(key)
     if value is not None and not isinstance(value, Stream):
-        raise ResponseError(
-            f"WRONGTYPE the queue needs a stream at key {rows.shown(key)!r}, but another type is there; "
-            "rename or delete that key",
-            "WRONGTYPE",
-        )
+        raise wrong_type(key)
+
+
+def wrong_type(key: bytes) -> ResponseError:
+    """What to raise for a key that is to hold one of a queue's streams, and holds something else."""
+    return ResponseError(
+        f"WRONGTYPE the queue needs a stream at key {rows.shown(key)!r}, but another type is there; "
+        "rename or delete that key",
+        "WRONGTYPE",
+    )

@@ -255,7 +255,7 @@ class Shared:
     def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
         """Jobs put and jobs gone per second since up to a minute ago; None without anything to compare with."""
         samples = self.samples
-        while samples and samples[0][0] < mono - RATE_SECONDS:
+        while len(samples) > 1 and samples[1][0] <= mono - RATE_SECONDS:
             samples.popleft()
         put = gone = None
         if samples and mono > samples[0][0]:

@@ -20,7 +20,7 @@ from tests.oracle.server import Clock, RedisServer, directory
 from tests.oracle.wire import Connection, error
 
 from tidelog.engine.errors import CommandError
-from tidelog.engine.ids import text
+from tidelog.engine.ids import SEQ_MAX, text
 from tidelog.engine.stream import Stream
 
 KEY = b"k"
@@ -230,4 +230,8 @@ def test_ids_are_read_as_redis_reads_them(redis: Connection, typed: bytes, bound
         both.call(b"XRANGE", KEY, prefix + bound, b"+")
         both.call(b"XREVRANGE", KEY, prefix + bound, b"-")
     both.call(b"XDEL", KEY, typed)
+    # Of a millisecond whose numbers are used up 7.0 tells whatever errno held before (the table of known differences).
+    stream = both.engine.state.databases[0].keys[KEY]
+    if stream.last_id & SEQ_MAX == SEQ_MAX:  # type: ignore[union-attr]
+        return
     both.call(b"XADD", KEY, b"MINID", bound, b"9-*", b"f", b"v")
