@@ -188,6 +188,8 @@ class AsyncConsumer(ConsumerBase):
 
     async def __anext__(self) -> AsyncJob:
         while True:
+            if self._doubtful:
+                self._make_sure()
             delivery = self._delivery
             if delivery is not None and delivery.jobs:
                 number, row, deliveries = delivery.jobs.pop()

@@ -479,10 +479,12 @@ class ConsumerBase:
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._reraise = reraise
-        self._history: int | None = 0
+        # An anonymous worker has had no earlier life.
+        self._history: int | None = None if worker is None else 0
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the request before, to be used again
         self._closed = False
+        self._doubtful = False
         queue._shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
@@ -508,11 +510,29 @@ class ConsumerBase:
         return answer
 
     def _broke(self, request: Fetch) -> None:
-        """The fetch did not return. What it may have got all the same is kept for the next one."""
+        """The fetch did not return. What it may have got all the same is looked at before the next one."""
         request.failed()
         self._queue._shared.stale()
         if request.delivery.jobs:
             self._take(request)
+            self._doubtful = True
+
+    def _make_sure(self) -> None:
+        """After a fetch that broke off: of the jobs it was to deliver, keep those that it did deliver."""
+        queue, delivery = self._queue, self._delivery
+
+        def ours(state: State) -> list[int]:
+            _, group = find(state, queue._db, queue._options)
+            if group is None or delivery is None:
+                return []
+            return delivery.still_held(group, [job for job, _, _ in delivery.jobs])
+
+        held = set(queue._core.look(ours)[0])
+        if delivery is not None:
+            for job in [job for job, _, _ in delivery.jobs if job not in held]:
+                delivery.settled(job)
+            delivery.jobs = [job for job in delivery.jobs if job[0] in held]
+        self._doubtful = False
 
     def _take(self, request: Fetch) -> None:
         self._history = request.history

@@ -220,6 +220,8 @@ class Consumer(ConsumerBase):
 
     def __next__(self) -> Job:
         while True:
+            if self._doubtful:
+                self._make_sure()
             delivery = self._delivery
             if delivery is not None and delivery.jobs:
                 number, row, deliveries = delivery.jobs.pop()

@@ -45,14 +45,14 @@ class Leases:
     """The queues of one open store, and the thread that looks after them.
 
     shared    (database, key, group) -> what their workers know together
-    armed     the thread runs, or is about to
+    armed     the thread runs, or is about to          over    it has ended, as has the store
     """
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
         self.shared: dict[tuple[int, bytes, bytes], Shared] = {}
-        self.armed = False
+        self.armed = self.over = False
         self._wake = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -75,7 +75,7 @@ class Leases:
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
-                    atexit.register(_flush, weakref.ref(self))
+                    _see_to_the_end(self)
                     self._thread = threading.Thread(
                         target=_run,
                         args=(weakref.ref(self, partial(_end, self._wake)), self._wake),
@@ -83,6 +83,12 @@ class Leases:
                         daemon=True,
                     )
                     self._thread.start()
+        self._wake.set()
+
+    def close(self) -> None:
+        """The store is about to be closed: a last beat, and the thread ends."""
+        self.beat()
+        self.over = True
         self._wake.set()
 
     def ticked(self) -> None:
@@ -216,7 +222,7 @@ def leases_of(core: Core) -> Leases:
         with core.lock:  # a closed or forked store says so here
             if core.queues is None:
                 core.queues = Leases(core)
-                core.last_calls.append(core.queues.beat)
+                core.last_calls.append(core.queues.close)
             found = core.queues
             assert found is not None
     return found
@@ -228,6 +234,8 @@ def _run(leases_ref: weakref.ref[Leases], wake: threading.Event) -> None:
         if leases is None:
             return
         pause = leases.beat()
+        if leases.over:
+            return
         del leases
         if wake.wait(pause):
             wake.clear()
@@ -237,8 +245,17 @@ def _end(wake: threading.Event, gone: object) -> None:
     wake.set()
 
 
-def _flush(leases_ref: weakref.ref[Leases]) -> None:
-    """At the end of the process: what was gathered is written, so that no finished job is done again."""
-    leases = leases_ref()
-    if leases is not None:
+_all: weakref.WeakSet[Leases] = weakref.WeakSet()
+
+
+def _see_to_the_end(leases: Leases) -> None:
+    """At the end of the process what was gathered is written, so that no finished job is done again."""
+    if not _all:
+        atexit.unregister(_flush)
+        atexit.register(_flush)  # after the stores' own, so it is called before them
+    _all.add(leases)
+
+
+def _flush() -> None:
+    for leases in list(_all):
         leases.beat()
