@@ -8,6 +8,7 @@ gathered are written in the same unit.
 from __future__ import annotations
 
 import weakref
+from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from tidelog.engine import ids
 from tidelog.engine.commands.add import decide_xadd_many
 from tidelog.engine.commands.grouping import log_claim
 from tidelog.engine.commands.readgroup import log_new
+from tidelog.engine.commands.trim import xtrim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK, XNACK
 from tidelog.engine.group import Group
@@ -28,9 +30,7 @@ from tidelog.store.queue.rows import Failure, Row
 from tidelog.store.queue.settle import check_stream, failures, log_done
 from tidelog.store.queue.shared import Delivery, Hold, Job, Shared, among_held, many
 
-LOOK_MAX: Final = (
-    100  # abandoned and paused jobs that one decision handles, besides those it delivers
-)
+LOOK_MAX: Final = 100  # jobs that one decision gives up
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
 
 
@@ -230,8 +230,8 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        self._living = fetch.shared.living_jobs(mono)
-        self._living |= handled
+        # Not to be taken: in living hands, or already dealt with in this unit.
+        self._skip = fetch.shared.living_jobs(mono) | handled
 
     def run(self) -> None:
         if self._fetch.history is not None:
@@ -254,7 +254,7 @@ class _Look:
                 if self._full:
                     return
                 fetch.history = job + 1
-                if job not in self._living:
+                if job not in self._skip:
                     self._take(job, count, fetch.worker)
             if len(page) < LOOK_MAX:
                 break
@@ -265,17 +265,22 @@ class _Look:
         shared, pending = self._fetch.shared, self._group.pending
         if pending.nacked() > len(shared.paused):
             shared.find_paused(self._group, self._mono)
-        heap = shared.heap
+        heap, again = shared.heap, []
         while heap and heap[0][0] <= self._mono and not self._full:
-            due, job = shared.pop_paused()
+            due, job = heappop(heap)
             hold = shared.paused.get(job)
             if hold is None or hold.due != due:
+                continue
+            if job in self._skip:  # given back just now
+                again.append((due, job))
                 continue
             row = pending.get(job)
             if row is None or row[1] != NOBODY:
                 shared.drop_notes(self._ctx, self._fetch.options, (job,))  # somebody else's by now
             else:
                 self._take(job, row[2], b"")
+        for item in again:
+            heappush(heap, item)
 
     def _late(self) -> None:
         """Jobs whose lease was not renewed for `retry_after`, the oldest first."""
@@ -288,12 +293,10 @@ class _Look:
             if time > cutoff:
                 look_at = min(look_at, mono + (time - cutoff) / 1000)
                 break
-            if job in self.claims:
-                continue
             if self._full:
                 look_at = mono
                 break
-            if job in self._living:
+            if job in self._skip:
                 look_at = min(look_at, mono + period / 3)
                 continue
             hold = shared.extended.get(job)
@@ -309,6 +312,7 @@ class _Look:
         shared.next_look = look_at
 
     def _take(self, job: int, count: int, worker: bytes) -> None:
+        self._skip.add(job)
         row = self._stream.get(job)
         if row is None:
             self._gone.append(job)
@@ -331,6 +335,8 @@ class _Look:
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             check_stream(ctx, options.failures_key)
+            most = b"%d" % options.max_failures
+            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])
             told = [
                 rows.failure_row(options, job, failure.worker.encode(), failure.deliveries, failure.error, "")
                 for job, failure in self._abandoned.items()

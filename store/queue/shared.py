@@ -14,7 +14,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Any, Final
 
 from tidelog.engine.commands.delete import log_delete
@@ -194,10 +194,6 @@ class Shared:
         self.paused[job] = hold
         heappush(self.heap, (hold.due, job))
         self.next_look = min(self.next_look, hold.due)
-
-    def pop_paused(self) -> tuple[float, int]:
-        """Take the earliest of `heap`."""
-        return heappop(self.heap)
 
     def remember_failure(self, job: int, entry_id: int) -> None:
         """Where a failure of a job is told."""
