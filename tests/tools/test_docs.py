@@ -1,15 +1,40 @@
-"""The Python examples of the documentation run as they stand, each in an empty directory."""
+"""The examples of the documentation run as they stand, each in an empty directory.
+
+Fences marked `python` run. Those marked `py` do not: code of other libraries, or what needs one that is not required.
+"""
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import tidelog
+from tidelog import testing
+from tidelog.engine.as_commands import commands
+from tidelog.tools.aof_dump import MARKS
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.records import Record, records_of
+from tidelog.tools.text import command_line
+
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guides/embedded.md")
+SHOWING_IDS = "docs/guides/embedded.md"  # its comments show what differs from run to run
+PAGES = (
+    "README.md",
+    SHOWING_IDS,
+    "docs/guides/queue.md",
+    "docs/guides/coming-from-persist-queue.md",
+    "docs/guides/coming-from-celery-or-rq.md",
+    "docs/guides/coming-from-redis-streams.md",
+)
+
+# Jobs that fail in an example are logged, and Python prints to standard error what no handler takes.
+QUIET = "import logging as _; _.getLogger('tidelog.queue').addHandler(_.NullHandler());"
 
 
 def examples() -> list[tuple[str, int, str]]:
@@ -27,7 +52,7 @@ def examples() -> list[tuple[str, int, str]]:
 )
 def test_example(page: str, line: int, source: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source],
+        [sys.executable, "-W", "error", "-c", QUIET + source],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
@@ -35,21 +60,85 @@ def test_example(page: str, line: int, source: str, tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    if page != SHOWING_IDS:
+        assert done.stdout.splitlines() == list(printed(source))
 
 
-def test_the_first_example_prints_what_its_comments_say(tmp_path: Path) -> None:
+def printed(source: str) -> Iterator[str]:
+    """What the comments behind the prints of an example say that it prints; `; ` stands between lines."""
+    for comment in re.findall(r"\bprint\(.*\) +# (.*)$", source, re.M):
+        yield from comment.split("; ")
+
+
+def test_the_first_example_is_the_queue() -> None:
     page, _, source = examples()[0]
     assert page == "README.md"
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    said = re.findall(r"print\(.*# (\w+)", source)
-    assert done.stdout.split() == said
+    assert "tidelog.queue(" in source
+    assert "\n    with job:" in source
+    assert len(list(printed(source))) == 5
+
+
+# --- which commands a queue's operations are
+
+COMMANDS_PAGE = ROOT / "docs/guides/coming-from-redis-streams.md"
+
+
+def test_every_operation_is_these_commands(tmp_path: Path) -> None:
+    text = COMMANDS_PAGE.read_text()
+    blocks = re.findall(r"^```text\n(.*?)^```$", text, re.M | re.S)
+    statements = [
+        line for block in blocks for line in block.splitlines() if line and not line.startswith(" ")
+    ]
+    assert len(statements) > 20
+    told = "\n".join(block.rstrip("\n") for block in blocks)
+    assert list(performed(statements, tmp_path)) == [line for line in told.splitlines() if line]
+
+
+def performed(statements: list[str], directory: Path) -> Iterator[str]:
+    """Each statement, and below it what the log of the store got by it, as `tidelog aof dump` shows it."""
+    clock = testing.Clock()
+    with tidelog.open(directory, fsync="no", clock=clock) as db:
+        names: dict[str, Any] = {"db": db, "clock": clock, "timedelta": timedelta, "work": work}
+        files = LogFiles(directory)
+        seen = 1  # the life's own record, written with the first unit
+        for statement in statements:
+            yield statement
+            exec(statement, names)
+            for record in records(files):
+                if record.lsn > seen:
+                    seen = record.lsn
+                    for command in commands(record.effect):
+                        yield f"  {MARKS[record.unit]} {command_line(command)}"
+
+
+def work(jobs: tidelog.Queue) -> None:
+    for job in jobs.consume("worker-4", batch=100, block=0):
+        with job:
+            pass
+
+
+def records(files: LogFiles) -> Iterator[Record]:
+    for path, frame in files.frames():
+        yield from records_of(path, frame)
+
+
+def test_a_queue_needs_no_command_that_a_client_has_not() -> None:
+    """What the page says about other clients: they put, look, take and finish with the plain commands."""
+    clock = testing.Clock()
+    with testing.store(clock) as db:
+        mails = db.queue("mails", retry_after=30)
+        db.xadd("mails", {"value": '{"to":"ann"}', "header.trace": "7"})
+        (seen,) = mails.peek()
+        assert (seen.value, seen.headers) == ({"to": "ann"}, {"trace": "7"})
+
+        assert mails.get("worker-1", block=0) is not None  # and dropped at once
+        clock.advance(31)
+        (row,) = db.xautoclaim("mails", "workers", "other", min_idle_time=30_000)[1]
+        assert row[1] == {b"value": b'{"to":"ann"}', b"header.trace": b"7"}
+        assert mails.stats().in_flight == {"other": 1}
+        assert mails.get("worker-2", block=0) is None
+        db.xackdel("mails", "workers", row[0], ref_policy="ACKED")
+        assert (len(mails), db.xlen("mails")) == (0, 0)
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -61,3 +150,20 @@ def test_every_link_leads_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not lost
+
+
+def test_every_anchor_is_a_heading() -> None:
+    lost = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", page.read_text()):
+            if "://" not in target:
+                there = page.parent / target if target else page
+                headings = re.findall(r"^#+ (.*)$", there.read_text(), re.M)
+                if anchor not in map(slug, headings):
+                    lost.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
+    assert not lost
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading gets."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
