@@ -24,7 +24,17 @@ from tidelog.store.core import Answer, Claim
 from tidelog.store.errors import DecodeError, StoreClosed, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ROOM_SECONDS, ConsumerBase, Put, QueueBase, Stats
-from tidelog.store.queue.dead import PAGE, DeadBase, Ids, Jobs, Texts, Where, chooser, listed_ids
+from tidelog.store.queue.dead import (
+    PAGE,
+    DeadBase,
+    Ids,
+    Jobs,
+    Texts,
+    Where,
+    at_most,
+    chooser,
+    listed_ids,
+)
 from tidelog.store.queue.fetch import Fetch
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.options import Options, patience
@@ -54,7 +64,7 @@ class AsyncQueue(QueueBase):
         timeout: float | None = None,
     ) -> str:
         """Put one job; its ID, once the store's promise holds. As `Queue.put`."""
-        if dedup_id is None and not self._bounded:
+        if dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
             try:
@@ -268,6 +278,7 @@ class AsyncDead(DeadBase):
     async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first `count` of them (None: all) for which `where` is true."""
         chosen = chooser(where, None, 0)
+        at_most(count)
         found: Jobs = []
         async for job in self:
             if count is not None and len(found) >= count:

@@ -492,16 +492,13 @@ class ConsumerBase:
 
     def _request(self) -> Fetch:
         queue = self._queue
-        until = None
-        if self._time_limit is not None:
-            until = queue._core.monotonic() + self._time_limit
         request, self._fetched = self._fetched, None
         if request is not None:
-            request.again(self._delivery, until)
+            request.again(self._delivery)
             return request
         return Fetch(
             *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
-            *(self._history, self._delivery, until),
+            *(self._history, self._delivery, self._time_limit),
         )
 
     def _ask(self, request: Fetch, caller: Callable[[], Caller]) -> Answer:

@@ -18,7 +18,7 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
-from tidelog.store.queue.settle import wrong_type
+from tidelog.store.queue.shared import wrong_type
 
 if TYPE_CHECKING:
     from tidelog.store.core import Answer, Claim
@@ -83,10 +83,7 @@ class DeadBase:
         options = self._queue._options
 
         def words(entry: int, row: rows.Row) -> list[list[bytes]]:
-            fields = rows.job_fields(row)
-            origin = dict(fields).get(rows.ORIGIN) or rows.fields_of(row).get(b"id", b"")
-            parts = [part for name, text in fields if name != rows.ORIGIN for part in (name, text)]
-            return [[b"XADD", options.key, b"*", *parts, rows.ORIGIN, origin]]
+            return [[b"XADD", options.key, b"*", *rows.revived(row)]]
 
         return self._change(chosen, words)
 
@@ -131,6 +128,12 @@ def chooser(where: Where | None, older_than: float | None, now: float) -> Where:
     return chosen
 
 
+def at_most(count: int | None) -> None:
+    """Check a number of jobs to list. Raises DataError."""
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+        raise DataError(f"count must be an integer of at least 0, or None, not {count!r}")
+
+
 def listed_ids(given: Ids) -> list[str] | None:
     """The IDs of a call, None if it means all. Raises DataError."""
     if given is None:
@@ -163,6 +166,7 @@ class Dead(DeadBase):
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
         """The first `count` of them (None: all) for which `where` is true."""
         chosen = chooser(where, None, 0)
+        at_most(count)
         found: Jobs = []
         for job in self:
             if count is not None and len(found) >= count:

@@ -61,7 +61,7 @@ class Queue(QueueBase):
         Raises EncodeError (the codec), DataError (arguments), QueueFull, and what writing raises: OutOfSpace,
         OutcomeUnknown.
         """
-        if dedup_id is None and not self._bounded:
+        if dedup_id is None and timeout is None and not self._bounded:
             try:
                 data = self._encode(value)
             except Exception:

@@ -27,8 +27,8 @@ from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
-from tidelog.store.queue.settle import check_stream, failures, log_done
-from tidelog.store.queue.shared import Delivery, Hold, Job, Shared, among_held, many
+from tidelog.store.queue.settle import failures, log_done
+from tidelog.store.queue.shared import Delivery, Hold, Job, Shared, among_held, many, stream_at
 
 LOOK_MAX: Final = 100  # jobs that one decision gives up
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
@@ -49,11 +49,12 @@ class Fetch:
     timeout_ms  to wait for the first one: 0 = for ever, None = not at all
     history     where in its own history the worker is, None when that is through
     before      the delivery before, whose gathered acknowledgements go along
+    time_limit  seconds for which its leases are renewed at most, None = without end
     """
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        "_writing",
+        *("time_limit", "_writing"),
     )
 
     def __init__(
@@ -65,17 +66,18 @@ class Fetch:
         timeout_ms: int | None,
         history: int | None,
         before: Delivery | None,
-        until: float | None,
+        time_limit: float | None,
     ) -> None:
         self.shared, self.options, self.worker = shared, options, worker
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
+        self.time_limit = time_limit
         self._writing: list[int] = []
-        self.again(before, until)
+        self.again(before)
 
-    def again(self, before: Delivery | None, until: float | None) -> None:
+    def again(self, before: Delivery | None) -> None:
         """The next request of the same worker."""
         self.before = before
-        self.delivery = Delivery(self.shared, self.options, self.worker, self.batch > 1, until)
+        self.delivery = Delivery(self.shared, self.options, self.worker, self.batch > 1)
 
     def taken(self) -> Delivery:
         """Hand over the delivery: from here on only its jobs and their consumer keep it alive."""
@@ -144,6 +146,9 @@ class Fetch:
         if got:
             got.reverse()
             delivery.jobs = got
+            delivery.renewed = mono
+            if self.time_limit is not None:
+                delivery.until = mono + self.time_limit
             shared.living[id(delivery)] = weakref.ref(delivery)
             return DELIVERED
         if self.timeout_ms is None:
@@ -331,10 +336,10 @@ class _Look:
         """Append the effects of all but the claims; the jobs that are done for (to be logged as such)."""
         ctx, options, shared = self._ctx, self._fetch.options, self._fetch.shared
         if self._doomed:
-            check_stream(ctx, options.dead_key)
+            stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
-            check_stream(ctx, options.failures_key)
+            stream_at(ctx, options.failures_key)
             most = b"%d" % options.max_failures
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])
             told = [

@@ -105,7 +105,7 @@ class Leases:
         pause = BEAT_SECONDS
         busy = False
         for (db, _, _), shared in list(self.shared.items()):
-            living = shared.deliveries(core.monotonic())
+            living = _to_look_after(shared)
             if not living and not shared.leftovers:
                 continue
             busy = True
@@ -133,7 +133,7 @@ class Leases:
             return pause
         self.armed = False
         # Somebody may have been given a job just before, and found it armed.
-        if any(shared.living or shared.leftovers for shared in list(self.shared.values())):
+        if any(_to_look_after(shared) or shared.leftovers for shared in list(self.shared.values())):
             self.armed = True
             return 0.0
         return None
@@ -172,7 +172,7 @@ class _Beat:
         shared.sample(mono, stream.entries_added, depth(stream, group))
         log_leftovers(shared, ctx, stream, group, mono)
         options: Options | None = None
-        for delivery in shared.deliveries(mono):
+        for delivery in shared.deliveries():
             options = delivery.options
             if delivery.finished:
                 jobs = delivery.take_finished()
@@ -181,7 +181,8 @@ class _Beat:
                 if done:
                     shared.fresh(ctx, options, stream, group)
                     log_finished(shared, options, ctx, stream, group, done)
-            if mono - delivery.renewed >= delivery.options.retry_after / 3:
+            due = mono - delivery.renewed >= delivery.options.retry_after / 3
+            if due and delivery.lives(mono):
                 _renew(ctx, delivery, group, mono)
         if options is not None and mono >= shared.next_tidy:
             shared.next_tidy = mono + TIDY_SECONDS
@@ -213,6 +214,11 @@ def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> None:
     ]
     for name in stale[:CONSUMERS_MAX]:
         ctx.effects.append((XGROUP_DELCONSUMER, ctx.db, options.key, options.group_key, name))
+
+
+def _to_look_after(shared: Shared) -> list[Delivery]:
+    mono = shared.monotonic()
+    return [d for d in shared.deliveries() if d.lives(mono) or d.finished]
 
 
 def leases_of(core: Core) -> Leases:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -102,7 +101,7 @@ def make_options(
 
 def seconds(name: str, value: Any, zero: bool = False) -> float:
     """A number of seconds above 0 (or from 0 on). Raises DataError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         raise DataError(f"{name} must be a number of seconds, not {value!r}")
     if value > SECONDS_MAX or value < 0 or not (value or zero):
         least = "0" if zero else "more than 0"

@@ -1,10 +1,13 @@
 """Rows: what the entries of a queue's four streams hold, and what is made of them.
 
-<name>            value, header.<name> ..., origin (the ID a redriven job had first)
-<name>:holds      group, job, until (unix ms)
-<name>:failures   group, job, worker, deliveries, error, traceback
-<name>:dead       value, header.<name> ..., id, group, deliveries, reason, codec, workers (JSON list of names),
-                  errors (JSON list of {"at": unix ms, "worker", "error", "traceback"})
+Of the queue `mails`:
+
+    mails            value, header.<name> ..., origin (the ID a redriven job had first)
+    mails:holds      group, job, until (unix ms)
+    mails:failures   group, job, worker, deliveries, error, traceback
+    mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was no job of a queue), id,
+                     group, deliveries, reason, codec, workers (JSON list of names), errors (JSON list of {"at": unix
+                     ms, "worker", "deliveries", "error", "traceback"})
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ Row = tuple[bytes, ...]
 
 VALUE = b"value"
 HEADER = b"header."
+FIELD = b"field."  # marks, among the dead, the fields of an entry that was no job of a queue
 ORIGIN = b"origin"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
@@ -146,7 +150,11 @@ def evidence(reason: str | BaseException) -> tuple[str, str]:
     if isinstance(reason, BaseException):
         lines = "".join(traceback.format_exception(reason))
         name = type(reason).__qualname__
-        error = f"{name}: {reason}" if str(reason) else name
+        try:
+            said = str(reason)
+        except Exception as broken:  # anyone's exception: it may fail at anything
+            said = f"(its text could not be had: {type(broken).__name__})"
+        error = f"{name}: {said}" if said else name
         return error[:_ERROR_CHARS], lines[-_TRACEBACK_CHARS:]
     return str(reason)[:_ERROR_CHARS], ""
 
@@ -261,23 +269,36 @@ def dead_row(
         for failure in known
     ]
     workers = list(dict.fromkeys(failure.worker for failure in known if failure.worker))
-    carried = [part for name, part in job_fields(row) for part in (name, part)]
     return (
-        *carried,
+        *carried(row),
         *(b"id", ids.text(job), b"group", options.group_key, b"deliveries", b"%d" % deliveries),
         *(b"reason", unshown(reason), b"codec", options.codec.name.encode()),
         *(b"workers", json.dumps(workers).encode(), b"errors", json.dumps(told).encode()),
     )
 
 
-def job_fields(row: Row) -> list[tuple[bytes, bytes]]:
-    """The fields of a row that make the job: its value, headers and origin."""
-    found = [
-        (name, part)
-        for name, part in zip(row[::2], row[1::2], strict=False)
-        if name in (VALUE, ORIGIN) or name.startswith(HEADER)
-    ]
-    return found or [(VALUE, b"")]
+def carried(row: Row) -> list[bytes]:
+    """What a dead job keeps of its entry: value, headers and origin; of somebody else's entry every field, marked."""
+    ours = VALUE in row[::2]
+    kept: list[bytes] = []
+    for name, part in zip(row[::2], row[1::2], strict=False):
+        if not ours:
+            kept += (FIELD + name, part)
+        elif name in (VALUE, ORIGIN) or name.startswith(HEADER):
+            kept += (name, part)
+    return kept
+
+
+def revived(row: Row) -> list[bytes]:
+    """The entry that a dead job becomes when it is redriven: what it kept, and where it comes from."""
+    kept: list[bytes] = []
+    for name, part in zip(row[::2], row[1::2], strict=False):
+        if name == VALUE or name.startswith(HEADER):
+            kept += (name, part)
+        elif name.startswith(FIELD):
+            kept += (name[len(FIELD) :], part)
+    fields = fields_of(row)
+    return [*kept, ORIGIN, fields.get(ORIGIN) or fields.get(b"id", b"")]
 
 
 # --- bits

@@ -17,11 +17,10 @@ from tidelog.engine.effects import XACK, XDEL
 from tidelog.engine.group import Group
 from tidelog.engine.idlist import pack, pack_one
 from tidelog.engine.stream import Stream
-from tidelog.store.errors import ResponseError
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
-from tidelog.store.queue.shared import Hold, Shared, holds
+from tidelog.store.queue.shared import Hold, Shared, holds, stream_at
 
 Words = list[list[bytes]]
 
@@ -194,8 +193,7 @@ def _hold_words(
 
 def _next_entry(ctx: Context, key: bytes) -> int:
     """The ID that XADD will give to the next entry of a key. Raises ResponseError for one of another type."""
-    check_stream(ctx, key)
-    stream = ctx.stream(key)
+    stream = stream_at(ctx, key)
     return next_id(0 if stream is None else stream.last_id, ctx.now)
 
 
@@ -209,7 +207,7 @@ def _failure_words(held: Held, ctx: Context, error: str, trace: str) -> Words:
 
 def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) -> Words:
     options = held.options
-    check_stream(ctx, options.dead_key)
+    stream_at(ctx, options.dead_key)
     known = failures(held.shared, ctx, options, held.job)
     at = rows.moment(ctx.now)
     worker = rows.shown(held.worker)
@@ -220,24 +218,8 @@ def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) ->
 
 def failures(shared: Shared, ctx: Context, options: Options, job: int) -> list[Failure]:
     """What is still known of a job's failures, oldest first."""
-    stream = ctx.stream(options.failures_key)
+    stream = stream_at(ctx, options.failures_key)
     if stream is None:
         return []
     found = ((entry, stream.get(entry)) for entry in shared.failed.get(job, ()))
     return [rows.failure_of(entry, row) for entry, row in found if row is not None]
-
-
-def check_stream(ctx: Context, key: bytes) -> None:
-    """Raise ResponseError, which names the key, if it holds something that is no stream."""
-    value = ctx.lookup(key)
-    if value is not None and not isinstance(value, Stream):
-        raise wrong_type(key)
-
-
-def wrong_type(key: bytes) -> ResponseError:
-    """What to raise for a key that is to hold one of a queue's streams, and holds something else."""
-    return ResponseError(
-        f"WRONGTYPE the queue needs a stream at key {rows.shown(key)!r}, but another type is there; "
-        "rename or delete that key",
-        "WRONGTYPE",
-    )

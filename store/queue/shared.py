@@ -26,8 +26,9 @@ from tidelog.engine.pending import NOBODY
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.store.core import Core
+from tidelog.store.errors import ResponseError
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of
+from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of, shown
 from tidelog.store.waiters import Caller
 
 RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
@@ -51,18 +52,20 @@ class Delivery:
         "__weakref__",
     )
 
-    def __init__(
-        self, shared: Shared, options: Options, worker: bytes, gathers: bool, until: float | None
-    ) -> None:
-        self.shared = shared
-        self.options = options
-        self.worker = worker
-        self.open: dict[int, int] = {}
+    def __init__(self, shared: Shared, options: Options, worker: bytes, gathers: bool) -> None:
         self.jobs: list[Job] = []
         self.finished: deque[int] = deque()
+        self.open: dict[int, int] = {}
+        self.options = options
+        self.worker = worker
         self.gathers = gathers
-        self.until = until
-        self.renewed = shared.monotonic()
+        self.until: float | None = None
+        self.renewed = 0.0
+        self.shared = shared  # last: without it there is nothing to clear up
+
+    def lives(self, mono: float) -> bool:
+        """Whether its leases are renewed: the time limit is not over."""
+        return self.until is None or mono < self.until
 
     def take_finished(self) -> list[int]:
         """Take the finished jobs, to be written. The worker may be adding to them meanwhile."""
@@ -87,7 +90,10 @@ class Delivery:
 
     def __del__(self) -> None:
         # Anywhere, also while a lock is held: nothing here may wait. The next fetch or beat does the rest.
-        shared = self.shared
+        try:
+            shared = self.shared
+        except AttributeError:  # an interrupt in the middle of its making
+            return
         if self.jobs or self.finished:
             shared.leftovers.append(
                 (self.options, self.worker, self.open, list(self.finished), self.jobs)
@@ -127,7 +133,7 @@ class Shared:
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
-        self._anchor = core.time_ns() // 1_000_000, core.monotonic()
+        self._anchor = core.now, core.monotonic()
         self._reloads, self._number = -1, -1  # what the cache was read from
         self._forget()
 
@@ -161,7 +167,7 @@ class Shared:
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
         mono = self.monotonic()
         self.find_paused(group, mono)
-        holds = ctx.stream(options.holds_key)
+        holds = stream_at(ctx, options.holds_key)
         for entry_id, row in holds.range(0, MAX) if holds is not None else ():
             found = None if row is None else hold_of(self.group_key, row)
             if found is None:
@@ -173,7 +179,7 @@ class Shared:
                 self.pause(job, hold)  # also what was done by somebody else: dropped when it is due
             else:
                 self.extended[job] = hold
-        failures = ctx.stream(options.failures_key)
+        failures = stream_at(ctx, options.failures_key)
         for entry_id, row in failures.range(0, MAX) if failures is not None else ():
             if row is not None:
                 fields = fields_of(row)
@@ -209,7 +215,7 @@ class Shared:
             if hold is not None and hold.entry:
                 entries.append(hold.entry)
         if entries:
-            holds = ctx.stream(options.holds_key)
+            holds = stream_at(ctx, options.holds_key)
             if holds is not None:
                 log_delete(ctx, options.holds_key, holds, entries)
 
@@ -218,16 +224,31 @@ class Shared:
     def now(self, ctx: Context, mono: float) -> int:
         """Unix ms for judging how old something is; it runs on when the wall clock was set back."""
         ms, at = self._anchor
-        return max(ctx.now, ms + int((mono - at) * 1000))
+        elapsed = ms + int((mono - at) * 1000)
+        if ctx.now <= elapsed:
+            return elapsed
+        self._anchor = ctx.now, mono
+        return ctx.now
 
     def living_jobs(self, mono: float) -> set[int]:
         """Jobs in the hands of living workers."""
-        return {job for delivery in self.deliveries(mono) for job in list(delivery.open)}
+        return {
+            job
+            for delivery in self.deliveries()
+            if delivery.lives(mono)
+            for job in list(delivery.open)
+        }
 
-    def deliveries(self, mono: float) -> list[Delivery]:
-        """Deliveries that live and are within their time limit."""
-        found = [reference() for reference in list(self.living.values())]
-        return [d for d in found if d is not None and (d.until is None or mono < d.until)]
+    def deliveries(self) -> list[Delivery]:
+        """Deliveries whose jobs somebody still holds."""
+        found: list[Delivery] = []
+        for key, reference in list(self.living.items()):
+            delivery = reference()
+            if delivery is not None:
+                found.append(delivery)
+            elif self.living.get(key) is reference:
+                self.living.pop(key, None)  # an interrupt kept it from doing that itself
+        return found
 
     # --- units
 
@@ -264,6 +285,23 @@ class Shared:
 
 
 # --- looking at a queue
+
+
+def stream_at(ctx: Context, key: bytes) -> Stream | None:
+    """The stream at a key. Raises ResponseError, which names the key, if it holds another type."""
+    value = ctx.lookup(key)
+    if value is None or isinstance(value, Stream):
+        return value
+    raise wrong_type(key)
+
+
+def wrong_type(key: bytes) -> ResponseError:
+    """What to raise for a key that is to hold one of a queue's streams, and holds something else."""
+    return ResponseError(
+        f"WRONGTYPE the queue needs a stream at key {shown(key)!r}, but another type is there; "
+        "rename or delete that key",
+        "WRONGTYPE",
+    )
 
 
 def find(state: State, db: int, options: Options) -> tuple[Stream | None, Group | None]:
