@@ -32,7 +32,11 @@ class EncodeError(DataError):
 
 
 class QueueFull(TidelogError):
-    """A bounded queue stayed full for as long as the caller would wait. Nothing was put."""
+    """A bounded queue stayed full for as long as the caller would wait. Nothing was put; of `put_many` those before
+    were: `stored` says how many.
+    """
+
+    stored = 0
 
 
 class DecodeError(TidelogError):

@@ -211,7 +211,8 @@ class Store(Face, Methods):
         codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
         max_deliveries   after so many failed ones a job goes to the dead
         retry_after      seconds: the lease of a job whose worker died, and the first pause before a retry
-        keep             acknowledged jobs that stay: a number, or for how long (timedelta)
+        keep             acknowledged jobs that stay: a number, or until so long after they were put (timedelta); looked
+                         at while jobs are being done
         max_depth        jobs that may be unfinished; beyond that `put` waits
         max_failures     entries kept about what went wrong
 

@@ -21,9 +21,9 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store.aio import AsyncStore, TaskCaller
 from tidelog.store.core import Answer, Claim
-from tidelog.store.errors import DecodeError, StoreClosed, from_command
+from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ROOM_SECONDS, ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
     PAGE,
     DeadBase,
@@ -34,6 +34,7 @@ from tidelog.store.queue.dead import (
     at_most,
     chooser,
     listed_ids,
+    units,
 )
 from tidelog.store.queue.fetch import Fetch
 from tidelog.store.queue.job import AsyncJob
@@ -79,12 +80,12 @@ class AsyncQueue(QueueBase):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
-            answer, caller = self._put_once(put, TaskCaller)
+            answer, caller = self._put_once(put, None if wait == 0 else TaskCaller)
             if answer is not None:
                 reply, claim = answer
                 await self._face._hold(claim)
                 return str(reply)
-            await self._sleep(caller, deadline)
+            await self._sleep(caller, deadline, 0)
 
     async def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
         """Put many jobs, 1,000 as one unit with one sync; how many. As `Queue.put_many`."""
@@ -93,28 +94,28 @@ class AsyncQueue(QueueBase):
         total = 0
         for batch, error in self._batches(values):
             while batch:
-                stored, claim, caller = self._put_rows(batch, TaskCaller)
+                stored, claim, caller = self._put_values(batch, None if wait == 0 else TaskCaller)
                 if stored:
                     await self._face._hold(claim)
                     total += stored
                     batch = batch[stored:]
-                if caller is not None:
-                    await self._sleep(caller, deadline)
+                else:
+                    await self._sleep(caller, deadline, total)
             if error is not None:
-                error.stored = total
+                if isinstance(error, EncodeError):
+                    error.stored = total
                 raise error
             await asyncio.sleep(0)  # others have their turn between two batches
         return total
 
-    async def _sleep(self, caller: Any, deadline: float | None) -> None:
-        core = self._core
-        left = None if deadline is None else deadline - core.monotonic()
-        if left is not None and left <= 0:
-            raise self._full()
-        if core.clock.manual:
-            await caller.sleep(None)
-        else:
-            await caller.sleep(ROOM_SECONDS if left is None else min(left, ROOM_SECONDS))
+    async def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
+        """Until there may be room. Raises QueueFull."""
+        try:
+            if caller is None or (wait := self._nap(deadline)) == 0:
+                raise self._full(stored)
+            await caller.sleep(wait)
+        finally:
+            self._shared.room.pop(caller, None)
 
     # --- consuming
 
@@ -135,6 +136,10 @@ class AsyncQueue(QueueBase):
         async for job in self.consume(worker, 1, block):
             return job
         return None
+
+    async def subscribe(self) -> None:
+        """See that the group exists, from now on. As `Queue.subscribe`."""
+        await self._face._hold(self._subscribe())
 
     # --- looking
 
@@ -325,10 +330,11 @@ class AsyncDead(DeadBase):
             wanted = [job for job in page if chosen(job)]
             if change is None:
                 total += len(wanted)
-            elif wanted:
-                changed, claim = change(wanted)
-                await self._queue._face._hold(claim)
-                total += changed
+            else:
+                for unit in units(wanted):
+                    changed, claim = change(unit)
+                    await self._queue._face._hold(claim)
+                    total += changed
         return total
 
     async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:

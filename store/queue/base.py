@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import count, islice, repeat
+from itertools import count, islice
 from typing import Any, Final, TypeVar
 
 from tidelog.engine import ids
-from tidelog.engine.commands.add import decide_xadd_many
+from tidelog.engine.commands.add import Alike, decide_xadd_many
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import MAX
@@ -22,7 +22,7 @@ from tidelog.store.batch import run_unit
 from tidelog.store.core import Answer
 from tidelog.store.errors import DataError, EncodeError, QueueFull, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.fetch import DELIVERED, NO_GROUP, Fetch, log_leftovers
+from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, UNIT_BYTES, Fetch, log_leftovers
 from tidelog.store.queue.leases import leases_of
 from tidelog.store.queue.options import (
     DEDUP_IDS,
@@ -33,11 +33,12 @@ from tidelog.store.queue.options import (
 )
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, Row, WaitingJob
-from tidelog.store.queue.shared import Delivery, depth, find, waiting
+from tidelog.store.queue.shared import Delivery, Leftover, depth, find, waiting
 from tidelog.store.waiters import Caller
 
-BATCH_JOBS: Final = 1_000  # that put_many stores as one unit
-BATCH_BYTES: Final = 4 << 20  # and about so many bytes of values
+BATCH_JOBS: Final = (
+    1_000  # that put_many stores as one unit, and at most about UNIT_BYTES of values
+)
 ROOM_SECONDS: Final = (
     1.0  # how long a putter sleeps at most: whoever acknowledges without this layer wakes nobody
 )
@@ -91,27 +92,40 @@ class Put:
     def __init__(self, queue: QueueBase, row: Row, dedup_id: bytes | None) -> None:
         self.queue, self.row, self.dedup_id = queue, row, dedup_id
 
-    def words(self, ctx: Context) -> list[list[bytes]]:
-        """The commands that put it. Raises CommandError for a key of another type."""
-        return add_words(ctx, self.queue._options, self.row, self.dedup_id)
+    def is_known(self, ctx: Context) -> bool:
+        """Whether putting it would add nothing, so that no room is needed."""
+        stream = ctx.stream(self.queue._key)
+        if self.dedup_id is None or stream is None or stream.idmp is None:
+            return False
+        return stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now) is not None
+
+    def words(self, ctx: Context, prepared: set[bytes]) -> list[list[bytes]]:
+        """The commands that put it. `prepared`: the keys that the unit has made ready so far.
+
+        Raises CommandError for a key of another type.
+        """
+        options = self.queue._options
+        key = options.key
+        stream = ctx.stream(key)
+        if self.dedup_id is None:
+            return [[b"XADD", key, b"*", *self.row]]
+        words = [] if key in prepared else _remembering(stream, options)
+        prepared.add(key)
+        return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *self.row]]
 
 
-def add_words(
-    ctx: Context, options: Options, row: Row, dedup_id: bytes | None
-) -> list[list[bytes]]:
-    """The commands that put one job; with a dedup ID the stream is told first to remember those for long."""
-    key = options.key
-    stream = ctx.stream(key)
-    if dedup_id is None:
-        return [[b"XADD", key, b"*", *row]]
+def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
+    """The commands that have a stream remember dedup IDs for long, made if it is missing."""
     words: list[list[bytes]] = []
-    idmp = None if stream is None else stream.idmp
     if stream is None:
-        words.append([b"XGROUP", b"CREATE", key, options.group_key, b"0", b"MKSTREAM"])
+        create = [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
+        words.append(create)
+    idmp = None if stream is None else stream.idmp
     if idmp is None or (idmp.duration, idmp.maxsize) != (DEDUP_SECONDS, DEDUP_IDS):
-        seconds_text, most = b"%d" % DEDUP_SECONDS, b"%d" % DEDUP_IDS
-        words.append([b"XCFGSET", key, b"IDMP-DURATION", seconds_text, b"IDMP-MAXSIZE", most])
-    return [*words, [b"XADD", key, b"IDMP", PRODUCER, dedup_id, b"*", *row]]
+        duration, most = b"%d" % DEDUP_SECONDS, b"%d" % DEDUP_IDS
+        limits = [b"IDMP-DURATION", duration, b"IDMP-MAXSIZE", most]
+        words.append([b"XCFGSET", options.key, *limits])
+    return words
 
 
 class QueueBase:
@@ -164,21 +178,21 @@ class QueueBase:
 
     def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
         """Try to put one job the long way: ((reply, claim), None), or (None, who waits for room)."""
-        options, waiting_caller = self._options, None
+        waiting_caller = None
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
             nonlocal waiting_caller
-            if self._is_full(ctx, 1) <= 0 and not self._is_known(ctx, put.dedup_id):
+            if self._room(ctx, 1) <= 0 and not put.is_known(ctx):
                 waiting_caller = self._queue_up(caller)
                 return None
-            return add_words(ctx, options, put.row, put.dedup_id)
+            return put.words(ctx, set())
 
         reply, claim = self._ask(run_unit, self._core, self._db, plan)
         if reply is None:
             return None, waiting_caller
         return (rows.shown(reply[-1]), claim), None
 
-    def _is_full(self, ctx: Context, wanted: int) -> int:
+    def _room(self, ctx: Context, wanted: int) -> int:
         """How many of so many jobs there is room for."""
         if self._options.max_depth is None:
             return wanted
@@ -187,51 +201,63 @@ class QueueBase:
             wanted, self._options.max_depth - depth(*find(ctx.state, self._db, self._options))
         )
 
-    def _is_known(self, ctx: Context, dedup_id: bytes | None) -> bool:
-        """Whether putting it would add nothing, so that no room is needed."""
-        stream = ctx.stream(self._key)
-        if dedup_id is None or stream is None or stream.idmp is None:
-            return False
-        return stream.idmp.lookup(PRODUCER, dedup_id, ctx.now) is not None
-
     def _queue_up(self, caller: Callable[[], Caller] | None) -> Caller | None:
         if caller is None:
             return None
         made = caller()
-        self._shared.room.append(made)
+        self._shared.room[made] = None
         return made
 
-    def _full(self) -> QueueFull:
-        return QueueFull(
-            f"queue {self.name!r} is full: {self._options.max_depth} jobs are not done (max_depth)"
-        )
+    def _nap(self, deadline: float | None) -> float | None:
+        """Seconds that a putter may sleep before it tries again, None: until it is woken. 0: its time is over."""
+        left = None if deadline is None else max(0.0, deadline - self._core.monotonic())
+        if left == 0 or not self._core.clock.manual:
+            return ROOM_SECONDS if left is None else min(left, ROOM_SECONDS)
+        return None
 
-    def _put_rows(
-        self, batch: Sequence[Row], caller: Callable[[], Caller] | None
+    def _full(self, stored: int = 0) -> QueueFull:
+        before = f"; {stored} were put before" if stored else ""
+        error = QueueFull(
+            f"queue {self.name!r} is full: {self._options.max_depth} jobs are not done (max_depth){before}"
+        )
+        error.stored = stored
+        return error
+
+    def _put_values(
+        self, batch: list[bytes], caller: Callable[[], Caller] | None
     ) -> tuple[int, Any, Caller | None]:
-        """Put as many of these as there is room for, as one unit: (how many, claim, who waits for room)."""
+        """Put as many of these encoded values as there is room for, as one unit: (how many, claim, who waits)."""
         waiting_caller = None
 
         def work(ctx: Context) -> Reply:
             nonlocal waiting_caller
-            room = self._is_full(ctx, len(batch)) if self._bounded else len(batch)
+            room = self._room(ctx, len(batch)) if self._bounded else len(batch)
             if room <= 0:
                 waiting_caller = self._queue_up(caller)
                 return 0
-            decide_xadd_many(ctx, self._key, batch if room == len(batch) else batch[:room])
+            decide_xadd_many(
+                ctx, self._key, Alike(VALUE, batch if room == len(batch) else batch[:room])
+            )
             return room
 
         stored, claim = self._ask(self._core.decided, self._db, work)
         return stored, claim, waiting_caller
 
-    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[Row], EncodeError | None]]:
-        """The rows of put_many, batch by batch; with the error that ends them."""
+    def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
+        """The encoded values of put_many, batch by batch; with the error that ends them."""
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
         source = iter(values)
         raw = self._options.codec.name == "bytes"
-        while chunk := list(islice(source, BATCH_JOBS)):
-            error: EncodeError | None = None
+        error: Exception | None = None
+        while error is None:
+            chunk: list[Any] = []
+            try:
+                chunk.extend(islice(source, BATCH_JOBS))  # keeps what came before an error
+            except Exception as broken:
+                error = broken
+            if not chunk and error is None:
+                return
             if raw and set(map(type, chunk)) == {bytes}:
                 encoded = chunk
             else:
@@ -239,13 +265,10 @@ class QueueBase:
                     encoded = list(map(self._encode, chunk))
                 except Exception:
                     encoded, error = self._encode_until(chunk)
-            whole: list[Row] = list(zip(repeat(VALUE), encoded))
-            if sum(map(len, encoded)) <= BATCH_BYTES:
-                yield whole, error
+            if sum(map(len, encoded)) <= UNIT_BYTES:
+                yield encoded, error
             else:
-                yield from _parts(whole, error)
-            if error is not None:
-                return
+                yield from _parts(encoded, error)
 
     def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
         encoded: list[bytes] = []
@@ -280,7 +303,8 @@ class QueueBase:
             raise DataError(f"worker must be valid Unicode: {error}") from None
         return worker
 
-    def _create_group(self) -> None:
+    def _subscribe(self) -> Any:
+        """See that the stream and the group exist; a claim."""
         options = self._options
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -289,15 +313,20 @@ class QueueBase:
                 return None
             return [[b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]]
 
-        self._ask(run_unit, self._core, self._db, plan)
+        _, claim = self._ask(run_unit, self._core, self._db, plan)
+        return claim
 
     def _acknowledged(self, jobs: int) -> None:
         """So many more are done: retention looks now and then."""
         if self._options.keeps:
-            shared = self._shared
-            shared.unswept += jobs
-            if shared.unswept >= SWEEP_JOBS:
-                self._ask(sweep, self._core, self._db, shared, self._options)
+            self._shared.unswept += jobs
+            self._sweep(SWEEP_JOBS)
+
+    def _sweep(self, least: int) -> None:
+        """Let go what is not to be kept any more, if at least so many jobs were done since the last time."""
+        shared = self._shared
+        if self._options.keeps and shared.unswept >= least:
+            self._ask(sweep, self._core, self._db, shared, self._options)
 
     # --- looking
 
@@ -547,25 +576,29 @@ class ConsumerBase:
         if reply is DELIVERED:
             self._take(request)
             if shared.unswept >= SWEEP_JOBS:
-                self._queue._acknowledged(0)
+                self._queue._sweep(SWEEP_JOBS)
             return True
         if reply is NO_GROUP:
-            self._queue._create_group()
+            self._queue._subscribe()
+            return None
+        self._history = request.history
+        if reply is AGAIN:
             return None
         assert reply is NULL_ARRAY
-        self._history = request.history
         return False
 
     def _give_back(self) -> Any:
         """Closed: jobs not handed out go back, finished ones are written. A claim, or None."""
         self._closed = True
+        self._queue._sweep(1)
         delivery, self._delivery = self._delivery, None
         if delivery is None or not (delivery.jobs or delivery.finished):
             return None
         queue = self._queue
         options, shared = queue._options, queue._shared
         finished, unseen, delivery.jobs = delivery.take_finished(), delivery.jobs, []
-        shared.leftovers.append((options, self._name, dict(delivery.open), finished, unseen))
+        left = Leftover(delivery, finished, unseen)
+        shared.leftovers.append(left)
 
         def work(ctx: Context) -> None:
             stream = ctx.stream(options.key)
@@ -575,11 +608,21 @@ class ConsumerBase:
                 log_leftovers(shared, ctx, stream, group, shared.monotonic())
 
         _, claim = queue._ask(partial(shared.unit, partial(queue._core.decided, queue._db, work)))
+        shared.dealt_with([left])
         for job in (*finished, *(job for job, _, _ in unseen)):
             delivery.settled(job)
         shared.made_room()
-        queue._acknowledged(0)
+        queue._sweep(1)
         return claim
+
+    def __del__(self) -> None:
+        # As `Delivery.__del__`: nothing here may wait. Jobs may keep the delivery alive; those not handed out go back.
+        delivery: Delivery | None = getattr(self, "_delivery", None)
+        if delivery is not None and delivery.jobs:
+            unseen, delivery.jobs = delivery.jobs, []
+            delivery.shared.leftovers.append(Leftover(delivery, [], unseen))
+            for job, _, _ in unseen:
+                delivery.open.pop(job, None)
 
 
 def _dedup(dedup_id: Any) -> bytes | None:
@@ -604,15 +647,15 @@ def _length(state: State, db: int, key: bytes) -> int:
 
 
 def _parts(
-    whole: list[Row], error: EncodeError | None
-) -> Iterator[tuple[list[Row], EncodeError | None]]:
+    whole: list[bytes], error: Exception | None
+) -> Iterator[tuple[list[bytes], Exception | None]]:
     """A batch of large values in several."""
-    part: list[Row] = []
+    part: list[bytes] = []
     size = 0
-    for row in whole:
-        if part and size + len(row[1]) > BATCH_BYTES:
+    for value in whole:
+        if part and size + len(value) > UNIT_BYTES:
             yield part, None
             part, size = [], 0
-        part.append(row)
-        size += len(row[1])
+        part.append(value)
+        size += len(value)
     yield part, error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -76,7 +77,7 @@ def codec_of(given: Any) -> Codec:
     if isinstance(given, type) and hasattr(given, "model_validate_json"):
         return _model(given)
     if hasattr(given, "validate_json") and hasattr(given, "dump_json"):
-        return Codec("pydantic", given.dump_json, given.validate_json)
+        return Codec("pydantic", partial(_encode_adapted, given), given.validate_json)
     raise DataError(
         f"codec must be one of {', '.join(NAMED)}, a pair of functions (encode, decode), "
         f"a pydantic model or a TypeAdapter, not {given!r}"
@@ -90,11 +91,17 @@ def _checked(encode: Callable[[Any], Any]) -> Encode:
     return encoded
 
 
+def _encode_adapted(adapter: Any, value: Any) -> bytes:
+    # A dump alone checks little: what it lets through would come back as a job that nobody can decode.
+    raw: bytes = adapter.dump_json(adapter.validate_python(value), by_alias=True)
+    return raw
+
+
 def _model(model: Any) -> Codec:
     def encode(value: Any) -> bytes:
         if not isinstance(value, model):
             raise TypeError(f"a {model.__name__} is required, not {type(value).__name__!r}")
-        text: str = value.model_dump_json()
+        text: str = value.model_dump_json(by_alias=True)  # as it is validated
         return text.encode()
 
     return Codec(f"pydantic:{model.__name__}", encode, model.model_validate_json)

@@ -16,6 +16,7 @@ from tidelog.engine.stream import Stream
 from tidelog.store.batch import run_unit
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
+from tidelog.store.queue.fetch import UNIT_BYTES
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.shared import wrong_type
@@ -128,6 +129,20 @@ def chooser(where: Where | None, older_than: float | None, now: float) -> Where:
     return chosen
 
 
+def units(jobs: Jobs) -> Iterator[Jobs]:
+    """The jobs of a page in parts that are small enough for one unit each."""
+    part: Jobs = []
+    size = 0
+    for job in jobs:
+        if part and size + len(job.raw) > UNIT_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(job)
+        size += len(job.raw)
+    if part:
+        yield part
+
+
 def at_most(count: int | None) -> None:
     """Check a number of jobs to list. Raises DataError."""
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
@@ -194,7 +209,9 @@ class Dead(DeadBase):
         return job
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
-        """Make them jobs again, by default all: put anew with `origin`, in one unit with their removal. How many."""
+        """Make them jobs again, by default all: put anew with `origin`, in one unit with their removal, up to 100 of
+        them. How many. A bound of the queue (max_depth) does not hold for them.
+        """
         return self._each(ids, where, None, None if dry_run else self._redrive)
 
     def purge(
@@ -217,10 +234,11 @@ class Dead(DeadBase):
             wanted = [job for job in page if chosen(job)]
             if change is None:
                 total += len(wanted)
-            elif wanted:
-                changed, claim = change(wanted)
-                self._queue._face._hold(claim)
-                total += changed
+            else:
+                for unit in units(wanted):
+                    changed, claim = change(unit)
+                    self._queue._face._hold(claim)
+                    total += changed
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:

@@ -17,9 +17,9 @@ from typing import Any, Self
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store.core import Answer
-from tidelog.store.errors import DecodeError, StoreClosed, from_command
+from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ROOM_SECONDS, ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.fetch import Fetch
 from tidelog.store.queue.job import Job
@@ -81,12 +81,12 @@ class Queue(QueueBase):
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
-            answer, caller = self._put_once(put, ThreadCaller)
+            answer, caller = self._put_once(put, None if wait == 0 else ThreadCaller)
             if answer is not None:
                 reply, claim = answer
                 self._face._hold(claim)
                 return str(reply)
-            self._sleep(caller, deadline)
+            self._sleep(caller, deadline, 0)
 
     def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
         """Put many jobs, 1,000 as one unit with one sync; how many. Of any length, in constant memory.
@@ -99,28 +99,27 @@ class Queue(QueueBase):
         total = 0
         for batch, error in self._batches(values):
             while batch:
-                stored, claim, caller = self._put_rows(batch, ThreadCaller)
+                stored, claim, caller = self._put_values(batch, None if wait == 0 else ThreadCaller)
                 if stored:
                     self._face._hold(claim)
                     total += stored
                     batch = batch[stored:]
-                if caller is not None:
-                    self._sleep(caller, deadline)
+                else:
+                    self._sleep(caller, deadline, total)
             if error is not None:
-                error.stored = total
+                if isinstance(error, EncodeError):
+                    error.stored = total
                 raise error
         return total
 
-    def _sleep(self, caller: Any, deadline: float | None) -> None:
+    def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
         """Until there may be room. Raises QueueFull."""
-        core = self._core
-        left = None if deadline is None else deadline - core.monotonic()
-        if left is not None and left <= 0:
-            raise self._full()
-        if core.clock.manual:
-            caller.sleep(None)
-        else:
-            caller.sleep(ROOM_SECONDS if left is None else min(left, ROOM_SECONDS))
+        try:
+            if caller is None or (wait := self._nap(deadline)) == 0:
+                raise self._full(stored)
+            caller.sleep(wait)
+        finally:
+            self._shared.room.pop(caller, None)
 
     # --- consuming
 
@@ -150,6 +149,13 @@ class Queue(QueueBase):
     def get(self, worker: str | None = None, block: float | None = None) -> Job | None:
         """One job, or None if none came within `block` seconds."""
         return next(self.consume(worker, 1, block), None)
+
+    def subscribe(self) -> None:
+        """See that the group exists, from now on: it gets every job that is there and that will be put. Made by the
+        first fetch too; but what other groups finished before that is not kept for it.
+        """
+        claim = self._subscribe()
+        self._face._hold(claim)
 
     # --- looking
 

@@ -28,18 +28,25 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
 from tidelog.store.queue.settle import failures, log_done
-from tidelog.store.queue.shared import Delivery, Hold, Job, Shared, among_held, many, stream_at
+from tidelog.store.queue.shared import (
+    Delivery,
+    Hold,
+    Job,
+    Leftover,
+    Shared,
+    among_held,
+    many,
+    stream_at,
+)
 
-LOOK_MAX: Final = 100  # jobs that one decision gives up
+LOOK_MAX: Final = 100  # jobs that one decision gives up, and about so many bytes of them:
+UNIT_BYTES: Final = 4 << 20
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
 
 
-class NoGroup:
-    """The reply of a fetch from a queue whose stream or group is missing. There is one: `NO_GROUP`."""
-
-
-NO_GROUP: Final = NoGroup()
 DELIVERED: Final = b"delivered"
+NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
+AGAIN: Final = b"again"  # nothing yet, but ask once more
 
 
 class Fetch:
@@ -54,7 +61,7 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "_writing"),
+        *("time_limit", "_writing", "_left"),
     )
 
     def __init__(
@@ -72,6 +79,7 @@ class Fetch:
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
         self._writing: list[int] = []
+        self._left: list[Leftover] = []
         self.again(before)
 
     def again(self, before: Delivery | None) -> None:
@@ -92,6 +100,9 @@ class Fetch:
             assert self.before is not None
             self.before.written(self._writing)
             self._writing = []
+        if self._left:
+            self.shared.dealt_with(self._left)
+            self._left = []
 
     def failed(self) -> None:
         """The last decision came to nothing, or nobody knows: they are to be written (perhaps again)."""
@@ -99,6 +110,7 @@ class Fetch:
             assert self.before is not None
             self.before.finished.extendleft(reversed(self._writing))
             self._writing = []
+        self._left = []
 
     def __call__(self, ctx: Context) -> Reply:
         shared, options = self.shared, self.options
@@ -113,11 +125,12 @@ class Fetch:
         if self.before is not None and self.before.finished:
             self._writing = self.before.take_finished()
             done = self.before.still_held(group, self._writing)
-        left_over = log_leftovers(shared, ctx, stream, group, mono) if shared.leftovers else ()
+        if shared.leftovers:
+            self._left = log_leftovers(shared, ctx, stream, group, mono)
         claims: dict[int, int] = {}
         got: list[Job] = []
-        if self.history is not None or mono >= shared.next_look:
-            look = _Look(self, ctx, stream, group, mono, {*done, *left_over})
+        if self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0):
+            look = _Look(self, ctx, stream, group, mono, done)
             look.run()
             claims, got = look.claims, look.got
             done += look.log()
@@ -152,13 +165,14 @@ class Fetch:
             shared.living[id(delivery)] = weakref.ref(delivery)
             return DELIVERED
         if self.timeout_ms is None:
-            return NULL_ARRAY
+            # What went back in this very unit is there for the next one.
+            return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],
             [b"XREADGROUP"],
             self.timeout_ms,
             None,
-            min(shared.next_look, mono + options.retry_after),
+            min(shared.looks[options.retry_after], mono + options.retry_after),
         )
 
 
@@ -176,18 +190,20 @@ def log_finished(
 
 def log_leftovers(
     shared: Shared, ctx: Context, stream: Stream, group: Group, mono: float
-) -> set[int]:
-    """[lock] See to what deliveries left that went away: finished jobs are done, unseen ones go back. All these."""
-    seen: set[int] = set()
-    while shared.leftovers:
-        options, worker, counts, finished, unseen = shared.leftovers.popleft()
-        done = among_held(group, worker, [(job, counts.get(job, 0)) for job in finished])
+) -> list[Leftover]:
+    """[lock] See to what deliveries left that went away: finished jobs are done, unseen ones go back.
+
+    They stay listed until the unit is in the log (`Shared.dealt_with`); to see to one twice does nothing.
+    """
+    left = list(shared.leftovers)
+    for leftover in left:
+        counts, worker = leftover.open, leftover.worker
+        wanted = [(job, counts.get(job, 0)) for job in leftover.finished]
+        done = among_held(group, worker, wanted)
         if done:
-            log_finished(shared, options, ctx, stream, group, done)
-        seen.update(done)
-        seen.update(job for job, _, _ in unseen)
-        give_back(shared, options, ctx, group, worker, unseen, mono)
-    return seen
+            log_finished(shared, leftover.options, ctx, stream, group, done)
+        give_back(shared, leftover.options, ctx, group, worker, leftover.unseen, mono)
+    return left
 
 
 def give_back(
@@ -225,7 +241,7 @@ class _Look:
         stream: Stream,
         group: Group,
         mono: float,
-        handled: set[int],
+        done: list[int],
     ) -> None:
         self._fetch, self._ctx, self._stream, self._group, self._mono = (
             *(fetch, ctx, stream, group, mono),
@@ -236,18 +252,27 @@ class _Look:
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
         # Not to be taken: in living hands, or already dealt with in this unit.
-        self._skip = fetch.shared.living_jobs(mono) | handled
+        self._skip, self._lapsed = fetch.shared.held_jobs(mono)
+        self._skip.update(done)
+        for leftover in fetch._left:
+            self._skip.update(leftover.finished)
+            self._skip.update(job for job, _, _ in leftover.unseen)
+        self._doomed_bytes = 0
 
     def run(self) -> None:
         if self._fetch.history is not None:
             self._own()
-        if self._mono >= self._fetch.shared.next_look:
+        if self._mono >= self._fetch.shared.looks.get(self._fetch.options.retry_after, 0.0):
             self._paused()
             self._late()
 
     @property
     def _full(self) -> bool:
-        return len(self.claims) >= self._fetch.batch or len(self._doomed) >= LOOK_MAX
+        return (
+            len(self.claims) >= self._fetch.batch
+            or len(self._doomed) >= LOOK_MAX
+            or self._doomed_bytes >= UNIT_BYTES
+        )
 
     def _own(self) -> None:
         """What is pending for a worker of this name that nobody living has."""
@@ -259,12 +284,21 @@ class _Look:
                 if self._full:
                     return
                 fetch.history = job + 1
-                if job not in self._skip:
+                if job not in self._skip and not self._comes_later(job):
                     self._take(job, count, fetch.worker)
             if len(page) < LOOK_MAX:
                 break
         if not self._full:
             fetch.history = None
+
+    def _comes_later(self, job: int) -> bool:
+        """Whether a job is in the hands of somebody beyond the time limit, dropped, or lent for longer: it has to be
+        late before even a worker of that name gets it back.
+        """
+        shared = self._fetch.shared
+        hold = shared.extended.get(job)
+        lent = hold is not None and hold.due > self._mono
+        return lent or job in self._lapsed or job in shared.dropped
 
     def _paused(self) -> None:
         shared, pending = self._fetch.shared, self._group.pending
@@ -314,10 +348,11 @@ class _Look:
             self._take(job, row[2], b"" if owner is None else owner.name)
         if shared.heap:
             look_at = min(look_at, shared.heap[0][0])
-        shared.next_look = look_at
+        shared.looks[period] = look_at
 
     def _take(self, job: int, count: int, worker: bytes) -> None:
         self._skip.add(job)
+        self._fetch.shared.dropped.pop(job, None)
         row = self._stream.get(job)
         if row is None:
             self._gone.append(job)
@@ -328,6 +363,7 @@ class _Look:
             self._abandoned[job] = Failure(rows.text(job), at, name, count, ABANDONED, "")
         if count >= self._fetch.options.max_deliveries:
             self._doomed.append((job, row, count))
+            self._doomed_bytes += sum(map(len, row))
         else:
             self.claims[job] = count + 1
             self.got.append((job, row, count + 1))
@@ -341,7 +377,7 @@ class _Look:
         if self._abandoned:
             stream_at(ctx, options.failures_key)
             most = b"%d" % options.max_failures
-            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])
+            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"=", most])
             told = [
                 rows.failure_row(options, job, failure.worker.encode(), failure.deliveries, failure.error, "")
                 for job, failure in self._abandoned.items()

@@ -120,7 +120,8 @@ class JobBase:
         queue, delivery = self._queue, self._delivery
         shared = delivery.shared
         try:
-            done, claim = queue._core.decided(queue._db, partial(settle.ack, self._held()))
+            decide = partial(settle.ack, delivery, self._number, self.deliveries)
+            done, claim = queue._core.decided(queue._db, decide)
         except CommandError as error:
             shared.stale()
             raise from_command(error) from None
@@ -194,8 +195,9 @@ class JobBase:
         def plan(ctx: Context) -> settle.Words | None:
             if held.find(ctx) is None:
                 return None
-            _check_room(ctx, puts)
-            return settle.done_and(held, ctx, [w for put in puts for w in put.words(ctx)])
+            _check_room(ctx, puts, self._queue)
+            prepared: set[bytes] = set()
+            return settle.done_and(held, ctx, [w for put in puts for w in put.words(ctx, prepared)])
 
         own = self._queue._db
         if any(put.queue._db != own for put in puts):
@@ -232,6 +234,15 @@ class JobBase:
     def _swallows(self, error: BaseException | None) -> bool:
         return isinstance(error, Exception) and not self._reraise
 
+    def _too_late(self, error: BaseException | None) -> None:
+        """The block was left by an exception after the job had been settled in it: told, but nothing to retry."""
+        if self._swallows(error):
+            log.error(
+                "queue %s: job %s was %s, and then its block raised: %s",
+                *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),  # type: ignore[arg-type]
+                exc_info=error,
+            )
+
     def _was_lost(self) -> None:
         log.warning(
             "queue %s: job %s was done, but had been given to another worker meanwhile",
@@ -239,16 +250,29 @@ class JobBase:
         )
 
 
-def _check_room(ctx: Context, puts: Sequence[Put]) -> None:
-    wanted: dict[Any, int] = {}
+def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
+    """Raise QueueFull if a bounded queue has no room for these; the job itself makes room in its own."""
+    wanted: dict[bytes, list[Put]] = {}
     for put in puts:
-        wanted[put.queue] = wanted.get(put.queue, 0) + 1
-    for queue, count in wanted.items():
+        if not put.is_known(ctx):
+            wanted.setdefault(put.queue._key, []).append(put)
+    for key, many in wanted.items():
+        queue = min((put.queue for put in many), key=_bound)
         most = queue._options.max_depth
-        if most is not None and depth(*find(ctx.state, queue._db, queue._options)) + count > most:
+        if most is None:
+            continue
+        there = depth(*find(ctx.state, queue._db, queue._options))
+        if key == own._key and queue.group == own.group:
+            there -= 1
+        if there + len(many) > most:
             raise QueueFull(
-                f"queue {queue.name!r} has no room for {count} more (max_depth {most}); the job is still yours"
+                f"queue {queue.name!r} has no room for {len(many)} more (max_depth {most}); the job is still yours"
             )
+
+
+def _bound(queue: QueueBase) -> float:
+    most = queue._options.max_depth
+    return float("inf") if most is None else most
 
 
 class Job(JobBase):
@@ -312,6 +336,8 @@ class Job(JobBase):
                 self._told(self._leave(error))
             elif not self._gather() and not self.ack():
                 self._was_lost()
+        elif error is not None:
+            self._too_late(error)
         return error is not None and self._swallows(error)
 
 
@@ -366,4 +392,6 @@ class AsyncJob(JobBase):
                 await self._told(self._leave(error))
             elif not self._gather() and not await self.ack():
                 self._was_lost()
+        elif error is not None:
+            self._too_late(error)
         return error is not None and self._swallows(error)

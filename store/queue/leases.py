@@ -21,15 +21,15 @@ from typing import Final
 from tidelog.engine.commands.grouping import log_claim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XGROUP_DELCONSUMER
-from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
 from tidelog.engine.stream import Stream
 from tidelog.store.core import Core
-from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.errors import StoreClosed
 from tidelog.store.queue.fetch import log_finished, log_leftovers
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.retention import sweep
-from tidelog.store.queue.shared import Delivery, Shared, depth
+from tidelog.store.queue.rows import shown
+from tidelog.store.queue.shared import Delivery, Leftover, Shared, depth
 
 BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
 STALE_MS: Final = (
@@ -122,10 +122,11 @@ class Leases:
                 self._sweep(core, db, shared, living)
             except StoreClosed:
                 return None
-            except (TidelogError, CommandError, OSError) as error:
+            except Exception as error:
                 # The next beat tries again. Living workers keep their jobs: this process knows that they live.
                 if not self._troubled:
-                    log.warning("queue %s: leases could not be renewed: %s", shared.key, error)
+                    name = shown(shared.key)
+                    log.warning("queue %s: leases could not be renewed: %r", name, error)
                 self._troubled = True
                 continue
             self._troubled = False
@@ -149,11 +150,13 @@ class _Beat:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._writing: list[tuple[Delivery, list[int]]] = []
+        self._left: list[Leftover] = []
 
     def written(self) -> None:
         """The unit is in the log."""
         for delivery, jobs in self._writing:
             delivery.written(jobs)
+        self._shared.dealt_with(self._left)
 
     def failed(self) -> None:
         """It is not, or nobody knows: what was done is still to be acknowledged."""
@@ -166,14 +169,17 @@ class _Beat:
         stream = value if isinstance(value, Stream) else None
         group = None if stream is None else stream.groups.get(shared.group_key)
         if stream is None or group is None:
-            shared.leftovers.clear()
+            self._left = list(
+                shared.leftovers
+            )  # there is nothing any more that they could be about
             return
         mono = shared.monotonic()
         shared.sample(mono, stream.entries_added, depth(stream, group))
-        log_leftovers(shared, ctx, stream, group, mono)
+        self._left = log_leftovers(shared, ctx, stream, group, mono)
         options: Options | None = None
         for delivery in shared.deliveries():
             options = delivery.options
+            jobs: list[int] = []
             if delivery.finished:
                 jobs = delivery.take_finished()
                 self._writing.append((delivery, jobs))
@@ -183,17 +189,20 @@ class _Beat:
                     log_finished(shared, options, ctx, stream, group, done)
             due = mono - delivery.renewed >= delivery.options.retry_after / 3
             if due and delivery.lives(mono):
-                _renew(ctx, delivery, group, mono)
+                _renew(ctx, delivery, group, mono, jobs)
         if options is not None and mono >= shared.next_tidy:
             shared.next_tidy = mono + TIDY_SECONDS
             _tidy(ctx, shared, options, group)
 
 
-def _renew(ctx: Context, delivery: Delivery, group: Group, mono: float) -> None:
+def _renew(
+    ctx: Context, delivery: Delivery, group: Group, mono: float, finished: list[int]
+) -> None:
+    """Renew the leases of a delivery, but for the jobs that this unit acknowledges."""
     delivery.renewed = mono
-    held = delivery.still_held(group, list(delivery.open))
-    claims = {job: delivery.open.get(job, 0) for job in held}
-    for job in [job for job in list(delivery.open) if job not in claims]:
+    opened = list(delivery.open.keys() - finished)
+    claims = {job: delivery.open.get(job, 0) for job in delivery.still_held(group, opened)}
+    for job in [job for job in opened if job not in claims]:
         delivery.settled(job)  # somebody else's by now
     if claims:
         options = delivery.options
@@ -204,7 +213,8 @@ def _renew(ctx: Context, delivery: Delivery, group: Group, mono: float) -> None:
 
 def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> None:
     """Remove consumers that hold nothing and were not seen for a day."""
-    live = {consumer.worker.encode() for consumer in list(shared.workers.values())}
+    consumers = [reference() for reference in shared.workers.valuerefs()]
+    live = {consumer.worker.encode() for consumer in consumers if consumer is not None}
     stale = [
         consumer.name
         for consumer in group.consumers.values()

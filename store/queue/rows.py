@@ -52,7 +52,7 @@ def encode_value(options: Options, value: Any) -> bytes:
 
 def job_row(value: bytes, headers: Mapping[str, str] | None) -> Row:
     """A job's entry. Raises DataError."""
-    if not headers:
+    if headers is None:
         return VALUE, value
     row = [VALUE, value]
     if not isinstance(headers, Mapping):

@@ -20,7 +20,7 @@ from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
-from tidelog.store.queue.shared import Hold, Shared, holds, stream_at
+from tidelog.store.queue.shared import Delivery, Hold, Shared, holds, stream_at
 
 Words = list[list[bytes]]
 
@@ -75,18 +75,18 @@ def log_done(
         log_delete(ctx, key, stream, gone)
 
 
-def ack(held: Held, ctx: Context) -> bool:
-    """A job is done."""
-    options, shared = held.options, held.shared
+def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
+    """A job of a delivery is done."""
+    options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
-    if stream is None or group is None or not holds(group, held.worker, held.job, held.count):
+    if stream is None or group is None or not holds(group, delivery.worker, job, count):
         return False
-    log_done(ctx, options, stream, group, (held.job,))
-    if shared.extended or held.count > 1:
+    log_done(ctx, options, stream, group, (job,))
+    if shared.extended or count > 1:
         shared.fresh(ctx, options, stream, group)
-        shared.drop_notes(ctx, options, (held.job,))
-        shared.failed.pop(held.job, None)
+        shared.drop_notes(ctx, options, (job,))
+        shared.failed.pop(job, None)
     return True
 
 
@@ -202,7 +202,7 @@ def _failure_words(held: Held, ctx: Context, error: str, trace: str) -> Words:
     held.shared.remember_failure(held.job, _next_entry(ctx, options.failures_key))
     row = rows.failure_row(options, held.job, held.worker, held.count, error, trace)
     most = b"%d" % options.max_failures
-    return [[b"XADD", options.failures_key, b"MAXLEN", b"~", most, b"*", *row]]
+    return [[b"XADD", options.failures_key, b"MAXLEN", b"=", most, b"*", *row]]
 
 
 def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) -> Words:

@@ -15,11 +15,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappush
+from operator import itemgetter
 from typing import Any, Final
 
 from tidelog.engine.commands.delete import log_delete
 from tidelog.engine.context import Context
 from tidelog.engine.group import Group
+from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.lag import lag
 from tidelog.engine.pending import NOBODY
@@ -32,6 +34,7 @@ from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of, show
 from tidelog.store.waiters import Caller
 
 RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
+FEW: Final = 8  # jobs that are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
 Job = tuple[int, Row, int]  # ID, row, deliveries
 
@@ -75,7 +78,14 @@ class Delivery:
     def still_held(self, group: Group, jobs: Iterable[int]) -> list[int]:
         """[lock] Those of its open jobs that nobody else was given."""
         counts = self.open
-        return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
+        wanted = [(job, counts.get(job, 0)) for job in jobs]
+        if len(wanted) > FEW and set(map(itemgetter(1), wanted)) == {1}:
+            # A whole batch that was delivered once: nearly always it lies as one stretch.
+            consumer = group.consumers.get(self.worker)
+            found = sorted(counts.keys() & map(itemgetter(0), wanted))
+            if consumer and group.pending.are_held(pack(found), consumer.index, 1):
+                return found
+        return among_held(group, self.worker, wanted)
 
     def written(self, jobs: Iterable[int]) -> None:
         """These finished jobs are acknowledged in the log."""
@@ -95,10 +105,22 @@ class Delivery:
         except AttributeError:  # an interrupt in the middle of its making
             return
         if self.jobs or self.finished:
-            shared.leftovers.append(
-                (self.options, self.worker, self.open, list(self.finished), self.jobs)
-            )
+            shared.leftovers.append(Leftover(self, list(self.finished), self.jobs))
+        shared.dropped.update(self.open)
         shared.living.pop(id(self), None)
+
+
+class Leftover:
+    """What is to be written of a delivery that went away, or was closed: see `Delivery`.
+
+    finished    jobs that were done       unseen    jobs that were never handed to the worker
+    """
+
+    __slots__ = ("options", "worker", "open", "finished", "unseen")
+
+    def __init__(self, delivery: Delivery, finished: list[int], unseen: list[Job]) -> None:
+        self.options, self.worker, self.open = delivery.options, delivery.worker, delivery.open
+        self.finished, self.unseen = finished, unseen
 
 
 class Hold:
@@ -117,7 +139,9 @@ class Shared:
     leftovers   what deliveries that went away left to be written; see `Delivery`
     paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
     extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
-    next_look   when paused and abandoned jobs are to be looked for, monotonic seconds
+    dropped     jobs that workers of this process let go of; they are late first, whoever asks
+    looks       when paused and abandoned jobs are to be looked for, monotonic seconds, by `retry_after`: several
+                queue objects may differ in it
     room        callers that wait for a bounded queue to have room
     """
 
@@ -127,9 +151,10 @@ class Shared:
         self.monotonic = core.monotonic
         self.key, self.group_key = options.key, options.group_key
         self.living: dict[int, weakref.ref[Delivery]] = {}
-        self.leftovers: deque[Any] = deque()
+        self.leftovers: deque[Leftover] = deque()
+        self.dropped: dict[int, int] = {}
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self.room: list[Caller] = []
+        self.room: dict[Caller, None] = {}
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
@@ -142,7 +167,7 @@ class Shared:
         self.extended: dict[int, Hold] = {}
         self.heap: list[tuple[float, int]] = []
         self.failed: dict[int, list[int]] = {}
-        self.next_look = 0.0
+        self.looks: dict[float, float] = {}
 
     @property
     def core(self) -> Core:
@@ -199,7 +224,8 @@ class Shared:
         """A job is paused."""
         self.paused[job] = hold
         heappush(self.heap, (hold.due, job))
-        self.next_look = min(self.next_look, hold.due)
+        for period, at in self.looks.items():
+            self.looks[period] = min(at, hold.due)
 
     def remember_failure(self, job: int, entry_id: int) -> None:
         """Where a failure of a job is told."""
@@ -230,14 +256,21 @@ class Shared:
         self._anchor = ctx.now, mono
         return ctx.now
 
-    def living_jobs(self, mono: float) -> set[int]:
-        """Jobs in the hands of living workers."""
-        return {
-            job
-            for delivery in self.deliveries()
-            if delivery.lives(mono)
-            for job in list(delivery.open)
-        }
+    def held_jobs(self, mono: float) -> tuple[set[int], set[int]]:
+        """Jobs in somebody's hands: those whose leases are renewed, and those beyond their time limit."""
+        living: set[int] = set()
+        lapsed: set[int] = set()
+        for delivery in self.deliveries():
+            (living if delivery.lives(mono) else lapsed).update(list(delivery.open))
+        return living, lapsed
+
+    def dealt_with(self, left: Iterable[Leftover]) -> None:
+        """What these were about is in the log."""
+        for leftover in left:
+            try:
+                self.leftovers.remove(leftover)
+            except ValueError:
+                pass  # by somebody else as well, who found nothing left to do
 
     def deliveries(self) -> list[Delivery]:
         """Deliveries whose jobs somebody still holds."""
@@ -263,9 +296,9 @@ class Shared:
     def made_room(self) -> None:
         """Jobs went: putters that wait may look again."""
         if self.room:
-            waiting, self.room = self.room, []
-            for caller in waiting:
-                caller.nudge()
+            with self.core.lock:
+                for caller in list(self.room):
+                    caller.nudge()
 
     # --- figures
 
