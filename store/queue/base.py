@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.store.batch import run_unit
 from tidelog.store.core import Answer
-from tidelog.store.errors import DataError, EncodeError, QueueFull, from_command
+from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, UNIT_BYTES, Fetch, log_leftovers
 from tidelog.store.queue.leases import leases_of
@@ -46,6 +47,7 @@ PURGE_JOBS: Final = 1_000  # that leave with one unit
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
 PRODUCER: Final = b"queue"  # whose idempotency IDs dedup IDs are
 
+log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
 T = TypeVar("T")
 
@@ -326,7 +328,11 @@ class QueueBase:
         """Let go what is not to be kept any more, if at least so many jobs were done since the last time."""
         shared = self._shared
         if self._options.keeps and shared.unswept >= least:
-            self._ask(sweep, self._core, self._db, shared, self._options)
+            try:
+                sweep(self._core, self._db, shared, self._options)
+            except (TidelogError, CommandError) as error:
+                # What the caller did is done; the next one tries again.
+                log.warning("queue %s: done jobs could not be let go: %s", self.name, error)
 
     # --- looking
 
@@ -508,8 +514,9 @@ class ConsumerBase:
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._reraise = reraise
-        # An anonymous worker has had no earlier life.
-        self._history: int | None = None if worker is None else 0
+        # An anonymous worker has had no earlier life; and whoever was here before, in this process, got it all then.
+        new = worker is not None and self._name not in queue._shared.returned
+        self._history: int | None = 0 if new else None
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the request before, to be used again
         self._closed = False

@@ -61,7 +61,7 @@ class Fetch:
 
     __slots__ = (
         *("shared", "options", "worker", "batch", "timeout_ms", "history", "before", "delivery"),
-        *("time_limit", "_writing", "_left"),
+        *("time_limit", "_writing", "_held", "_left"),
     )
 
     def __init__(
@@ -79,6 +79,7 @@ class Fetch:
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
         self._writing: list[int] = []
+        self._held: list[int] = []
         self._left: list[Leftover] = []
         self.again(before)
 
@@ -98,7 +99,7 @@ class Fetch:
         """The acknowledgements that the last decision took along are in the log."""
         if self._writing:
             assert self.before is not None
-            self.before.written(self._writing)
+            self.before.written(self._writing, self._held)
             self._writing = []
         if self._left:
             self.shared.dealt_with(self._left)
@@ -124,7 +125,8 @@ class Fetch:
         done: list[int] = []
         if self.before is not None and self.before.finished:
             self._writing = self.before.take_finished()
-            done = self.before.still_held(group, self._writing)
+            self._held = self.before.still_held(group, self._writing)
+            done += self._held
         if shared.leftovers:
             self._left = log_leftovers(shared, ctx, stream, group, mono)
         claims: dict[int, int] = {}
@@ -290,6 +292,7 @@ class _Look:
                 break
         if not self._full:
             fetch.history = None
+            fetch.shared.returned.add(fetch.worker)
 
     def _comes_later(self, job: int) -> bool:
         """Whether a job is in the hands of somebody beyond the time limit, dropped, or lent for longer: it has to be
@@ -348,6 +351,9 @@ class _Look:
             self._take(job, row[2], b"" if owner is None else owner.name)
         if shared.heap:
             look_at = min(look_at, shared.heap[0][0])
+        if len(shared.dropped) > len(pending):  # others have settled some
+            for job in [job for job in list(shared.dropped) if not pending.contains(job)]:
+                shared.dropped.pop(job, None)
         shared.looks[period] = look_at
 
     def _take(self, job: int, count: int, worker: bytes) -> None:

@@ -229,6 +229,9 @@ class JobBase:
             return False
         delivery.finished.append(self._number)
         self._state = ACKED
+        leases = self._queue._leases
+        if not leases.armed:
+            leases.arm()
         return True
 
     def _swallows(self, error: BaseException | None) -> bool:

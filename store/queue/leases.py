@@ -104,7 +104,8 @@ class Leases:
             return None
         pause = BEAT_SECONDS
         busy = False
-        for (db, _, _), shared in list(self.shared.items()):
+        for place in list(self.shared):
+            db, shared = place[0], self.shared[place]
             living = _to_look_after(shared)
             if not living and not shared.leftovers:
                 continue
@@ -149,18 +150,18 @@ class _Beat:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._writing: list[tuple[Delivery, list[int]]] = []
+        self._writing: list[tuple[Delivery, list[int], list[int]]] = []
         self._left: list[Leftover] = []
 
     def written(self) -> None:
         """The unit is in the log."""
-        for delivery, jobs in self._writing:
-            delivery.written(jobs)
+        for delivery, jobs, held in self._writing:
+            delivery.written(jobs, held)
         self._shared.dealt_with(self._left)
 
     def failed(self) -> None:
         """It is not, or nobody knows: what was done is still to be acknowledged."""
-        for delivery, jobs in self._writing:
+        for delivery, jobs, _ in self._writing:
             delivery.finished.extendleft(reversed(jobs))
 
     def __call__(self, ctx: Context) -> None:
@@ -182,8 +183,8 @@ class _Beat:
             jobs: list[int] = []
             if delivery.finished:
                 jobs = delivery.take_finished()
-                self._writing.append((delivery, jobs))
                 done = delivery.still_held(group, jobs)
+                self._writing.append((delivery, jobs, done))
                 if done:
                     shared.fresh(ctx, options, stream, group)
                     log_finished(shared, options, ctx, stream, group, done)

@@ -15,8 +15,8 @@ SWEEP_JOBS = 256  # acknowledged before retention looks again
 
 def sweep(core: Core, db: int, shared: Shared, options: Options) -> None:
     """Let go what `keep` does not ask for: one unit, nothing if nothing is to go. Raises as any write."""
-    shared.unswept = 0
     run_unit(core, db, lambda ctx: _words(ctx, db, options))
+    shared.unswept = 0
 
 
 def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:

@@ -11,9 +11,10 @@ when the store's memory was rebuilt, when the stream is another one, or after a 
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heappush
 from operator import itemgetter
 from typing import Any, Final
@@ -30,13 +31,15 @@ from tidelog.engine.stream import Stream
 from tidelog.store.core import Core
 from tidelog.store.errors import ResponseError
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of, shown
+from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of, shown, text
 from tidelog.store.waiters import Caller
 
 RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
 FEW: Final = 8  # jobs that are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
 Job = tuple[int, Row, int]  # ID, row, deliveries
+
+log = logging.getLogger("tidelog.queue")
 
 
 class Delivery:
@@ -87,10 +90,18 @@ class Delivery:
                 return found
         return among_held(group, self.worker, wanted)
 
-    def written(self, jobs: Iterable[int]) -> None:
-        """These finished jobs are acknowledged in the log."""
+    def written(self, jobs: Collection[int], held: Collection[int]) -> None:
+        """These finished jobs are acknowledged in the log, as far as they were still held."""
         for job in jobs:
             self.settled(job)
+        if len(held) < len(jobs):
+            name = shown(self.shared.key)
+            lost = ", ".join(map(text, sorted({*jobs} - {*held})))
+            log.warning(
+                "queue %s: done, but given to another worker meanwhile, or settled: jobs %s",
+                name,
+                lost,
+            )
 
     def settled(self, job: int) -> None:
         """A job is no longer this worker's business."""
@@ -106,7 +117,8 @@ class Delivery:
             return
         if self.jobs or self.finished:
             shared.leftovers.append(Leftover(self, list(self.finished), self.jobs))
-        shared.dropped.update(self.open)
+        here = {*self.finished, *(job for job, _, _ in self.jobs)}
+        shared.dropped.update({job: count for job, count in self.open.items() if job not in here})
         shared.living.pop(id(self), None)
 
 
@@ -139,6 +151,7 @@ class Shared:
     leftovers   what deliveries that went away left to be written; see `Delivery`
     paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
     extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
+    returned    workers that have got their history, or had none
     dropped     jobs that workers of this process let go of; they are late first, whoever asks
     looks       when paused and abandoned jobs are to be looked for, monotonic seconds, by `retry_after`: several
                 queue objects may differ in it
@@ -153,6 +166,7 @@ class Shared:
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
         self.dropped: dict[int, int] = {}
+        self.returned: set[bytes] = set()
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.room: dict[Caller, None] = {}
         self.samples: deque[tuple[float, int, int]] = deque()
@@ -275,8 +289,11 @@ class Shared:
     def deliveries(self) -> list[Delivery]:
         """Deliveries whose jobs somebody still holds."""
         found: list[Delivery] = []
-        for key, reference in list(self.living.items()):
-            delivery = reference()
+        for key in list(
+            self.living
+        ):  # not items(): while it makes tuples, the collector may run and drop some
+            reference = self.living.get(key)
+            delivery = None if reference is None else reference()
             if delivery is not None:
                 found.append(delivery)
             elif self.living.get(key) is reference:
