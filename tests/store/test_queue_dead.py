@@ -11,6 +11,7 @@ import pytest
 
 import tidelog
 from tidelog import testing
+from tidelog.aof import frame
 from tidelog.aof.log import Log
 from tidelog.store.queue.rows import DeadJob
 
@@ -124,6 +125,31 @@ def test_abandoned_jobs_die_too(jobs: tidelog.Queue, clock: testing.Clock) -> No
     assert dead.deliveries == 3 and dead.workers == ["anna", "ben", "carl"]
     assert "never finished" in dead.reason
     assert all("abandoned" in failure.error for failure in dead.errors)
+
+
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest unit is of 8 MiB here, so that tests of what outgrows one are quick."""
+    monkeypatch.setattr(frame, "BODY_BYTES_MAX", 8 << 20)
+
+
+def test_many_large_jobs_die_in_several_units(
+    db: tidelog.Store, clock: testing.Clock, small_units: None
+) -> None:
+    """And come back in several."""
+    queue = db.queue("jobs", codec="bytes", max_deliveries=1)
+    assert queue.put_many(bytes([n]) * (300 << 10) for n in range(40)) == 40
+    consumer = queue.consume("anna", batch=40, block=0)
+    held = [next(consumer) for _ in range(40)]
+    del held, consumer
+    gc.collect()
+    clock.advance(31)
+    queue.put(b"new")
+    assert take(queue, "ben").value == b"new"
+    while queue.stats().depth > 1:
+        assert queue.get("carl", block=0) is None
+    assert queue.dead.count() == 40
+    assert queue.dead.redrive() == 40 and len(queue) == 41
 
 
 def test_the_evidence_outlasts_reopening(tmp_path: Any) -> None:

@@ -383,6 +383,41 @@ def test_the_acks_of_a_batch_are_written_a_second_later_at_most(real: tidelog.St
     consumer.close()
 
 
+def test_also_those_that_were_finished_beyond_their_time_limit(real: tidelog.Store) -> None:
+    queue = real.queue("jobs")
+    queue.put_many(range(3))
+    consumer = queue.consume("anna", batch=3, block=0, time_limit=0.01)
+    job = next(consumer)
+    until(lambda: not queue._leases.armed, "the thread does not go to sleep")
+    with job:
+        pass
+    until(lambda: real.xlen("jobs") == 2, "they are not written")
+    consumer.close()
+
+
+def test_the_collector_may_free_jobs_at_any_moment(
+    jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    """Also while the deliveries that live are being listed."""
+    jobs.put_many(range(6_000))
+    gc.disable()
+    try:
+        consumer = jobs.consume("anna", block=0)
+        held = [next(consumer) for _ in range(5_000)]
+        gc.collect()
+        gc.enable()
+        for _ in range(20):
+            for job in (held.pop(), held.pop()):
+                circle: list[Any] = [job]
+                circle.append(circle)
+            del job, circle
+            clock.advance(LEASE)  # a beat, and time to look who is late
+            taken = jobs.get("ben", block=0)
+            assert taken is not None and taken.ack()
+    finally:
+        gc.enable()
+
+
 def beats(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """What the beats from here on return: when they want the next one."""
     wanted: list[float | None] = []

@@ -12,6 +12,7 @@ import pytest
 
 import tidelog
 from tidelog import testing
+from tidelog.store.queue import retention
 from tidelog.store.queue.retention import SWEEP_JOBS
 
 HOUR = 3600
@@ -301,3 +302,23 @@ def test_what_was_kept_goes_when_it_is_kept_no_more(
     fewer = db.queue("jobs", keep=1)
     sweep(fewer, clock)
     assert kept(db) == [4]
+
+
+def test_an_ack_does_not_fail_because_of_retention(
+    db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is done; what is kept too long goes another time."""
+
+    def fails(*args: object) -> None:
+        raise tidelog.OutOfSpace("no room")
+
+    queue = db.queue("jobs", keep=1)
+    queue.put_many(range(SWEEP_JOBS + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "run_unit", fails)
+        for job in queue.consume("anna", block=0):
+            assert job.ack()
+    assert queue.stats().kept == SWEEP_JOBS + 1
+    queue.put("one more")
+    assert work(queue) == ["one more"]
+    assert queue.stats().kept == 1
