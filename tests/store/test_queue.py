@@ -26,6 +26,9 @@ import pytest
 
 import tidelog
 from tidelog import testing
+from tidelog.aof import frame
+from tidelog.aof.errors import NoSpace
+from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.queue.names import queue_names
 
@@ -252,11 +255,18 @@ def test_put_many_of_an_endless_generator_fills_a_bounded_queue(db: tidelog.Stor
     assert drain(queue) == list(range(2_345))
 
 
-def test_put_many_of_large_values_goes_in_several_units(db: tidelog.Store) -> None:
+@pytest.fixture
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest unit is of 8 MiB here, so that tests of what outgrows one are quick."""
+    monkeypatch.setattr(frame, "BODY_BYTES_MAX", 8 << 20)
+
+
+def test_put_many_of_large_values_goes_in_several_units(
+    db: tidelog.Store, small_units: None
+) -> None:
     queue = db.queue("jobs", codec="bytes")
     values = [bytes([n]) * (1 << 20) for n in range(12)]
-    first = db.receipts()
-    assert first.queue("jobs", codec="bytes").put_many(values) == 12
+    assert queue.put_many(values) == 12
     assert drain(queue) == values
 
 
@@ -278,6 +288,28 @@ def test_put_many_stores_what_an_iterable_gave_before_it_raised(jobs: tidelog.Qu
     with pytest.raises(LookupError, match="the source is broken"):
         jobs.put_many(values())
     assert drain(jobs) == list(range(1_500))
+
+
+@pytest.mark.xfail(strict=True, reason="the error of the iterable is forgotten")
+def test_put_many_tells_of_a_broken_iterable_also_when_the_codec_stumbles(
+    db: tidelog.Store,
+) -> None:
+    stumbles = [True]
+
+    def encode(value: Any) -> bytes:
+        if value == 5 and stumbles:
+            stumbles.clear()
+            raise ValueError("only once")
+        return b"%d" % value
+
+    def values() -> Iterator[int]:
+        yield from range(10)
+        raise LookupError("the source is broken")
+
+    queue = db.queue("jobs", codec=(encode, int))
+    with pytest.raises(LookupError, match="the source is broken"):
+        queue.put_many(values())
+    assert drain(queue) == list(range(10))
 
 
 @pytest.mark.parametrize("values", ["text", b"bytes", {"a": 1}, None, 5])
@@ -336,6 +368,15 @@ def test_a_full_queue_does_not_refuse_a_duplicate(db: tidelog.Store) -> None:
         queue.put(2, dedup_id="y", timeout=0)
 
 
+def test_a_put_that_was_refused_leaves_nothing_behind(db: tidelog.Store) -> None:
+    queue = db.queue("jobs", max_depth=1)
+    queue.put(1)
+    for _ in range(100):
+        with pytest.raises(tidelog.QueueFull):
+            queue.put(2, timeout=0)
+    assert not queue._shared.room
+
+
 def test_put_waits_until_a_job_is_done(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
     queue = db.queue("jobs", max_depth=1)
     queue.put(1)
@@ -344,6 +385,21 @@ def test_put_waits_until_a_job_is_done(db: tidelog.Store, pool: ThreadPoolExecut
     assert drain(queue) == [1]
     putting.result(LONG)
     assert drain(queue) == [2]
+
+
+def test_put_waits_until_a_job_is_given_up(
+    db: tidelog.Store, clock: testing.Clock, pool: ThreadPoolExecutor
+) -> None:
+    queue = db.queue("jobs", max_depth=1, max_deliveries=1, retry_after=30)
+    queue.put(1)
+    take(queue)
+    gc.collect()
+    putting = start_putting(pool, queue, lambda: queue.put(2))
+    clock.advance(31)
+    until(lambda: queue._shared.room, "it does not wait on")
+    assert queue.get("ben", block=0) is None
+    putting.result(LONG)
+    assert queue.dead.count() == 1 and drain(queue) == [2]
 
 
 def test_put_waits_so_long(
@@ -533,6 +589,86 @@ def test_the_acks_of_a_batch_go_with_the_close_of_the_store(tmp_path: Path) -> N
         finish(consumer, 2)
     with tidelog.open(tmp_path / "s") as db:
         assert pending(db) == 1 == db.xlen("jobs")
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Whether there is room for another record."""
+    full, reserve = [False], Log.reserve
+
+    def reserves(log: Log, nbytes: int) -> None:
+        if full[0]:
+            raise NoSpace(Path("log.aof"), nbytes)
+        reserve(log, nbytes)
+
+    monkeypatch.setattr(Log, "reserve", reserves)
+    return lambda now: full.__setitem__(0, now)
+
+
+def test_a_consumer_that_could_not_be_closed_is_closed_by_the_next_beat(
+    db: tidelog.Store,
+    jobs: tidelog.Queue,
+    clock: testing.Clock,
+    full_disk: Callable[[bool], None],
+) -> None:
+    jobs.put_many(range(3))
+    consumer = jobs.consume("anna", batch=3, block=0)
+    finish(consumer, 2)
+    full_disk(True)
+    with pytest.raises(tidelog.OutOfSpace):
+        consumer.close()
+    full_disk(False)
+    clock.advance(1)
+    assert db.xlen("jobs") == 1 and jobs.stats().paused == 1
+    assert take(jobs, "ben").deliveries == 1
+
+
+@pytest.mark.xfail(strict=True, reason="what was given back still counts as in hand")
+def test_a_consumer_that_could_not_be_closed_holds_nothing_back(
+    db: tidelog.Store, clock: testing.Clock, full_disk: Callable[[bool], None]
+) -> None:
+    """Not even while a job of its batch is still in hand."""
+    queue = db.queue("jobs", retry_after=3600)
+    queue.put_many(range(3))
+    consumer = queue.consume("anna", batch=3, block=0)
+    first = next(consumer)
+    full_disk(True)
+    with pytest.raises(tidelog.OutOfSpace):
+        consumer.close()
+    full_disk(False)
+    clock.advance(1)
+    assert drain(queue, "ben") == [1, 2]
+    assert first.ack()
+
+
+def test_a_dropped_consumer_is_seen_to_when_there_is_room_again(
+    db: tidelog.Store,
+    jobs: tidelog.Queue,
+    clock: testing.Clock,
+    full_disk: Callable[[bool], None],
+) -> None:
+    jobs.put_many(range(3))
+    finish(jobs.consume("anna", batch=3, block=0), 2)
+    gc.collect()
+    full_disk(True)
+    clock.advance(1)
+    with pytest.raises(tidelog.OutOfSpace):
+        jobs.get("ben", block=0)
+    assert pending(db) == 3
+    full_disk(False)
+    clock.advance(1)
+    assert db.xlen("jobs") == 1 and jobs.stats().paused == 1
+
+
+def test_dropped_batches_leave_nothing_behind(jobs: tidelog.Queue, clock: testing.Clock) -> None:
+    for number in range(20):
+        jobs.put(number)
+        finish(jobs.consume("anna", batch=2, block=0), 1)
+    gc.collect()
+    clock.advance(1)
+    shared = jobs._shared
+    assert len(jobs) == 0
+    assert not shared.dropped and not shared.leftovers and not shared.living
 
 
 def test_an_ack_of_ones_own_does_not_wait_for_the_batch(
@@ -965,6 +1101,21 @@ def test_ctrl_c_in_the_block_releases_the_job(jobs: tidelog.Queue) -> None:
     assert take(jobs, "ben").deliveries == 1
 
 
+@pytest.mark.xfail(strict=True, reason="OutOfSpace takes the place of Ctrl-C")
+def test_ctrl_c_stays_ctrl_c_when_the_job_cannot_be_released(
+    jobs: tidelog.Queue, clock: testing.Clock, full_disk: Callable[[bool], None]
+) -> None:
+    jobs.put(1)
+    with pytest.raises(KeyboardInterrupt):
+        with take(jobs):
+            full_disk(True)
+            raise KeyboardInterrupt
+    full_disk(False)
+    gc.collect()
+    clock.advance(30)
+    assert take(jobs, "ben").value == 1
+
+
 def test_a_generator_that_is_closed_in_the_block_releases_the_job(jobs: tidelog.Queue) -> None:
     def values() -> Iterator[Any]:
         for job in jobs.consume("anna", block=0):
@@ -1329,6 +1480,27 @@ def test_a_closed_store_ends_a_loop_with_an_error(tmp_path: Path, pool: ThreadPo
     db.close()
     with pytest.raises(tidelog.StoreClosed):
         waiting.result(LONG)
+
+
+@pytest.mark.xfail(strict=True, reason="nobody wakes the putter")
+def test_a_closed_store_ends_a_wait_for_room(tmp_path: Path, clock: testing.Clock) -> None:
+    db = tidelog.open(tmp_path / "s", fsync="no", clock=clock)
+    queue = db.queue("jobs", max_depth=1)
+    queue.put(1)
+    errors: list[BaseException] = []
+
+    def put() -> None:
+        try:
+            queue.put(2)
+        except tidelog.StoreClosed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    until(lambda: queue._shared.room, "it does not wait for room")
+    db.close()
+    thread.join(5)
+    assert errors
 
 
 def test_queue_names(db: tidelog.Store) -> None:
