@@ -1,0 +1,33 @@
+"""What every test of the queue is held to: no thread, no process and no parked caller stays behind."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind() -> Iterator[None]:
+    """Threads that a test started, the queue's own among them, have ended soon after it."""
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while left := [t for t in threading.enumerate() if t not in before and t.is_alive()]:
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        left[0].join(0.05)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of jobs fail on purpose here; their tracebacks are not for the terminal."""
+    logger = logging.getLogger("tidelog.queue")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(before)
