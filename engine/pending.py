@@ -673,6 +673,22 @@ class Pending:
         times, owners, counts = self._rest[i]
         return times[j], owners[j], counts[j]
 
+    def are_held(self, ids: IdList, owner: int, count: int) -> bool:
+        """Whether all of an ascending ID list are pending for one owner with one delivery count, as one stretch.
+
+        False also where it would take looking at each to know.
+        """
+        if not ids or self.wide or not isinstance(ids, bytes):
+            return False
+        parts = self._place_run(keys(ids))
+        if parts is None:
+            return False
+        for i, j, k in parts:
+            _, owners, counts = self._rest[i]
+            if owners[j:k].count(owner) != k - j or counts[j:k].count(count) != k - j:
+                return False
+        return True
+
     def among(self, ids: Iterable[int]) -> list[int]:
         """Those of `ids` that are pending, ascending, each once."""
         if not self.n:

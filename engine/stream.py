@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from tidelog.engine import listpack
@@ -186,6 +187,35 @@ class Stream:
         if slot < 0 or block.deleted >> slot & 1:
             return None
         return self.first_ordinal + at - self.head, slot
+
+    def places(self, entry_ids: list[int]) -> tuple[list[int], list[int]]:
+        """Of these IDs, ascending and each once, the ones that are there, and (ordinal, slot, ordinal, slot, ...).
+
+        As `find` for each, but node by node: IDs that follow each other there are found as one run.
+        """
+        found: list[int] = []
+        slots: list[int] = []
+        at = 0
+        while at < len(entry_ids):
+            place = self.find(entry_ids[at])
+            if place is None:
+                at += 1
+                continue
+            ordinal, slot = place
+            node = ordinal - self.first_ordinal + self.head
+            if node == len(self.blocks):
+                ids, deleted = self.tail_ids, self.tail_deleted
+            else:
+                block = self.blocks[node]
+                assert block is not None
+                ids, deleted = block.decoded().ids(), block.deleted
+            run = ids[slot : slot + len(entry_ids) - at]
+            if deleted >> slot or run != entry_ids[at : at + len(run)]:
+                run = run[:1]
+            found += run
+            slots += chain.from_iterable(zip(repeat(ordinal), range(slot, slot + len(run))))
+            at += len(run)
+        return found, slots
 
     def contains(self, entry_id: int) -> bool:
         """Whether the entry exists. May raise CorruptBlock."""
@@ -466,8 +496,15 @@ class Stream:
 
     def _mark_slots(self, slots: tuple[int, ...]) -> None:
         pairs = iter(slots)
+        node, mask = -1, 0
         for ordinal, slot in zip(pairs, pairs):
-            self._mark(ordinal - self.first_ordinal + self.head, 1 << slot)
+            if ordinal != node:
+                if mask:
+                    self._mark(node - self.first_ordinal + self.head, mask)
+                node, mask = ordinal, 0
+            mask |= 1 << slot
+        if mask:
+            self._mark(node - self.first_ordinal + self.head, mask)
 
     def _mark(self, at: int, mask: int) -> None:
         """Mark slots of one node deleted; the node goes with its last live entry."""

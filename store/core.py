@@ -14,7 +14,8 @@ If anything breaks out while memory is ahead (KeyboardInterrupt, MemoryError, an
 told that nothing was stored, or that nobody knows, and `trouble` makes the next call rebuild memory from the
 log before it does anything else (`mend`).
 
-`now` is sampled once per unit and never decreases.
+`now` is sampled once per unit and never decreases; while the wall clock shows less, it runs on by the monotonic one, so
+that what is to expire, or be idle for long enough, does so in time.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Core:
         self.settings = settings
         self.ctx = Context(state, settings)
         self.now = log.last_now
+        self._now_at = clock.monotonic()  # when it was that
+        self.opened_at = self.now, self._now_at  # likewise
         self.relaxed = log.policy != "always"
         self.trouble: str | None = None
         self.waiting = Waiting()
@@ -141,9 +144,9 @@ class Core:
                 self.mend()
             now = self.time_ns() // 1_000_000
             if now > self.now:
-                self.now = now
+                self.now, self._now_at = now, self.monotonic()
             else:
-                now = self.now
+                now = self.now if now == self.now else self._run_on()
             state = self.state
             if now >= state.next_expiry:
                 self.begin(db, False)
@@ -349,7 +352,9 @@ class Core:
         """The context of a new unit at a new `now`. Keys whose time has passed go first, as units of their own."""
         now = self.time_ns() // 1_000_000
         if now > self.now:
-            self.now = now
+            self.now, self._now_at = now, self.monotonic()
+        elif now < self.now:
+            self._run_on()
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = db, self.now, may_block
         ctx.effects = []
@@ -360,6 +365,14 @@ class Core:
             self.commit(ctx.effects)
             ctx.effects = []
         return ctx
+
+    def _run_on(self) -> int:
+        """[lock] The wall clock was set back: `now` goes on from where it was, as fast as time passes."""
+        passed = int((self.monotonic() - self._now_at) * 1000)
+        if passed > 0:
+            self.now += passed
+            self._now_at += passed / 1000
+        return self.now
 
     def decide(self, ctx: Context, args: list[bytes]) -> Reply:
         """One command decided; a CommandError is its reply."""
@@ -567,6 +580,8 @@ class Core:
         for waiter in self.waiting.waiters():
             self.waiting.remove(waiter)
             waiter.owner.fail(reason())
+        if self.queues is not None:
+            self.queues.ended()
 
     @property
     def ended(self) -> bool:

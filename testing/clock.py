@@ -74,8 +74,8 @@ class Clock:
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward, or back if negative, as an operator or NTP might. No time passes.
 
-        A store that has seen a later time goes on with that until the clock has caught up. Raises DataError if
-        the clock would show a time before 1970.
+        A store that has seen a later time goes on from there, as fast as time passes. Raises DataError if the clock
+        would show a time before 1970.
         """
         _check("jump", seconds)
         self._move("jump", seconds, 0)

@@ -7,8 +7,9 @@ with whole nodes sealed as they go into it, cut where single adds would cut.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from typing import Any, Final
 
 from tidelog.engine import effects as e
@@ -291,10 +292,11 @@ def _nodes_after(stream: Stream, new_node: bool, entry_id: int, row: Row) -> Ite
 # --- many entries
 
 
-def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any]) -> tuple[int, int, int]:
+def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> tuple[int, int, int]:
     """Add many entries with auto IDs, all of one millisecond: (ms, seq of the first, how many).
 
-    A row is a dict or a flat sequence (field, value, ...) of bytes or str; int and float go a slower way. Appends
+    A row is a dict or a flat sequence (field, value, ...) of bytes or str; int and float go a slower way. `rows` may
+    also be `Alike`. Appends
     the effects to ctx.effects: one XADD_MANY, unless a sealed node must be opened again first. Nodes end where
     single adds would end them. Raises CommandError, TypeError for other values, UnicodeEncodeError.
     """
@@ -330,7 +332,10 @@ def _first_of_many(last_id: int, now: int, count: int) -> int:
 class _Batch:
     """Rows of many adds. `names` and flat `values` if all have the same fields (bytes or str), else `rows`."""
 
-    __slots__ = ("count", "names", "values", "rows", "sized", "_sizes", "_lengths")
+    __slots__ = (
+        *("count", "names", "values", "rows", "sized"),
+        *("_sizes", "_lengths", "_ends", "_longest", "_master"),
+    )
 
     def __init__(
         self,
@@ -343,6 +348,9 @@ class _Batch:
         self.sized = False  # some node was too large for the cheap bound; so will be others
         self._sizes: list[int] = []  # of each row's values in a listpack
         self._lengths: list[int] = []  # of each row's fields and values
+        # With `names`, for nodes of up to 128 slots: what the rows before each one take, the longest row, the fields.
+        self._ends: list[int] = []
+        self._longest = self._master = 0
 
     def row(self, at: int) -> Row:
         """One row, of bytes."""
@@ -390,9 +398,17 @@ class _Batch:
         if not self.sized:
             self._measure()
         lengths = self._lengths
-        fields = self.row(start)[::2]
-        used = listpack.master_size(fields)
         if self.names is not None:
+            used = self._master
+            if stop - start <= 128:
+                # flags, ms diff 0, seq diff and lp-count are in `_ends`; the counters are 4 bytes up to 127 slots
+                ends = self._ends
+                limit = bytes_max - used - 4 + ends[start]
+                at = bisect_left(ends, limit - self._longest, start + 1, stop)
+                while at < stop and ends[at] + lengths[at] < limit:
+                    at += 1
+                return at
+            fields = self.names
             # flags, ms diff 0 and lp-count are the same for all; seq diff and counters, up to 127
             own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(len(fields) + 3)
             seq_diff, counters = 2, 4
@@ -404,6 +420,8 @@ class _Batch:
                     return start + slots
                 used += own + size + seq_diff
         else:
+            fields = self.row(start)[::2]
+            used = listpack.master_size(fields)
             rows = self.rows[start:stop]
             ids_of = range(first, first + stop - start)
             for slots, cost in enumerate(listpack.entry_sizes(ids_of, rows, first, fields)):
@@ -431,16 +449,34 @@ class _Batch:
                 sizes = list(map(sum, zip(*[iter(sizes)] * width)))
             self._lengths = [length + fields for length in lengths]
             self._sizes = sizes
+            own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(width + 3) + 2
+            self._ends = list(accumulate(map(own.__add__, sizes), initial=0))
+            self._longest = max(self._lengths)
+            self._master = listpack.master_size(self.names)
         if max(self._lengths) > ELEMENTS_BYTES_MAX:
             raise CommandError(TOO_LARGE)
+
+
+class Alike:
+    """Rows of one field: its name, and the value of each."""
+
+    __slots__ = ("name", "values")
+
+    def __init__(self, name: bytes, values: list[bytes]) -> None:
+        self.name, self.values = name, values
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 _PLAIN: Final = frozenset((bytes, str))
 
 
-def _batch(rows: Sequence[Any]) -> _Batch:
+def _batch(rows: Sequence[Any] | Alike) -> _Batch:
     """Take rows apart at C speed if they are alike, one by one if not."""
     count = len(rows)
+    if isinstance(rows, Alike):
+        return _Batch(count, (rows.name,), rows.values, [])
     values: list[Any]
     if rows[0].__class__ is dict and set(map(type, rows)) == {dict}:
         names = tuple(rows[0])

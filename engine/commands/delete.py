@@ -26,14 +26,9 @@ STILL_REFERENCED: Final = 2
 
 def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int]) -> int:
     """Append the XDEL of those IDs that are there, if any; how many. May raise CorruptBlock."""
-    found = {
-        entry_id: place
-        for entry_id in sorted(set(entry_ids))
-        if (place := stream.find(entry_id)) is not None
-    }
+    found, slots = stream.places(sorted(set(entry_ids)))
     if found:
-        slots = tuple(number for place in found.values() for number in place)
-        ctx.effects.append((XDEL, ctx.db, key, idlist.pack(list(found)), slots))
+        ctx.effects.append((XDEL, ctx.db, key, idlist.pack(found), tuple(slots)))
     return len(found)
 
 

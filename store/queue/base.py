@@ -266,7 +266,8 @@ class QueueBase:
                 try:
                     encoded = list(map(self._encode, chunk))
                 except Exception:
-                    encoded, error = self._encode_until(chunk)
+                    encoded, refused = self._encode_until(chunk)
+                    error = refused or error
             if sum(map(len, encoded)) <= UNIT_BYTES:
                 yield encoded, error
             else:
@@ -578,7 +579,7 @@ class ConsumerBase:
         request.written()
         self._fetched = request
         shared = self._queue._shared
-        if shared.room and self._batch > 1:
+        if shared.room:
             shared.made_room()
         if reply is DELIVERED:
             self._take(request)
@@ -604,8 +605,12 @@ class ConsumerBase:
         queue = self._queue
         options, shared = queue._options, queue._shared
         finished, unseen, delivery.jobs = delivery.take_finished(), delivery.jobs, []
-        left = Leftover(delivery, finished, unseen)
+        told = (*finished, *(job for job, _, _ in unseen))
+        counts = {job: delivery.open.get(job, 0) for job in told}
+        left = Leftover(delivery, counts, finished, unseen)
         shared.leftovers.append(left)
+        for job in told:  # from here on this worker holds them no more, whenever that is written
+            delivery.settled(job)
 
         def work(ctx: Context) -> None:
             stream = ctx.stream(options.key)
@@ -616,8 +621,6 @@ class ConsumerBase:
 
         _, claim = queue._ask(partial(shared.unit, partial(queue._core.decided, queue._db, work)))
         shared.dealt_with([left])
-        for job in (*finished, *(job for job, _, _ in unseen)):
-            delivery.settled(job)
         shared.made_room()
         queue._sweep(1)
         return claim
@@ -627,7 +630,7 @@ class ConsumerBase:
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen, delivery.jobs = delivery.jobs, []
-            delivery.shared.leftovers.append(Leftover(delivery, [], unseen))
+            delivery.shared.leftovers.append(Leftover(delivery, {}, [], unseen))
             for job, _, _ in unseen:
                 delivery.open.pop(job, None)
 

@@ -205,6 +205,7 @@ def log_leftovers(
         if done:
             log_finished(shared, leftover.options, ctx, stream, group, done)
         give_back(shared, leftover.options, ctx, group, worker, leftover.unseen, mono)
+        shared.dropped.update(leftover.let_go())
     return left
 
 
@@ -253,12 +254,13 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        # Not to be taken: in living hands, or already dealt with in this unit.
-        self._skip, self._lapsed = fetch.shared.held_jobs(mono)
-        self._skip.update(done)
+        # Not to be taken: what this unit deals with already, and what is in living hands (nothing that is paused is).
+        self._handled = set(done)
         for leftover in fetch._left:
-            self._skip.update(leftover.finished)
-            self._skip.update(job for job, _, _ in leftover.unseen)
+            self._handled.update(leftover.finished)
+            self._handled.update(job for job, _, _ in leftover.unseen)
+        living, self._lapsed = fetch.shared.held_jobs(mono)
+        self._skip = living | self._handled
         self._doomed_bytes = 0
 
     def run(self) -> None:
@@ -313,7 +315,7 @@ class _Look:
             hold = shared.paused.get(job)
             if hold is None or hold.due != due:
                 continue
-            if job in self._skip:  # given back just now
+            if job in self._handled:  # given back just now: due at the next look
                 again.append((due, job))
                 continue
             row = pending.get(job)
@@ -328,7 +330,7 @@ class _Look:
         """Jobs whose lease was not renewed for `retry_after`, the oldest first."""
         shared, mono = self._fetch.shared, self._mono
         period = self._fetch.options.retry_after
-        cutoff = shared.now(self._ctx, mono) - int(period * 1000)
+        cutoff = self._ctx.now - int(period * 1000)
         look_at = mono + period
         owners, pending = self._group.owners, self._group.pending
         for time, job in pending.by_age(0):
@@ -358,6 +360,7 @@ class _Look:
 
     def _take(self, job: int, count: int, worker: bytes) -> None:
         self._skip.add(job)
+        self._handled.add(job)
         self._fetch.shared.dropped.pop(job, None)
         row = self._stream.get(job)
         if row is None:

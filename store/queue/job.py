@@ -14,7 +14,7 @@ from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
 from tidelog.store.batch import run_unit
 from tidelog.store.core import Claim
-from tidelog.store.errors import DataError, QueueFull, from_command
+from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows, settle
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import Row
@@ -222,6 +222,13 @@ class JobBase:
             )
         return done
 
+    def _kept(self, failure: TidelogError) -> None:
+        """The job could not be given back."""
+        log.warning(
+            "queue %s: job %s could not be given back, and comes back by its lease: %s",
+            *(self._queue.name, self.id, failure),
+        )
+
     def _gather(self) -> bool:
         """Leave the acknowledgement to the batch's end, if there is one."""
         delivery = self._delivery
@@ -256,9 +263,14 @@ class JobBase:
 def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
     """Raise QueueFull if a bounded queue has no room for these; the job itself makes room in its own."""
     wanted: dict[bytes, list[Put]] = {}
+    told: set[tuple[bytes, bytes]] = set()
     for put in puts:
-        if not put.is_known(ctx):
-            wanted.setdefault(put.queue._key, []).append(put)
+        key, dedup_id = put.queue._key, put.dedup_id
+        if put.is_known(ctx) or (dedup_id is not None and (key, dedup_id) in told):
+            continue
+        if dedup_id is not None:
+            told.add((key, dedup_id))
+        wanted.setdefault(key, []).append(put)
     for key, many in wanted.items():
         queue = min((put.queue for put in many), key=_bound)
         most = queue._options.max_depth
@@ -336,7 +348,12 @@ class Job(JobBase):
     ) -> bool:
         if self._state is OPEN:
             if error is not None:
-                self._told(self._leave(error))
+                try:
+                    self._told(self._leave(error))
+                except TidelogError as failure:
+                    if isinstance(error, Exception):
+                        raise
+                    self._kept(failure)  # an interrupt stays what it is
             elif not self._gather() and not self.ack():
                 self._was_lost()
         elif error is not None:
@@ -392,7 +409,12 @@ class AsyncJob(JobBase):
     ) -> bool:
         if self._state is OPEN:
             if error is not None:
-                await self._told(self._leave(error))
+                try:
+                    await self._told(self._leave(error))
+                except TidelogError as failure:
+                    if isinstance(error, Exception):
+                        raise
+                    self._kept(failure)  # an interrupt stays what it is
             elif not self._gather() and not await self.ack():
                 self._was_lost()
         elif error is not None:

@@ -15,6 +15,7 @@ import atexit
 import logging
 import threading
 import weakref
+from collections import deque
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,9 @@ STALE_MS: Final = (
 )
 TIDY_SECONDS: Final = 3600.0
 CONSUMERS_MAX: Final = 100  # removed by one beat
+LATEST_MAX: Final = 1_000  # queues that are remembered though nobody uses them
+
+Place = tuple[int, bytes, bytes]  # database, key, group
 
 log = logging.getLogger("tidelog.queue")
 
@@ -51,7 +55,9 @@ class Leases:
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
-        self.shared: dict[tuple[int, bytes, bytes], Shared] = {}
+        # A program may ask for a queue for each of its users: what nobody uses goes, but for the latest ones.
+        self.shared: weakref.WeakValueDictionary[Place, Shared] = weakref.WeakValueDictionary()
+        self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.armed = self.over = False
         self._wake = threading.Event()
         self._starting = threading.Lock()
@@ -64,8 +70,16 @@ class Leases:
         place = db, options.key, options.group_key
         found = self.shared.get(place)
         if found is None:
-            found = self.shared.setdefault(place, Shared(core, options))
+            with self._starting:
+                found = self.shared.get(place)
+                if found is None:
+                    found = self.shared[place] = Shared(core, db, options)
+                    self._latest.append(found)
         return found
+
+    def _all(self) -> list[Shared]:
+        found = [reference() for reference in self.shared.valuerefs()]
+        return [shared for shared in found if shared is not None]
 
     def arm(self) -> None:
         """Somebody has a job in hand."""
@@ -94,8 +108,14 @@ class Leases:
     def ticked(self) -> None:
         """A clock that is moved by hand was moved."""
         self.beat()
-        for shared in list(self.shared.values()):
+        for shared in self._all():
             shared.made_room()
+
+    def ended(self) -> None:
+        """[lock] The store was closed: who waits for room is to find out."""
+        for shared in self._all():
+            for caller in list(shared.room):
+                caller.nudge()
 
     def beat(self) -> float | None:
         """One round over the queues: seconds until the next one, None while there is nothing to look after."""
@@ -104,8 +124,7 @@ class Leases:
             return None
         pause = BEAT_SECONDS
         busy = False
-        for place in list(self.shared):
-            db, shared = place[0], self.shared[place]
+        for shared in self._all():
             living = _to_look_after(shared)
             if not living and not shared.leftovers:
                 continue
@@ -115,12 +134,13 @@ class Leases:
             unit = _Beat(shared)
             try:
                 try:
-                    shared.unit(partial(core.decided, db, unit))
+                    shared.unit(partial(core.decided, shared.db, unit))
                 except BaseException:
                     unit.failed()
                     raise
                 unit.written()
-                self._sweep(core, db, shared, living)
+                shared.made_room()
+                self._sweep(core, shared.db, shared, living)
             except StoreClosed:
                 return None
             except Exception as error:
@@ -135,7 +155,7 @@ class Leases:
             return pause
         self.armed = False
         # Somebody may have been given a job just before, and found it armed.
-        if any(_to_look_after(shared) or shared.leftovers for shared in list(self.shared.values())):
+        if any(_to_look_after(shared) or shared.leftovers for shared in self._all()):
             self.armed = True
             return 0.0
         return None

@@ -115,10 +115,8 @@ class Delivery:
             shared = self.shared
         except AttributeError:  # an interrupt in the middle of its making
             return
-        if self.jobs or self.finished:
-            shared.leftovers.append(Leftover(self, list(self.finished), self.jobs))
-        here = {*self.finished, *(job for job, _, _ in self.jobs)}
-        shared.dropped.update({job: count for job, count in self.open.items() if job not in here})
+        if self.open:
+            shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
         shared.living.pop(id(self), None)
 
 
@@ -126,13 +124,21 @@ class Leftover:
     """What is to be written of a delivery that went away, or was closed: see `Delivery`.
 
     finished    jobs that were done       unseen    jobs that were never handed to the worker
+    open        these, and those that the worker let go of
     """
 
     __slots__ = ("options", "worker", "open", "finished", "unseen")
 
-    def __init__(self, delivery: Delivery, finished: list[int], unseen: list[Job]) -> None:
-        self.options, self.worker, self.open = delivery.options, delivery.worker, delivery.open
+    def __init__(
+        self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
+    ) -> None:
+        self.options, self.worker, self.open = delivery.options, delivery.worker, open
         self.finished, self.unseen = finished, unseen
+
+    def let_go(self) -> dict[int, int]:
+        """The jobs that the worker neither finished nor failed to see, with their deliveries."""
+        told = {*self.finished, *(job for job, _, _ in self.unseen)}
+        return {job: count for job, count in self.open.items() if job not in told}
 
 
 class Hold:
@@ -158,11 +164,11 @@ class Shared:
     room        callers that wait for a bounded queue to have room
     """
 
-    def __init__(self, core: Core, options: Options) -> None:
+    def __init__(self, core: Core, db: int, options: Options) -> None:
         # Not the core itself: the store must go with its last user, and its core knows this.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
-        self.key, self.group_key = options.key, options.group_key
+        self.db, self.key, self.group_key = db, options.key, options.group_key
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
         self.dropped: dict[int, int] = {}
@@ -172,7 +178,6 @@ class Shared:
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
-        self._anchor = core.now, core.monotonic()
         self._reloads, self._number = -1, -1  # what the cache was read from
         self._forget()
 
@@ -205,6 +210,8 @@ class Shared:
 
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
         mono = self.monotonic()
+        ms, at = self.core.opened_at
+        elapsed = ms + int((mono - at) * 1000)
         self.find_paused(group, mono)
         holds = stream_at(ctx, options.holds_key)
         for entry_id, row in holds.range(0, MAX) if holds is not None else ():
@@ -212,7 +219,9 @@ class Shared:
             if found is None:
                 continue
             job, until = found
-            hold = Hold(mono + max(0, until - ctx.now) / 1000, entry_id)
+            # Since the store was opened the wall clock may have jumped; what a hold was made for is the most.
+            left = min(until - elapsed, until - (entry_id >> 64))
+            hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
             if pending is None or pending[1] == NOBODY:
                 self.pause(job, hold)  # also what was done by somebody else: dropped when it is due
@@ -259,16 +268,7 @@ class Shared:
             if holds is not None:
                 log_delete(ctx, options.holds_key, holds, entries)
 
-    # --- who lives, and what time it is
-
-    def now(self, ctx: Context, mono: float) -> int:
-        """Unix ms for judging how old something is; it runs on when the wall clock was set back."""
-        ms, at = self._anchor
-        elapsed = ms + int((mono - at) * 1000)
-        if ctx.now <= elapsed:
-            return elapsed
-        self._anchor = ctx.now, mono
-        return ctx.now
+    # --- who lives
 
     def held_jobs(self, mono: float) -> tuple[set[int], set[int]]:
         """Jobs in somebody's hands: those whose leases are renewed, and those beyond their time limit."""

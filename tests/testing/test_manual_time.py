@@ -106,10 +106,21 @@ def test_a_jump_back_never_takes_the_stores_time_back(
     assert db.time() == (START // 1000 + 60, 0)
     assert db.xadd("s", {"a": 1}) == b"%d-1" % (START + 60_000)
     assert db.xadd("other", {"a": 1}) == first
-    clock.advance(3599)
-    assert db.time() == (START // 1000 + 60, 0)
-    clock.advance(2)
-    assert db.xadd("s", {"a": 1}) == b"%d-0" % (START + 61_000)
+    clock.advance(2)  # it goes on from where it was
+    assert db.xadd("s", {"a": 1}) == b"%d-0" % (START + 62_000)
+    clock.jump(7200)
+    assert db.xadd("s", {"a": 1}) == b"%d-0" % (START + 60_000 + 3_602_000)
+
+
+def test_what_expires_does_so_in_time_though_the_clock_was_set_back(
+    db: tidelog.Store, clock: testing.Clock
+) -> None:
+    db.set("token", "abc", px=10_000)
+    clock.jump(-86_400)
+    clock.advance(9)
+    assert db.get("token") == b"abc"
+    clock.advance(1.001)
+    assert db.get("token") is None
 
 
 def test_reopened_under_an_earlier_clock_time_goes_on(tmp_path: Path) -> None:
