@@ -226,7 +226,7 @@ class JobBase:
         """The job could not be given back."""
         log.warning(
             "queue %s: job %s could not be given back, and comes back by its lease: %s",
-            *(self._queue.name, self.id, failure),
+            *(self._queue.name, self.id, str(failure)),  # not itself: its frames would keep the job
         )
 
     def _gather(self) -> bool:

@@ -147,7 +147,7 @@ class Leases:
                 # The next beat tries again. Living workers keep their jobs: this process knows that they live.
                 if not self._troubled:
                     name = shown(shared.key)
-                    log.warning("queue %s: leases could not be renewed: %r", name, error)
+                    log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
                 self._troubled = True
                 continue
             self._troubled = False

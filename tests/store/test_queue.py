@@ -1101,14 +1101,19 @@ def test_ctrl_c_in_the_block_releases_the_job(jobs: tidelog.Queue) -> None:
 
 
 def test_ctrl_c_stays_ctrl_c_when_the_job_cannot_be_released(
-    jobs: tidelog.Queue, clock: testing.Clock, full_disk: Callable[[bool], None]
+    jobs: tidelog.Queue,
+    clock: testing.Clock,
+    full_disk: Callable[[bool], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    jobs.put(1)
+    id = jobs.put(1)
     with pytest.raises(KeyboardInterrupt):
         with take(jobs):
             full_disk(True)
             raise KeyboardInterrupt
     full_disk(False)
+    assert id in caplog.text
+    caplog.clear()  # a record holds the error, its traceback, and with that the job
     gc.collect()
     clock.advance(30)
     assert take(jobs, "ben").value == 1
