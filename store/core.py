@@ -87,8 +87,7 @@ class Core:
         self.settings = settings
         self.ctx = Context(state, settings)
         self.now = log.last_now
-        self._now_at = clock.monotonic()  # when it was that
-        self.opened_at = self.now, self._now_at  # likewise
+        self.opened_at = self._base = self.now, clock.monotonic()
         self.relaxed = log.policy != "always"
         self.trouble: str | None = None
         self.waiting = Waiting()
@@ -143,10 +142,8 @@ class Core:
             if self.trouble is not None:
                 self.mend()
             now = self.time_ns() // 1_000_000
-            if now > self.now:
-                self.now, self._now_at = now, self.monotonic()
-            else:
-                now = self.now if now == self.now else self._run_on()
+            if now != self.now:
+                now = self._tick(now)
             state = self.state
             if now >= state.next_expiry:
                 self.begin(db, False)
@@ -351,10 +348,8 @@ class Core:
     def begin(self, db: int, may_block: bool) -> Context:
         """The context of a new unit at a new `now`. Keys whose time has passed go first, as units of their own."""
         now = self.time_ns() // 1_000_000
-        if now > self.now:
-            self.now, self._now_at = now, self.monotonic()
-        elif now < self.now:
-            self._run_on()
+        if now != self.now:
+            self._tick(now)
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = db, self.now, may_block
         ctx.effects = []
@@ -366,12 +361,17 @@ class Core:
             ctx.effects = []
         return ctx
 
-    def _run_on(self) -> int:
-        """[lock] The wall clock was set back: `now` goes on from where it was, as fast as time passes."""
-        passed = int((self.monotonic() - self._now_at) * 1000)
-        if passed > 0:
-            self.now += passed
-            self._now_at += passed / 1000
+    def _tick(self, wall: int) -> int:
+        """[lock] What `now` is when the wall clock shows that: no less than what time passed since it was ahead."""
+        ms, at = self._base
+        mono = self.monotonic()
+        running = ms + int((mono - at) * 1000)
+        if wall >= running:
+            self._base = wall, mono
+        else:  # it was set back
+            wall = running
+        if wall > self.now:
+            self.now = wall
         return self.now
 
     def decide(self, ctx: Context, args: list[bytes]) -> Reply:

@@ -344,8 +344,9 @@ class _Look:
                 look_at = min(look_at, mono + period / 3)
                 continue
             hold = shared.extended.get(job)
-            if hold is not None and hold.due > mono:
-                look_at = min(look_at, hold.due)
+            due = max(shared.dropped.get(job, 0.0), 0.0 if hold is None else hold.due)
+            if due > mono:
+                look_at = min(look_at, due)
                 continue
             row = pending.get(job)
             assert row is not None

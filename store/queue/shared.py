@@ -127,18 +127,19 @@ class Leftover:
     open        these, and those that the worker let go of
     """
 
-    __slots__ = ("options", "worker", "open", "finished", "unseen")
+    __slots__ = ("options", "worker", "open", "finished", "unseen", "_late_at")
 
     def __init__(
         self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
     ) -> None:
         self.options, self.worker, self.open = delivery.options, delivery.worker, open
         self.finished, self.unseen = finished, unseen
+        self._late_at = delivery.renewed + delivery.options.retry_after
 
-    def let_go(self) -> dict[int, int]:
-        """The jobs that the worker neither finished nor failed to see, with their deliveries."""
+    def let_go(self) -> dict[int, float]:
+        """The jobs that the worker let go of, and when they are late, monotonic seconds."""
         told = {*self.finished, *(job for job, _, _ in self.unseen)}
-        return {job: count for job, count in self.open.items() if job not in told}
+        return {job: self._late_at for job in self.open if job not in told}
 
 
 class Hold:
@@ -158,7 +159,7 @@ class Shared:
     paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
     extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
     returned    workers that have got their history, or had none
-    dropped     jobs that workers of this process let go of; they are late first, whoever asks
+    dropped     jobs that workers of this process let go of, and when they are late; nobody gets them before
     looks       when paused and abandoned jobs are to be looked for, monotonic seconds, by `retry_after`: several
                 queue objects may differ in it
     room        callers that wait for a bounded queue to have room
@@ -171,7 +172,7 @@ class Shared:
         self.db, self.key, self.group_key = db, options.key, options.group_key
         self.living: dict[int, weakref.ref[Delivery]] = {}
         self.leftovers: deque[Leftover] = deque()
-        self.dropped: dict[int, int] = {}
+        self.dropped: dict[int, float] = {}
         self.returned: set[bytes] = set()
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.room: dict[Caller, None] = {}
