@@ -12,6 +12,7 @@ and understands the same data. For a queue `mails` with the group `workers`:
 The modules, from the bottom:
 
     codecs, rows      values and entries as bytes        options      what a queue can be told
+    streams           what is there, who has what in hand
     shared            what the workers of one queue in this process know together: who lives, what is paused
     fetch, settle     decisions under the store's lock: what a worker gets next; how a job ends
     leases            the thread that renews the leases of living jobs

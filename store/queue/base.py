@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.commands.add import Alike, decide_xadd_many
@@ -34,7 +34,8 @@ from tidelog.store.queue.options import (
 )
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, Row, WaitingJob
-from tidelog.store.queue.shared import Delivery, Leftover, depth, find, waiting
+from tidelog.store.queue.shared import Delivery, Leftover
+from tidelog.store.queue.streams import depth, find, waiting
 from tidelog.store.waiters import Caller
 
 BATCH_JOBS: Final = (
@@ -49,7 +50,6 @@ PRODUCER: Final = b"queue"  # whose idempotency IDs dedup IDs are
 
 log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,13 +337,10 @@ class QueueBase:
 
     # --- looking
 
-    def _look(self, at: Callable[[State], T]) -> Any:
-        return self._core.look(at)
-
     def _stats(self) -> Answer:
         options, db = self._options, self._db
         core, shared = self._core, self._shared
-        mono, wall = core.monotonic(), core.time_ns() // 1_000_000
+        mono, now = core.monotonic(), max(core.now, core.time_ns() // 1_000_000)
 
         def at(state: State) -> Stats:
             stream, group = find(state, db, options)
@@ -363,7 +360,7 @@ class QueueBase:
             if stream is not None and unread:
                 after = 0 if group is None else group.last_id
                 oldest += stream.range(after + 1, MAX, 1).ids()
-            age = max(0, wall - (min(oldest) >> 64)) / 1000 if oldest else None
+            age = max(0, now - (min(oldest) >> 64)) / 1000 if oldest else None
             added = 0 if stream is None else stream.entries_added
             put, done = shared.sample(mono, added, unread + pending)
             length = 0 if stream is None else stream.length

@@ -19,7 +19,7 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.fetch import UNIT_BYTES
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
-from tidelog.store.queue.shared import wrong_type
+from tidelog.store.queue.streams import wrong_type
 
 if TYPE_CHECKING:
     from tidelog.store.core import Answer, Claim

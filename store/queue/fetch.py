@@ -28,16 +28,8 @@ from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
 from tidelog.store.queue.settle import failures, log_done
-from tidelog.store.queue.shared import (
-    Delivery,
-    Hold,
-    Job,
-    Leftover,
-    Shared,
-    among_held,
-    many,
-    stream_at,
-)
+from tidelog.store.queue.shared import Delivery, Hold, Job, Leftover, Shared
+from tidelog.store.queue.streams import among_held, many, stream_at
 
 LOOK_MAX: Final = 100  # jobs that one decision gives up, and about so many bytes of them:
 UNIT_BYTES: Final = 4 << 20

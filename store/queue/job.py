@@ -18,7 +18,8 @@ from tidelog.store.errors import DataError, QueueFull, TidelogError, from_comman
 from tidelog.store.queue import rows, settle
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import Row
-from tidelog.store.queue.shared import Delivery, depth, find
+from tidelog.store.queue.shared import Delivery
+from tidelog.store.queue.streams import depth, find
 
 if TYPE_CHECKING:
     from tidelog.store.queue.base import Put, QueueBase

@@ -30,7 +30,8 @@ from tidelog.store.queue.fetch import log_finished, log_leftovers
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.retention import sweep
 from tidelog.store.queue.rows import shown
-from tidelog.store.queue.shared import Delivery, Leftover, Shared, depth
+from tidelog.store.queue.shared import Delivery, Leftover, Shared
+from tidelog.store.queue.streams import depth
 
 BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
 STALE_MS: Final = (
@@ -190,9 +191,7 @@ class _Beat:
         stream = value if isinstance(value, Stream) else None
         group = None if stream is None else stream.groups.get(shared.group_key)
         if stream is None or group is None:
-            self._left = list(
-                shared.leftovers
-            )  # there is nothing any more that they could be about
+            self._left = list(shared.leftovers)  # about nothing that is still there
             return
         mono = shared.monotonic()
         shared.sample(mono, stream.entries_added, depth(stream, group))
@@ -221,7 +220,8 @@ def _renew(
 ) -> None:
     """Renew the leases of a delivery, but for the jobs that this unit acknowledges."""
     delivery.renewed = mono
-    opened = list(delivery.open.keys() - finished)
+    told = set(finished)
+    opened = [job for job in list(delivery.open) if job not in told]
     claims = {job: delivery.open.get(job, 0) for job in delivery.still_held(group, opened)}
     for job in [job for job in opened if job not in claims]:
         delivery.settled(job)  # somebody else's by now

@@ -8,7 +8,8 @@ from tidelog.engine.stream import Stream
 from tidelog.store.batch import run_unit
 from tidelog.store.core import Core
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.shared import Shared, depth, find
+from tidelog.store.queue.shared import Shared
+from tidelog.store.queue.streams import depth, find
 
 SWEEP_JOBS = 256  # acknowledged before retention looks again
 

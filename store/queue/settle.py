@@ -20,7 +20,8 @@ from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure, Row
-from tidelog.store.queue.shared import Delivery, Hold, Shared, holds, stream_at
+from tidelog.store.queue.shared import Delivery, Hold, Shared
+from tidelog.store.queue.streams import holds, stream_at
 
 Words = list[list[bytes]]
 

@@ -1,0 +1,79 @@
+"""The streams of a queue, looked at: what is there, who has what in hand. Under the store's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.engine.context import Context
+from tidelog.engine.group import Group
+from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.lag import lag
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.errors import ResponseError
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.rows import shown
+
+
+def stream_at(ctx: Context, key: bytes) -> Stream | None:
+    """The stream at a key. Raises ResponseError, which names the key, if it holds another type."""
+    value = ctx.lookup(key)
+    if value is None or isinstance(value, Stream):
+        return value
+    raise wrong_type(key)
+
+
+def wrong_type(key: bytes) -> ResponseError:
+    """What to raise for a key that is to hold one of a queue's streams, and holds something else."""
+    return ResponseError(
+        f"WRONGTYPE the queue needs a stream at key {shown(key)!r}, but another type is there; "
+        "rename or delete that key",
+        "WRONGTYPE",
+    )
+
+
+def find(state: State, db: int, options: Options) -> tuple[Stream | None, Group | None]:
+    """The stream and group of a queue, as far as they exist. A key of another type counts as missing."""
+    value = state.databases[db].keys.get(options.key)
+    stream = value if isinstance(value, Stream) else None
+    return stream, None if stream is None else stream.groups.get(options.group_key)
+
+
+def waiting(stream: Stream | None, group: Group | None) -> int:
+    """How many jobs were never delivered."""
+    if stream is None:
+        return 0
+    if group is None:
+        return stream.length
+    if not stream.length or stream.last_live_id() <= group.last_id:
+        return 0
+    counted = lag(stream, group)
+    if counted is None:  # somebody deleted jobs that wait
+        return len(stream.range(group.last_id + 1, MAX))
+    return counted
+
+
+def depth(stream: Stream | None, group: Group | None) -> int:
+    """How many jobs are not done: waiting, in flight or paused."""
+    return waiting(stream, group) + (0 if group is None else len(group.pending))
+
+
+def holds(group: Group, worker: bytes, job: int, count: int) -> bool:
+    """Whether a job is pending for a worker with that number of deliveries."""
+    row = group.pending.get(job)
+    if row is None or row[2] != count:
+        return False
+    consumer = group.consumers.get(worker)
+    return consumer is not None and consumer.index == row[1]
+
+
+def among_held(group: Group, worker: bytes, jobs: Iterable[tuple[int, int]]) -> list[int]:
+    """Those of (job, deliveries) that are still this worker's."""
+    return [job for job, count in jobs if holds(group, worker, job, count)]
+
+
+def many(first: tuple[int, int, int]) -> range:
+    """The IDs of rows that were added together."""
+    ms, seq, count = first
+    assert seq + count - 1 <= SEQ_MAX
+    return range(ms << 64 | seq, (ms << 64 | seq) + count)
