@@ -259,4 +259,7 @@ class Model:
         for task in self.unfinished():
             if task.where == FLIGHT and (task.foreign or task.orphan):
                 task.earliest = now
-                task.latest = max(task.latest, now + self.retry_after + SLACK)
+                if task.foreign:
+                    task.latest = inf  # by a clock of which nobody knows what it will show
+                else:
+                    task.latest = max(task.latest, now + self.retry_after + SLACK)
