@@ -1,6 +1,6 @@
 """The examples of the documentation run as they stand, each in an empty directory.
 
-Fences marked `python` run. Those marked `py` do not: code of other libraries, or what needs one that is not required.
+Fences marked `python` run. Those marked `py` do not: they are code of other libraries.
 """
 
 import os
