@@ -195,6 +195,19 @@ def test_a_namesake_waits_for_the_lease_of_a_job_beyond_its_time_limit(
     assert not job.ack()
 
 
+def test_a_worker_that_has_its_own_late_job_again_cannot_settle_it_with_the_old_one(
+    jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    jobs.put(1)
+    old = next(jobs.consume("anna", block=0, time_limit=1))
+    pass_time(clock, 32)
+    new = take(jobs, "anna")
+    assert (old.id, new.deliveries) == (new.id, 2)
+    assert not old.ack() and not old.nack("late") and not old.done_and(jobs.new("never"))
+    assert jobs.failures(old.id)[0].deliveries == 1  # abandoned, and nothing since
+    assert new.ack() and len(jobs) == 0
+
+
 def test_what_a_batch_finished_beyond_its_time_limit_is_acknowledged(
     jobs: tidelog.Queue, clock: testing.Clock
 ) -> None:
