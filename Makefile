@@ -11,7 +11,7 @@ READY  := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: $(READY)  ## queue the lines of a real file, kill the consumers at random, prove from the files that nothing is lost
+demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
 test: $(READY) oracle  ## all tests but the slow ones, about ten minutes on two cores

@@ -30,7 +30,7 @@ TOP = {
     "info":   ("tidelog.tools.info", "Say what a store holds."),
     "queue":  ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
     "digest": ("tidelog.tools.digest", "Print the digest of a store's whole state."),
-    "demo":   ("tidelog.tools.demo", "Kill consumers at random and prove that nothing is lost."),
+    "demo":   ("tidelog.tools.demo", "Kill workers at random and prove that nothing is lost."),
     "bench":  ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # fmt: on

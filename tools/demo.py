@@ -1,8 +1,9 @@
 """`tidelog demo`: put the lines of a real file through a queue whose process is killed again and again.
 
 The parent starts a child (tools/demo_child.py), kills it with SIGKILL at a random moment, starts it again, until a
-child ends by itself because every line is acknowledged. What is true then is read from the files of the log, not
-from the store: each line stored once, delivered at least once, acknowledged exactly once.
+child ends by itself because every line is done, or dead: one of them is poisoned. That one is redriven, and more
+children, which get through it, are started and killed as before. What is true then is read from the files of the log,
+not from the store (tools/demo_proof.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,34 +27,36 @@ import tidelog
 from tidelog.aof.errors import NotAStore
 from tidelog.aof.frame import HEADER_BYTES
 from tidelog.aof.reader import records_of
-from tidelog.engine import idlist
-from tidelog.engine.effects import OPCODE, XACK
+from tidelog.engine.as_commands import added
+from tidelog.engine.effects import OPCODE
 from tidelog.tools import console, exits
-from tidelog.tools.demo_child import GROUP, KEY, Task
-from tidelog.tools.demo_proof import Ledger
+from tidelog.tools.aof_verify import Verification
+from tidelog.tools.demo_child import NOBODY, Task, lines_of
+from tidelog.tools.demo_proof import ADDS, DONE, Ledger, leftovers
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.text import examples
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
 LINES_MIN: Final = 1000  # fewer make no demo
-LIFE_SECONDS: Final = (0.3, 2.0)  # of a child, from its start to the kill
+LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
 # How much faster than asked for the workers go, since they are dead much of the time.
-PACE: Final = 3
+PACE: Final = 4
 POLL_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for, then something hangs
 
 
 @dataclass
 class Course:
-    """How the killing went."""
+    """How the killing went. `begun`: monotonic seconds."""
+
+    begun: float
 
     kills: int = 0
-    lives: int = 0
     seconds: float = 0.0
 
 
 @click.command(
-    help="Kill consumers at random and prove that nothing is lost.",
+    help="Kill workers at random and prove that nothing is lost.",
     epilog=examples(
         "tidelog demo",
         "tidelog demo --file access.log --lines 100000 --seconds 30",
@@ -81,7 +84,7 @@ class Course:
     default=4,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Consumers of the group.",
+    help="Workers of the queue.",
 )
 @click.option(
     "--fsync",
@@ -118,11 +121,16 @@ def command(
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
         tidelog.open(directory).close()  # what cannot be opened is said here, and not by a child
-        task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed)
-        course = run(task, directory, seconds, len(texts))
-        code = prove(directory, texts, course)
+        dice = random.Random(seed)
+        poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes its time to die
+        task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed, poisoned)
+        course, seen = Course(time.monotonic()), Progress(directory)
+        run(task, seen, course, dice, seconds, len(texts))
+        redrive(task, directory)
+        run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
+        code = prove(directory, texts, task, course)
     if keep:
-        click.echo(f"The store is kept in {keep}: try  tidelog aof dump {keep} --limit 20")
+        click.echo(f"The store is kept in {keep}: try  tidelog queue failures {keep} lines")
     return code
 
 
@@ -159,24 +167,22 @@ def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
     return child
 
 
-def run(task: Task, directory: Path, seconds: float, lines: int) -> Course:
+def run(
+    task: Task, seen: Progress, course: Course, dice: random.Random, seconds: float, lines: int
+) -> None:
     """Start, kill, start again, until a child ends by itself. Raises click.ClickException if none does."""
-    dice = random.Random(task.seed)
-    course = Course()
     patience = 1.0
-    seen = Progress(directory)
-    begun = time.monotonic()
-    with console.progress("acknowledged", lines) as advance:
+    with console.progress("done", lines) as advance:
+        advance(seen.done)
         while True:
             # Lives grow longer where they are too short for this machine, and when the time is up.
             overtime = course.seconds > seconds
             patience = patience * 1.5 if seen.stalled or overtime else 1.0
             life_s = dice.uniform(*LIFE_SECONDS) * patience
-            code = one_life(start(task, directory), life_s, seen, advance)
-            course.lives += 1
-            course.seconds = time.monotonic() - begun
+            code = one_life(start(task, seen.directory), life_s, seen, advance)
+            course.seconds = time.monotonic() - course.begun
             if code == 0:
-                return course
+                return
             if code != -signal.SIGKILL:
                 raise click.ClickException(
                     f"the child ended with exit code {code}; see its error above"
@@ -190,7 +196,7 @@ def one_life(
     child: subprocess.Popen[bytes], life_s: float, seen: Progress, advance: console.Advance
 ) -> int:
     """Let a child live for so long, unless it ends earlier. Its exit code; -9 if it was killed."""
-    before = seen.acknowledged
+    before = seen.done
     end = time.monotonic() + life_s
     try:
         while child.poll() is None and time.monotonic() < end:
@@ -202,39 +208,53 @@ def one_life(
         assert child.stdin is not None
         child.stdin.close()
     advance(seen.look())
-    seen.stalled = seen.acknowledged == before
+    seen.stalled = seen.done == before
     return code
 
 
 class Progress:
-    """How much is acknowledged, as the log says it, read beside the running child."""
+    """How many lines have their results, as the log says it, read beside the running child."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.files: LogFiles | None = None  # until the first child has made the store
-        self.acknowledged = 0
-        self.stalled = False  # whether the last life acknowledged nothing
+        self.done = 0
+        self.stalled = False  # whether the last life got nothing done
 
     def look(self) -> int:
-        """Read what is new in the log; how many acknowledgements that were."""
+        """Read what is new in the log; how many results that were."""
         if self.files is None:
             try:
                 self.files = LogFiles(self.directory)
             except NotAStore:
                 return 0
         new = sum(
-            idlist.count(effect[4])
+            sum(1 for _ in added(effect))
             for path, frame in self.files.new()
             for effect in records_of(path, frame)
-            if effect[0] & OPCODE == XACK
+            if effect[0] & OPCODE in ADDS and effect[2] == DONE
         )
-        self.acknowledged += new
+        self.done += new
         return new
 
 
-def prove(directory: Path, texts: list[bytes], course: Course) -> int:
+def redrive(task: Task, directory: Path) -> None:
+    """Show what died, and put it back. Raises click.ClickException if the poisoned line is not among the dead."""
+    with tidelog.open(directory, fsync=task.fsync) as db:
+        dead = lines_of(db).dead
+        found = dead.list(where=lambda job: job.value[0] == task.poisoned)
+        if len(found) != 1:
+            raise click.ClickException(f"line {task.poisoned + 1} is not among the dead")
+        for number, failure in enumerate(found[0].errors, 1):
+            click.echo(
+                f"line {task.poisoned + 1:,}, delivery {number}, {failure.worker}: {failure.error}"
+            )
+        click.echo(f"line {task.poisoned + 1:,} is dead; redriven: {dead.redrive():,}")
+
+
+def prove(directory: Path, texts: list[bytes], task: Task, course: Course) -> int:
     """Read the whole log, compare, and say the result. An exit code."""
-    ledger = Ledger(KEY.encode(), GROUP.encode())
+    ledger = Ledger()
     files = LogFiles(directory)
     size = 0
     with console.progress("reading the log", files.size(), size=True) as advance:
@@ -244,27 +264,35 @@ def prove(directory: Path, texts: list[bytes], course: Course) -> int:
             for effect in records_of(path, frame):
                 ledger.take(effect)
     payload = sum(map(len, texts))
-    messages = len(ledger.stored)
+    lines = len(ledger.put)
     # fmt: off
     console.table(("WHAT", "COUNT"), (
-        ("messages stored",            f"{messages:,}"),
+        ("lines put",                  f"{lines:,}"),
         ("delivered",                  f"{ledger.deliveries.total():,}"),
-        ("of these again, after a kill", f"{ledger.redeliveries:,}"),
-        ("acknowledged",               f"{ledger.acks.total():,}"),
+        ("again, after a kill",        f"{ledger.redeliveries - ledger.retries:,}"),
+        ("again, after a failure",     f"{ledger.retries:,}"),
+        ("dead, and redriven",         f"{len(ledger.redriven):,}"),
+        ("results",                    f"{sum(map(len, ledger.results.values())):,}"),
         ("kill -9",                    f"{course.kills:,}"),
         ("seconds",                    f"{course.seconds:.1f}"),
-        ("messages per second",        f"{messages / course.seconds:,.0f}"),
+        ("lines per second",           f"{lines / course.seconds:,.0f}"),
         ("bytes of the lines",         f"{payload:,}"),
         ("bytes of the log",           f"{size:,}"),
     ), right="COUNT")
     # fmt: on
-    faults = ledger.faults(texts)
+    verification = Verification(directory, with_replay=True)
+    verification.run()
+    faults = [
+        *ledger.faults(texts, task.poisoned),
+        *(f"{check}: {text}" for check, text in verification.failures),
+        *(leftovers(verification.state, len(texts)) if verification.state else ()),
+    ]
     for fault in faults:
         click.echo(f"BROKEN: {fault}")
     if faults:
         return exits.FAILED
     click.echo(
-        f"Proven from the files: each of the {messages:,} lines was stored once, in order, "
-        "delivered at least once and acknowledged exactly once."
+        f"Proven from the files: each of the {lines:,} lines was put once, in order, delivered at least once, "
+        "and has exactly one result. Nothing is pending, and every byte of the log is verified."
     )
     return exits.OK

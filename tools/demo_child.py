@@ -1,33 +1,47 @@
-"""The process that the demo kills: one producer and several workers over one embedded store.
+"""The process that the demo kills: it puts the lines into one queue, and works on them with several workers.
 
 Run as `python -m tidelog.tools.demo_child DIRECTORY` with a JSON `Task` on the first line of standard input.
 It may die at any instruction. Everything it has to know after that, it finds in the store:
 
-* how many lines are stored already: the stream's `entries-added` (a batch is one unit, there whole or not at all);
-* what a worker was given and did not acknowledge: the worker's own history in the group.
+* how many lines were put already: the stream's `entries-added` (a batch is one unit, there whole or not at all);
+* what a worker had in hand: the queue gives it back to the worker's name, and counts the delivery.
 
-It ends by itself when every line is acknowledged, and at once when standard input closes (the parent is gone).
+A line's result, its digest, is a job of a second queue, put by `done_and` in one unit with the acknowledgement. One
+line makes its worker raise, delivery after delivery, until the queue gives it up.
+
+It ends by itself when no line is waiting, in hand or paused, and at once when standard input closes (the parent is
+gone).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import tidelog
 
-KEY: Final = "lines"
-GROUP: Final = "workers"
-STORE_BATCH: Final = 200
-READ_BATCH_MAX: Final = 20
+LINES: Final = "lines"
+RESULTS: Final = "results"
+PUT_BATCH: Final = 200
+IN_HAND_MAX: Final = (
+    40  # by all workers together: a job that is killed too often in somebody's hands dies
+)
+MAX_DELIVERIES: Final = 4
+RETRY_AFTER: Final = (
+    0.25  # seconds: the pauses of the poisoned line are this, twice and four times as long
+)
+POISON: Final = "poisoned"
+NOBODY: Final = -1  # for `Task.poisoned`
 
 
 @dataclass(frozen=True)
@@ -37,29 +51,50 @@ class Task:
     lines: str  # path of the file with the lines
     workers: int
     fsync: str
-    rate: float  # messages per second that all workers together are to take
+    rate: float  # lines per second that all workers together are to take
     seed: int
+    poisoned: int  # number of the line that no worker gets through, or NOBODY
 
     def dump(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
+def encode(value: tuple[int, bytes]) -> bytes:
+    """A line's number and text, or its number and digest, as the value of a job."""
+    return b"%d %b" % value
+
+
+def decode(raw: bytes) -> tuple[int, bytes]:
+    number, _, text = raw.partition(b" ")
+    return int(number), text
+
+
+def result(line: bytes) -> bytes:
+    """What a worker makes of a line."""
+    return hashlib.blake2b(line, digest_size=8).hexdigest().encode()
+
+
+def lines_of(db: tidelog.Store) -> tidelog.Queue:
+    """The queue of the lines."""
+    return db.queue(
+        LINES, codec=(encode, decode), max_deliveries=MAX_DELIVERIES, retry_after=RETRY_AFTER
+    )
+
+
 class Life:
     """One run of the child, from opening the store to its own end or a kill."""
 
-    def __init__(self, db: Any, task: Task) -> None:
-        self.db = db
+    def __init__(self, db: tidelog.Store, task: Task) -> None:
         self.task = task
-        self.lines = Path(task.lines).read_bytes().splitlines()
-        self.all_stored = threading.Event()
+        self.texts = Path(task.lines).read_bytes().splitlines()
+        self.lines = lines_of(db)
+        self.results = db.queue(RESULTS, codec=(encode, decode))
+        self.lines.subscribe()
+        self.put_before: int = db.xinfo_stream(LINES)["entries-added"]
+        self.all_put = threading.Event()
         self.failures: list[BaseException] = []
 
     def run(self) -> None:
-        try:
-            self.db.xgroup_create(KEY, GROUP, id="0", mkstream=True)
-        except tidelog.ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
         threads = [threading.Thread(target=self.guarded, args=(self.produce,))]
         for number in range(1, self.task.workers + 1):
             threads.append(threading.Thread(target=self.guarded, args=(self.work, number)))
@@ -70,46 +105,38 @@ class Life:
         if self.failures:
             raise self.failures[0]
 
-    def guarded(self, body: Any, *args: Any) -> None:
+    def guarded(self, body: Callable[..., None], *args: Any) -> None:
         try:
             body(*args)
         except BaseException as error:
             self.failures.append(error)
-            self.all_stored.set()
+            self.all_put.set()
 
     def produce(self) -> None:
-        """Store the lines that are not stored yet, faster than they are consumed."""
-        stored = self.db.xinfo_stream(KEY)["entries-added"]
-        pause_s = STORE_BATCH / (self.task.rate * 3)
-        for start in range(stored, len(self.lines), STORE_BATCH):
-            batch = self.lines[start : start + STORE_BATCH]
-            self.db.xadd_many(KEY, [{"n": start + i, "line": line} for i, line in enumerate(batch)])
+        """Put the lines that are not there yet, faster than they are worked on."""
+        pause_s = PUT_BATCH / (self.task.rate * 3)
+        for start in range(self.put_before, len(self.texts), PUT_BATCH):
+            self.lines.put_many(enumerate(self.texts[start : start + PUT_BATCH], start))
             time.sleep(pause_s)
-        self.all_stored.set()
+        self.all_put.set()
 
     def work(self, number: int) -> None:
-        """One worker: first what it was given before the last kill, then new messages."""
+        """One worker, until every line is done or dead."""
         name = f"worker-{number}"
         dice = random.Random(f"{self.task.seed} {name} {os.getpid()}")
         step_s = self.task.workers / self.task.rate
+        most = max(1, IN_HAND_MAX // self.task.workers)
         due = time.monotonic()
-        position = "0"
-        while not self.failures:
-            reply = self.db.xreadgroup(
-                GROUP, name, {KEY: position}, count=dice.randint(1, READ_BATCH_MAX), block=100
-            )
-            messages = reply[0][1] if reply else []
-            if not messages:
-                if position == "0":
-                    position = ">"
-                elif self.all_stored.is_set() and not self.db.xpending(KEY, GROUP)["pending"]:
-                    return
-                continue
-            for id, fields in messages:
-                hashlib.blake2b(fields[b"line"]).digest()  # the work
-                due = max(due + step_s, time.monotonic())
-                time.sleep(max(0.0, due - time.monotonic()))
-                self.db.xack(KEY, GROUP, id)
+        while not self.failures and not (self.all_put.is_set() and not len(self.lines)):
+            for job in self.lines.consume(name, batch=dice.randint(1, most), block=0.1):
+                with job:
+                    n, line = job.value
+                    if n == self.task.poisoned:
+                        raise ValueError(POISON)
+                    digest = result(line)
+                    due = max(due + step_s, time.monotonic())
+                    time.sleep(max(0.0, due - time.monotonic()))
+                    job.done_and(self.results.new((n, digest)))
 
 
 def leave_with_the_parent() -> None:
@@ -127,6 +154,8 @@ def leave_with_the_parent() -> None:
 def main() -> None:
     task = Task(**json.loads(sys.stdin.buffer.readline()))
     leave_with_the_parent()
+    # The failures of the poisoned line are on record; on the terminal they would look like the demo's own.
+    logging.getLogger("tidelog.queue").addHandler(logging.NullHandler())
     with tidelog.open(sys.argv[1], fsync=task.fsync) as db:
         Life(db, task).run()
 

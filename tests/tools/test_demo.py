@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,15 @@ from tests.tools.made import ids
 import tidelog
 from tidelog.engine import effects as e
 from tidelog.engine.effects import END, Effect
+from tidelog.engine.state import State
 from tidelog.tools import exits
+from tidelog.tools.aof_verify import Verification
 from tidelog.tools.demo import default_files, read_lines
-from tidelog.tools.demo_proof import Ledger
+from tidelog.tools.demo_child import decode, encode, lines_of, result
+from tidelog.tools.demo_proof import Ledger, leftovers
 
 LINES = [b"first", b"", b"third"]
+POISONED = 1
 
 
 def test_a_short_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,10 +31,12 @@ def test_a_short_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     source.write_bytes(
         b"".join(b"line %d \xff\n" % n for n in range(600)) + b"\n\nno newline at the end"
     )
-    done = run("demo", "--file", source, "--seconds", "4", "--seed", "7", "--fsync", "no")
+    done = run("demo", "--file", source, "--seconds", "4", "--seed", "5", "--fsync", "no")
     assert done.code == 0, done
-    assert "603 lines of" in done.out and "seed 7" in done.out
-    assert re.search(r"acknowledged +603\n", done.out)
+    assert "603 lines of" in done.out and "seed 5" in done.out
+    assert re.search(r"results +603\n", done.out)
+    assert re.search(r"line \d+, delivery 1, worker-\d: ValueError: poisoned\n", done.out)
+    assert re.search(r"line \d+ is dead; redriven: [1-9]", done.out)
     kills = re.search(r"kill -9 +(\d+)\n", done.out)
     assert kills and int(kills[1]) >= 1, done.out
     assert "Proven from the files: each of the 603 lines" in done.out
@@ -43,7 +49,9 @@ def test_keep(run: Run, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert run("demo", "--file", source, "--seconds", "1", "--keep", kept).code == 0
     with tidelog.open(kept, read_only=True) as db:
-        assert [fields[b"line"] for _, fields in db.xrange("lines")] == [b"a", b"b"]
+        results = db.queue("results", codec=(encode, decode)).peek()
+        assert sorted(job.value for job in results) == [(0, result(b"a")), (1, result(b"b"))]
+        assert len(lines_of(db)) == lines_of(db).dead.count() == 0
     again = run("demo", "--file", source, "--keep", kept)
     assert (again.code, "is not empty" in again.err) == (exits.USAGE, True)
 
@@ -67,73 +75,150 @@ def test_there_is_always_something_to_read() -> None:
     assert len(read_lines(default_files(), 2000)) >= 1000
 
 
-def history() -> list[Effect]:
-    """The log of a run that kept its promise: worker a had two messages and died, then had them again."""
-    rows = [(b"n", b"%d" % n, b"line", line) for n, line in enumerate(LINES)]
-    return [
-        (e.EPOCH | END, 1, 99),
-        (e.STREAM_CREATE, 0, b"lines"),
-        (e.XGROUP_CREATE | END, 0, b"lines", b"workers", 0, 0, -1),
-        (e.XADD_MANY | END, 0, b"lines", 5, 0, tuple(rows[:2]), (), ()),
-        (e.XCLAIM | END, 0, b"lines", b"workers", b"a", ids((5, 0), (5, 1)), 9, 1, 9, 5, 1, 2),
-        (e.EPOCH | END, 2, 98),
-        (e.XADD | END, 0, b"lines", 6, 0, rows[2]),
-        (e.XCLAIM | END, 0, b"lines", b"workers", b"a", ids((5, 0), (5, 1)), 9, 2, -1),
-        (e.XACK | END, 0, b"lines", b"workers", ids((5, 0), (5, 1))),
-        (e.XCLAIM | END, 0, b"lines", b"workers", b"a", ids((6, 0)), 9, 1, 9, 6, 0, 3),
-        (e.XACK | END, 0, b"lines", b"workers", ids((6, 0))),
-    ]
+def units() -> dict[str, list[Effect]]:
+    """The log of a run that kept its promise: worker a had two lines when it was killed, and had them again. Then it
+    failed at the poisoned one, as did b, which had to give it up.
+    """
+    rows = [(b"value", encode(item)) for item in enumerate(LINES)]
+    errors = json.dumps([{"error": "ValueError: poisoned"}]).encode()
+    dead = (*rows[1], b"id", b"5-1", b"errors", errors)
+    # fmt: off
+    return {
+        "life 1":      [(e.EPOCH | END, 1, 99)],
+        "group":       [(e.STREAM_CREATE, 0, b"lines"), (e.XGROUP_CREATE | END, 0, b"lines", b"workers", 0, 0, -1)],
+        "put 0 1":     [(e.XADD_MANY | END, 0, b"lines", 5, 0, tuple(rows[:2]), (), ())],
+        "fetch 0 1":   [claim(b"a", 1, (5, 0), (5, 1))],
+        "life 2":      [(e.EPOCH | END, 2, 98)],
+        "put 2":       [(e.XADD | END, 0, b"lines", 6, 0, rows[2])],
+        "refetch 0 1": [claim(b"a", 2, (5, 0), (5, 1))],
+        "done 0":      done(0, (5, 0)),
+        "nack 1":      [
+            (e.XADD_NODE, 0, b"lines:failures", 7, 0, (b"job", b"5-1")),
+            (e.XADD_NODE, 0, b"lines:holds", 7, 0, (b"job", b"5-1")),
+            (e.XNACK | END, 0, b"lines", b"workers", ids((5, 1)), 2),
+        ],
+        "fetch 2":     [claim(b"b", 1, (6, 0))],
+        "done 2":      done(2, (6, 0)),
+        "retry 1":     [(e.XDEL, 0, b"lines:holds", ids((7, 0)), (0, 0)), claim(b"b", 3, (5, 1))],
+        "renew 1":     [claim(b"b", 3, (5, 1))],
+        "give up 1":   [(e.XADD_NODE, 0, b"lines:dead", 8, 0, dead), *gone((5, 1), END)],
+        "redrive 1":   [
+            (e.XADD, 0, b"lines", 9, 0, (*rows[1], b"origin", b"5-1")),
+            (e.XDEL | END, 0, b"lines:dead", ids((8, 0)), (0, 0)),
+        ],
+        "fetch 1":     [claim(b"a", 1, (9, 0))],
+        "done 1":      done(1, (9, 0)),
+    }
+    # fmt: on
 
 
-def book(effects: list[Effect]) -> Ledger:
-    ledger = Ledger(b"lines", b"workers")
-    for effect in effects:
+def claim(worker: bytes, count: int, *jobs: tuple[int, int]) -> Effect:
+    """A delivery, or a lease renewed."""
+    return (e.XCLAIM | END, 0, b"lines", b"workers", worker, ids(*jobs), 9, count, 9)
+
+
+def gone(job: tuple[int, int], end: int = 0) -> list[Effect]:
+    """A job leaves the queue."""
+    acked = (e.XACK, 0, b"lines", b"workers", ids(job))
+    return [acked, (e.XDEL | end, 0, b"lines", ids(job), (0, 0))]
+
+
+def done(number: int, job: tuple[int, int]) -> list[Effect]:
+    """A line is done, and its result put."""
+    row = (b"value", encode((number, result(LINES[number]))))
+    return [*gone(job), (e.XADD | END, 0, b"results", 10 + number, 0, row)]
+
+
+def faults(made: list[Effect], lines: list[bytes] = LINES) -> list[str]:
+    return booked(made).faults(lines, POISONED)
+
+
+def booked(made: list[Effect]) -> Ledger:
+    ledger = Ledger()
+    for effect in made:
         ledger.take(effect)
     return ledger
 
 
+def flat(log: dict[str, list[Effect]]) -> list[Effect]:
+    return [effect for unit in log.values() for effect in unit]
+
+
 def test_a_kept_promise() -> None:
-    ledger = book(history())
-    assert ledger.faults(LINES) == []
-    assert (ledger.deliveries.total(), ledger.redeliveries, ledger.acks.total()) == (5, 2, 3)
+    ledger = booked(flat(units()))
+    assert ledger.faults(LINES, POISONED) == []
+    assert (ledger.deliveries.total(), ledger.redeliveries, ledger.retries) == (7, 3, 1)
+    assert (ledger.acks.total(), len(ledger.dead), len(ledger.redriven)) == (4, 1, 1)
 
 
-def without(number: int) -> Callable[[list[Effect]], list[Effect]]:
-    return lambda effects: effects[:number] + effects[number + 1 :]
+def without(name: str) -> list[Effect]:
+    log = units()
+    del log[name]
+    return flat(log)
 
 
-def twice(number: int) -> Callable[[list[Effect]], list[Effect]]:
-    return lambda effects: [*effects, effects[number]]
+def twice(name: str) -> list[Effect]:
+    log = units()
+    return [*flat(log), *log[name]]
 
 
-def one_more(effect: Effect) -> Callable[[list[Effect]], list[Effect]]:
-    return lambda effects: [*effects, effect]
+def one_more(effect: Effect) -> list[Effect]:
+    return [*flat(units()), effect]
 
 
 # fmt: off
-@pytest.mark.parametrize(("change", "fault"), [
-    (without(6), "1 lines that are not stored"),
-    (without(4), None),  # delivered again later, so nothing is missing
-    (without(9), "1 messages never delivered"),
-    (without(10), "1 messages never acknowledged"),
-    (twice(10), "1 messages acknowledged more than once"),
-    (twice(6), "1 entry IDs stored twice"),
-    (one_more((e.XADD, 0, b"lines", 7, 0, (b"n", b"9", b"line", b"x"))), "1 messages that are no line of the file"),
-    (one_more((e.XACK, 0, b"lines", b"workers", ids((9, 9)))), "1 acknowledgements of unknown messages"),
-    (one_more((e.XCLAIM, 0, b"lines", b"workers", b"a", ids((9, 9)), 9, 1, 9)), "1 deliveries of unknown messages"),
+@pytest.mark.parametrize(("made", "fault"), [
+    (without("put 2"), "1 lines that were not put"),
+    (without("fetch 0 1"), None),  # delivered again later, so nothing is missing
+    (without("fetch 2"), "1 jobs never delivered"),
+    (without("done 2"), "1 jobs never acknowledged"),
+    (without("done 2"), "1 lines without a result"),
+    (without("give up 1"), "1 poisoned lines without evidence among the dead"),
+    (without("redrive 1"), "1 dead lines that were not redriven"),
+    (twice("done 2"), "1 jobs acknowledged more than once"),
+    (twice("done 2"), "1 lines with several results"),
+    (twice("put 2"), "1 entry IDs used twice"),
+    ([effect for effect in flat(units()) if effect[0] != e.XACK or effect[4] != ids((6, 0))],
+        "1 units with an acknowledgement apart from its result"),
+    ([effect for effect in flat(units()) if effect[0] != e.XACK or effect[4] != ids((6, 0))],
+        "1 jobs deleted before they were done"),
+    (one_more((e.XADD, 0, b"lines", 11, 0, (b"value", b"9 x"))), "1 jobs that are no line of the file"),
+    (one_more((e.XADD, 0, b"results", 20, 0, (b"value", b"9 x"))), "1 results of no line"),
+    (one_more((e.XACK, 0, b"lines", b"workers", ids((9, 9)))), "1 acknowledgements of unknown jobs"),
+    (one_more(claim(b"a", 1, (9, 9))), "1 deliveries of unknown jobs"),
     (one_more((e.DEL, 0, (b"lines",))), "1 records that the demo never wrote"),
     (one_more((e.SET, 0, b"other", b"x", -1)), "1 records that the demo never wrote"),
-    (one_more((e.XDEL, 0, b"lines", ids((5, 0)), (0, 0))), "1 records that the demo never wrote"),
+    (one_more((e.XDEL, 0, b"results", ids((10, 0)), (0, 0))), "1 records that the demo never wrote"),
 ])
 # fmt: on
-def test_a_broken_promise_is_found(
-    change: Callable[[list[Effect]], list[Effect]], fault: str | None
-) -> None:
-    faults = book(change(history())).faults(LINES)
-    assert (fault in faults) if fault else not faults
+def test_a_broken_promise_is_found(made: list[Effect], fault: str | None) -> None:
+    found = faults(made)
+    assert (fault in found) if fault else not found
 
 
 def test_a_changed_line_is_found() -> None:
-    assert book(history()).faults([b"first", b"second", b"third"]) == [
-        "1 messages that differ from their line"
+    assert faults(flat(units()), [b"first", b"", b"second"]) == [
+        "1 jobs that differ from their line",
+        "1 results that are wrong",
     ]
+
+
+def test_what_the_log_replays_to(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path, fsync="no") as db:
+        lines = lines_of(db)
+        lines.put_many(enumerate(LINES))
+        for job in lines.consume("a", block=0):
+            job.fail()
+        lines.dead.redrive()
+    assert leftovers(replayed(tmp_path), 1) == [
+        "3 entries left in lines, 0 of them pending",
+        "0 results in the queue instead of 1",
+    ]
+    assert leftovers(State(), 0) == ["no stream lines", "no stream lines:dead"]
+
+
+def replayed(directory: Path) -> State:
+    verification = Verification(directory, with_replay=True)
+    verification.run()
+    assert verification.state is not None and not verification.failures
+    return verification.state
