@@ -126,8 +126,12 @@ def command(
         task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed, poisoned)
         course, seen = Course(time.monotonic()), Progress(directory)
         run(task, seen, course, dice, seconds, len(texts))
-        redrive(task, directory)
-        run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
+        show_poisoned(task, directory)
+        while count := redrive(
+            task, directory
+        ):  # a line that was killed too often may be among the dead, too
+            click.echo(f"jobs redriven, to workers that get through them: {count:,}")
+            run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
         code = prove(directory, texts, task, course)
     if keep:
         click.echo(f"The store is kept in {keep}: try  tidelog queue failures {keep} lines")
@@ -238,18 +242,23 @@ class Progress:
         return new
 
 
-def redrive(task: Task, directory: Path) -> None:
-    """Show what died, and put it back. Raises click.ClickException if the poisoned line is not among the dead."""
-    with tidelog.open(directory, fsync=task.fsync) as db:
-        dead = lines_of(db).dead
-        found = dead.list(where=lambda job: job.value[0] == task.poisoned)
+def show_poisoned(task: Task, directory: Path) -> None:
+    """Show what became of the poisoned line. Raises click.ClickException if it is not among the dead."""
+    with tidelog.open(directory, read_only=True) as db:
+        found = lines_of(db).dead.list(where=lambda job: job.value[0] == task.poisoned)
         if len(found) != 1:
             raise click.ClickException(f"line {task.poisoned + 1} is not among the dead")
         for number, failure in enumerate(found[0].errors, 1):
             click.echo(
                 f"line {task.poisoned + 1:,}, delivery {number}, {failure.worker}: {failure.error}"
             )
-        click.echo(f"line {task.poisoned + 1:,} is dead; redriven: {dead.redrive():,}")
+        click.echo(f"line {task.poisoned + 1:,} is dead: {found[0].reason}")
+
+
+def redrive(task: Task, directory: Path) -> int:
+    """Put back what died; how many."""
+    with tidelog.open(directory, fsync=task.fsync) as db:
+        return lines_of(db).dead.redrive()
 
 
 def prove(directory: Path, texts: list[bytes], task: Task, course: Course) -> int:

@@ -33,9 +33,9 @@ import tidelog
 LINES: Final = "lines"
 RESULTS: Final = "results"
 PUT_BATCH: Final = 200
-IN_HAND_MAX: Final = (
-    40  # by all workers together: a job that is killed too often in somebody's hands dies
-)
+# A job that is killed too often in somebody's hands dies, so there are not too many in hand, and not for long.
+IN_HAND_MAX: Final = 40  # of all workers together
+STEP_SECONDS_MAX: Final = 0.05  # of one line
 MAX_DELIVERIES: Final = 4
 RETRY_AFTER: Final = (
     0.25  # seconds: the pauses of the poisoned line are this, twice and four times as long
@@ -124,7 +124,7 @@ class Life:
         """One worker, until every line is done or dead."""
         name = f"worker-{number}"
         dice = random.Random(f"{self.task.seed} {name} {os.getpid()}")
-        step_s = self.task.workers / self.task.rate
+        step_s = min(STEP_SECONDS_MAX, self.task.workers / self.task.rate)
         most = max(1, IN_HAND_MAX // self.task.workers)
         due = time.monotonic()
         while not self.failures and not (self.all_put.is_set() and not len(self.lines)):

@@ -36,7 +36,9 @@ def test_a_short_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "603 lines of" in done.out and "seed 5" in done.out
     assert re.search(r"results +603\n", done.out)
     assert re.search(r"line \d+, delivery 1, worker-\d: ValueError: poisoned\n", done.out)
-    assert re.search(r"line \d+ is dead; redriven: [1-9]", done.out)
+    assert re.search(
+        r"line \d+ is dead: given up after 4 deliveries.*\njobs redriven, .*: 1\n", done.out
+    )
     kills = re.search(r"kill -9 +(\d+)\n", done.out)
     assert kills and int(kills[1]) >= 1, done.out
     assert "Proven from the files: each of the 603 lines" in done.out
