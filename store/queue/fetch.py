@@ -378,14 +378,17 @@ class _Look:
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
-            most = b"%d" % options.max_failures
-            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"=", most])
+            # Whole nodes alone, never the last one: what is added is decided for the stream as it was. The next
+            # failure, or beat, trims to the entry.
+            latest = list(self._abandoned.items())[-options.max_failures :]
+            most = b"%d" % max(1, options.max_failures - len(latest))
+            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])
             told = [
                 rows.failure_row(options, job, failure.worker.encode(), failure.deliveries, failure.error, "")
-                for job, failure in self._abandoned.items()
+                for job, failure in latest
             ]  # fmt: skip
             added = many(decide_xadd_many(ctx, options.failures_key, told))
-            for job, entry in zip(self._abandoned, added, strict=True):
+            for (job, _), entry in zip(latest, added, strict=True):
                 shared.remember_failure(job, entry)
         doomed = [job for job, _, _ in self._doomed]
         shared.drop_notes(ctx, options, [*self.claims, *doomed, *self._gone])

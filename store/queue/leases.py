@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.engine.commands.grouping import log_claim
+from tidelog.engine.commands.trim import xtrim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XGROUP_DELCONSUMER
 from tidelog.engine.group import Group
@@ -210,7 +211,13 @@ class _Beat:
             due = mono - delivery.renewed >= delivery.options.retry_after / 3
             if due and delivery.lives(mono):
                 _renew(ctx, delivery, group, mono, jobs)
-        if options is not None and mono >= shared.next_tidy:
+        if options is None:
+            return
+        failures = ctx.database.keys.get(options.failures_key)
+        if isinstance(failures, Stream) and failures.length > options.max_failures:
+            most = b"%d" % options.max_failures
+            xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", most])
+        if mono >= shared.next_tidy:
             shared.next_tidy = mono + TIDY_SECONDS
             _tidy(ctx, shared, options, group)
 

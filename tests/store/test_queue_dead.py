@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -322,3 +323,23 @@ def test_purge_of_those_that_died_long_ago(jobs: tidelog.Queue, clock: testing.C
 def test_an_age_is_a_number_of_seconds(age: Any, jobs: tidelog.Queue) -> None:
     with pytest.raises(tidelog.DataError, match="older_than"):
         jobs.dead.purge(older_than=age)
+
+
+def test_what_many_abandoned_jobs_tell_is_capped_too(tmp_path: Path, clock: testing.Clock) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        queue = db.queue("jobs", max_failures=3, retry_after=1)
+        queue.put_many(range(250))
+        for _ in range(4):
+            batch = queue.consume("anna", batch=250, block=0)
+            held = list(batch)
+            assert len(held) == 250
+            del held, batch
+            gc.collect()
+            clock.advance(2)
+        ben = queue.get("ben", block=0)
+        clock.advance(1)
+        assert ben is not None and queue.stats().failures <= 3
+        db._core.state.databases[0].keys[b"jobs:failures"].check()  # type: ignore[union-attr]
+        digest = db.digest()
+    with tidelog.open(tmp_path / "s", clock=clock) as db:
+        assert db.digest() == digest

@@ -652,4 +652,4 @@ def test_the_queue_beside_its_model(machine: type[Machine]) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("machine", [Machine, JumpyMachine])
 def test_the_queue_beside_its_model_for_long(machine: type[Machine]) -> None:
-    run(machine, 1500, 60, Phase.shrink)
+    run(machine, 400, 60, Phase.shrink)
