@@ -36,7 +36,6 @@ from tidelog.store.queue.dead import (
     listed_ids,
     units,
 )
-from tidelog.store.queue.fetch import Fetch
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.options import Options, patience
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
@@ -223,26 +222,25 @@ class AsyncConsumer(ConsumerBase):
                 raise StopAsyncIteration
 
     async def _fetch(self) -> bool:
+        queue = self._queue
+        core, face = queue._core, queue._face
+        caller = None if self._timeout_ms is None else TaskCaller
         while True:
             request = self._request()
             try:
-                reply, claim = await self._run(request)
-                await self._queue._face._hold(claim)
+                reply, claim = core.decided(queue._db, request, caller)
+                if reply.__class__ is Waiter:
+                    reply, claim = await face._wait(reply)
+                await face._hold(claim)
+            except CommandError as error:
+                self._broke(request)
+                raise from_command(error) from None
             except BaseException:
                 self._broke(request)
                 raise
             got = self._got(request, reply)
             if got is not None:
                 return got
-
-    async def _run(self, request: Fetch) -> Answer:
-        try:
-            reply, claim = self._ask(request, TaskCaller)
-            if reply.__class__ is Waiter:
-                reply, claim = await self._queue._face._wait(reply)
-        except CommandError as error:
-            raise from_command(error) from None
-        return reply, claim
 
     async def aclose(self) -> None:
         """No more jobs from here. Closing twice is allowed."""

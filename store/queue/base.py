@@ -535,11 +535,6 @@ class ConsumerBase:
             *(self._history, self._delivery, self._time_limit),
         )
 
-    def _ask(self, request: Fetch, caller: Callable[[], Caller]) -> Answer:
-        core, db = self._queue._core, self._queue._db
-        answer: Answer = core.decided(db, request, None if self._timeout_ms is None else caller)
-        return answer
-
     def _broke(self, request: Fetch) -> None:
         """The fetch did not return. What it may have got all the same is looked at before the next one."""
         request.failed()

@@ -16,12 +16,10 @@ from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
-from tidelog.store.core import Answer
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.fetch import Fetch
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.options import Options, patience
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
@@ -246,32 +244,29 @@ class Consumer(ConsumerBase):
                 raise StopIteration
 
     def _fetch(self) -> bool:
+        queue = self._queue
+        core, face = queue._core, queue._face
+        caller = None if self._timeout_ms is None else ThreadCaller
         while True:
             request = self._request()
             try:
-                reply, claim = self._run(request)
-                self._queue._face._hold(claim)
+                reply, claim = core.decided(queue._db, request, caller)
+                if reply.__class__ is Waiter:
+                    reply, claim = face._wait(reply)
+                face._hold(claim)
+            except CommandError as error:
+                self._broke(request)
+                raise from_command(error) from None
+            except Exception:
+                self._broke(request)
+                raise
             except BaseException:
+                core.desert(get_ident())
                 self._broke(request)
                 raise
             got = self._got(request, reply)
             if got is not None:
                 return got
-
-    def _run(self, request: Fetch) -> Answer:
-        queue = self._queue
-        try:
-            reply, claim = self._ask(request, ThreadCaller)
-            if reply.__class__ is Waiter:
-                reply, claim = queue._face._wait(reply)
-        except CommandError as error:
-            raise from_command(error) from None
-        except Exception:
-            raise
-        except BaseException:
-            queue._core.desert(get_ident())
-            raise
-        return reply, claim
 
     def close(self) -> None:
         """No more jobs from here. Closing twice is allowed."""
