@@ -230,17 +230,13 @@ class JobBase:
             *(self._queue.name, self.id, str(failure)),  # not itself: its frames would keep the job
         )
 
-    def _gather(self) -> bool:
-        """Leave the acknowledgement to the batch's end, if there is one."""
-        delivery = self._delivery
-        if not delivery.gathers:
-            return False
-        delivery.finished.append(self._number)
+    def _gather(self) -> None:
+        """Leave the acknowledgement to the batch's end."""
+        self._delivery.finished.append(self._number)
         self._state = ACKED
         leases = self._queue._leases
         if not leases.armed:
             leases.arm()
-        return True
 
     def _swallows(self, error: BaseException | None) -> bool:
         return isinstance(error, Exception) and not self._reraise
@@ -355,8 +351,12 @@ class Job(JobBase):
                     if isinstance(error, Exception):
                         raise
                     self._kept(failure)  # an interrupt stays what it is
-            elif not self._gather() and not self.ack():
+            elif self._delivery.gathers:
+                self._gather()
+            elif not self._told(self._ack()):
                 self._was_lost()
+            else:
+                return False
         elif error is not None:
             self._too_late(error)
         return error is not None and self._swallows(error)
@@ -416,7 +416,9 @@ class AsyncJob(JobBase):
                     if isinstance(error, Exception):
                         raise
                     self._kept(failure)  # an interrupt stays what it is
-            elif not self._gather() and not await self.ack():
+            elif self._delivery.gathers:
+                self._gather()
+            elif not await self._told(self._ack()):
                 self._was_lost()
         elif error is not None:
             self._too_late(error)

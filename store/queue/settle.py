@@ -61,13 +61,14 @@ def log_done(
     key, name = options.key, options.group_key
     if len(jobs) == 1:
         job = jobs[0]
-        ctx.effects.append((XACK, ctx.db, key, name, pack_one(job)))
+        packed = pack_one(job)
+        ctx.effects.append((XACK, ctx.db, key, name, packed))
         if not options.keeps and (
             len(stream.groups) == 1 or not still_referenced(stream, name, job)
         ):
             place = stream.find(job)
             if place is not None:
-                ctx.effects.append((XDEL, ctx.db, key, pack_one(job), place))
+                ctx.effects.append((XDEL, ctx.db, key, packed, place))
         return
     ctx.effects.append((XACK, ctx.db, key, name, pack(sorted(jobs))))
     if not options.keeps:
