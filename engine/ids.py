@@ -48,6 +48,14 @@ def parse(arg: bytes, missing_seq: int = 0) -> int:
     return _parse_odd(arg, missing_seq)
 
 
+def parse_or_none(arg: bytes) -> int | None:
+    """As `parse`; None for what is no ID."""
+    try:
+        return parse(arg)
+    except CommandError:
+        return None
+
+
 def parse_lax(arg: bytes, missing_seq: int) -> int:
     """As `parse`, where `-` is the smallest ID and `+` the greatest (range bounds, XGROUP SETID)."""
     if arg == b"-":

@@ -43,12 +43,17 @@ class Waiter:
     __slots__ = ("keys", "args", "db", "group", "claim_at", "ask_at", "deadline", "owner", "work")
 
     def __init__(
-        self, park: Park, db: int, deadline: float | None = None, owner: Any = None
+        self,
+        park: Park,
+        db: int,
+        deadline: float | None = None,
+        owner: Any = None,
+        work: Any = None,
     ) -> None:
         self.db = db
         self.deadline = deadline
         self.owner = owner
-        self.work: Any = None
+        self.work = work
         self.again(park)
 
     def again(self, park: Park) -> None:

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import SEGMENT_BYTES, Log
@@ -259,23 +259,35 @@ class AsyncStore(Face, AsyncMethods):
             await self.aclose()
 
 
-class Opening:
-    """What `aopen` returns: `await` it for the store, or use it as `async with aopen(path) as db`."""
+class Closable(Protocol):
+    """What is closed by awaiting it."""
 
-    def __init__(self, open_: Callable[[], AsyncStore]) -> None:
+    async def aclose(self) -> None:
+        """Release it."""
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+class Opening(Generic[Opened]):
+    """What `aopen` and `aqueue` return: `await` it for the store, or the queue; or use it in `async with`, which closes
+    what it opened.
+    """
+
+    def __init__(self, open_: Callable[[], Opened]) -> None:
         self._open = open_
-        self._store: AsyncStore | None = None
+        self._found: Opened | None = None
 
-    async def _opened(self) -> AsyncStore:
+    async def _opened(self) -> Opened:
         # Recovery reads the log: not in the loop.
         return await asyncio.to_thread(self._open)
 
-    def __await__(self) -> Generator[Any, None, AsyncStore]:
+    def __await__(self) -> Generator[Any, None, Opened]:
         return self._opened().__await__()
 
-    async def __aenter__(self) -> AsyncStore:
-        self._store = await self._opened()
-        return self._store
+    async def __aenter__(self) -> Opened:
+        self._found = await self._opened()
+        return self._found
 
     async def __aexit__(
         self,
@@ -283,8 +295,8 @@ class Opening:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._store is not None
-        await self._store.aclose()
+        assert self._found is not None
+        await self._found.aclose()
 
 
 async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
@@ -348,7 +360,7 @@ def aopen_store(
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
-) -> Opening:
+) -> Opening[AsyncStore]:
     """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
 
     def opened() -> AsyncStore:

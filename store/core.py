@@ -100,7 +100,6 @@ class Core:
         self._end: Callable[[], TidelogError] | None = None
         self.forked = False
         self.keeper: Any = None  # see store.lifetime
-        self.last_calls: list[Callable[[], object]] = []  # before the store is closed by its owner
         self.queues: Any = None  # see store.queue.leases
         self.finalizer: Any = None
 
@@ -206,9 +205,7 @@ class Core:
             if ctx.effects:
                 self.commit(ctx.effects)
             if reply.__class__ is Park:
-                reply = self._park(db, reply, caller)
-                reply.work = work
-                reply.group = True  # to be asked again also when its key went away
+                reply = self._park(db, reply, caller, work)
             log, after = self.log, self.log.next_lsn
             if self.waiting.signalled:
                 self.serve()
@@ -446,10 +443,17 @@ class Core:
         if self.waiting.keys:
             self.waiting.signal(signals(effect, self.state, self.waiting.keys))
 
-    def _park(self, db: int, park: Park, caller: Callable[[], Caller] | None) -> Waiter:
+    def _park(
+        self,
+        db: int,
+        park: Park,
+        caller: Callable[[], Caller] | None,
+        work: Callable[[Context], Reply] | None = None,
+    ) -> Waiter:
         assert caller is not None  # without one nothing blocks
         seconds = park.timeout_ms / 1000
-        waiter = Waiter(park, db, self.monotonic() + seconds if seconds else None, caller())
+        deadline = self.monotonic() + seconds if seconds else None
+        waiter = Waiter(park, db, deadline, caller(), work)
         self.waiting.park(waiter)
         return waiter
 

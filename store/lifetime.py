@@ -69,9 +69,8 @@ def keep(core: Core, keeper: Keeper) -> None:
 
 def close(core: Core) -> None:
     """End a store. Raises StorePoisoned, everything released, if records were never confirmed."""
-    if not core.ended:
-        for call in core.last_calls:
-            call()
+    if core.queues is not None and not core.ended:
+        core.queues.close()
     with core.lock:
         if core.ended:
             if core.forked:

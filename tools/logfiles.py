@@ -23,19 +23,24 @@ from tidelog.disk.real import RealDisk
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
+def store_root(disk: Disk, path: Path) -> Path:
+    """The directory of a store; its folder aof/ is taken for the store, too."""
+    if path.name == identity.AOF and disk.exists(path.parent / identity.NAME):
+        return path.parent
+    return path
+
+
 class LogFiles:
-    """The log of the store in `root`; its folder aof/ is taken for the store, too.
+    """The log of the store in `root`, or of which that is the folder aof/.
 
     `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError.
     """
 
     def __init__(self, root: Path, uuid: bytes | None = None) -> None:
         self.disk: Disk = RealDisk()
-        if root.name == identity.AOF and self.disk.exists(root.parent / identity.NAME):
-            root = root.parent
-        self.root = root
-        self.uuid = identity.read(self.disk, root) if uuid is None else uuid
-        self.directory = root / identity.AOF
+        self.root = store_root(self.disk, root)
+        self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
+        self.directory = self.root / identity.AOF
         # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
         self._position: tuple[str, int, int, int] | None = None
 

@@ -21,12 +21,11 @@ from tidelog.tools.queue_value import (
     Value,
     cell,
     decoded,
-    milliseconds,
     moment_text,
     one_line,
     value_cell,
 )
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, milliseconds
 
 HEAD = ("ID", "DIED", "DELIVERIES", "REASON", "LAST ERROR", "VALUE")
 codec_option = click.option(

@@ -12,8 +12,8 @@ from tidelog.store.queue.rows import Failure
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.queue_store import group_option, reading
-from tidelog.tools.queue_value import cell, lines, milliseconds, moment_text, one_line
-from tidelog.tools.text import examples
+from tidelog.tools.queue_value import cell, lines, moment_text, one_line
+from tidelog.tools.text import examples, milliseconds
 
 HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 

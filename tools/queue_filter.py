@@ -14,9 +14,10 @@ from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.rows import DeadJob
 from tidelog.tools.queue_store import NoSuch, now_ns
 from tidelog.tools.queue_value import one_line
+from tidelog.tools.text import age_seconds
 
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _AGE_MAX: Final = timedelta(days=36_525)  # before that no calendar need reach
+_AGE_CHARS: Final = 10  # nine digits and the unit
 _LISTED: Final = 10
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}")
 
@@ -49,11 +50,10 @@ def length_of_time(
     """The value of --older-than: `90s`, `15m`, `2h`, `7d`."""
     if value is None:
         return None
-    match = re.fullmatch(r"(\d{1,9})([smhd])", value)
-    age = None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
-    if age is None or age > _AGE_MAX:
+    seconds = age_seconds(value) if len(value) <= _AGE_CHARS else None
+    if seconds is None or seconds > _AGE_MAX.total_seconds():
         raise click.BadParameter(f"{value!r} is no length of time: try 90s, 15m, 2h or 7d")
-    return age
+    return timedelta(seconds=seconds)
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:

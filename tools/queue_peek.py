@@ -17,13 +17,12 @@ from tidelog.tools.queue_value import (
     Value,
     cell,
     decoded,
-    milliseconds,
     moment_text,
     one_line,
     undecodable,
     value_cell,
 )
-from tidelog.tools.text import examples
+from tidelog.tools.text import examples, milliseconds
 
 HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
 

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import click
 
 import tidelog
-from tidelog.aof import identity
+from tidelog.disk.real import RealDisk
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.names import queue_names
 from tidelog.tools import exits
-from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.logfiles import LogFiles, store_root
 from tidelog.tools.queue_value import one_line
 
 USUAL_GROUP: Final = "workers"
@@ -55,13 +55,6 @@ group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.
 )
 
 
-def store_root(path: Path) -> Path:
-    """The store's directory; its folder aof/ is taken for it, too, as by the other commands."""
-    if path.name == identity.AOF and (path.parent / identity.NAME).exists():
-        return path.parent
-    return path
-
-
 @contextmanager
 def reading(path: Path, name: str, group: str | None) -> Iterator[Opened]:
     """A queue to look into, also beside a running writer. Raises NoSuch; the store's errors."""
@@ -95,7 +88,7 @@ def now_ns() -> int:
 
 def opened(path: Path) -> tidelog.Store:
     """A store to look into."""
-    return tidelog.open(store_root(path), read_only=True, clock=CLOCK)
+    return tidelog.open(store_root(RealDisk(), path), read_only=True, clock=CLOCK)
 
 
 def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Opened:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tidelog.store.queue.codecs import NAMED
-from tidelog.tools.text import argument, json_value, time_text
+from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")
 CELL: Final = 60  # characters of a value or an error in a table
@@ -100,11 +100,6 @@ def value_cell(value: Value) -> str:
 def jobs_text(count: int, kind: str = "") -> str:
     """A number of jobs of a kind."""
     return f"{count:,} {kind}job{'' if count == 1 else 's'}"
-
-
-def milliseconds(moment: datetime) -> int:
-    """Unix milliseconds."""
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def moment_text(moment: datetime | None) -> str:

@@ -66,14 +66,24 @@ def parse_time(text: str, now_ms: int) -> int:
 
     An ISO time without a zone is UTC. Raises ValueError.
     """
-    ago = re.fullmatch(r"(\d+)([smhd])", text)
-    if ago:
-        return now_ms - int(ago[1]) * _UNITS[ago[2]] * 1000
+    ago = age_seconds(text)
+    if ago is not None:
+        return now_ms - ago * 1000
     if text.isdecimal():
         return int(text)
     moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return milliseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def milliseconds(moment: datetime) -> int:
+    """Unix milliseconds."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def age_seconds(text: str) -> int | None:
+    """The seconds of `90s`, `15m`, `2h`, `7d`; None for what is no such text."""
+    match = re.fullmatch(r"(\d+)([smhd])", text)
+    return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def examples(*lines: str) -> str:

@@ -44,7 +44,7 @@ class _Options:
         self.last_id = 0
         at = 5
         # What is no ID begins the options; so a malformed ID is an option that nobody knows.
-        while at < len(args) and (entry_id := _id_or_none(args[at])) is not None:
+        while at < len(args) and (entry_id := ids.parse_or_none(args[at])) is not None:
             self.ids.append(entry_id)
             at += 1
         while at < len(args):
@@ -71,13 +71,6 @@ class _Options:
         time = value if word == b"TIME" else now - value
         # A time that cannot be is not refused: the caller's clock may be off.
         self.time = time if 0 <= time <= now else now
-
-
-def _id_or_none(arg: bytes) -> int | None:
-    try:
-        return ids.parse(arg)
-    except CommandError:
-        return None
 
 
 @command("xclaim", -6, "write fast")

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from tidelog.store.aio import AsyncStore
     from tidelog.store.aio import aopen_store as aopen
     from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.aio import aopen_queue as aqueue
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
-    from tidelog.store.queue.opening import aopen_queue as aqueue
     from tidelog.store.queue.opening import open_queue as queue
 
 __version__ = "0.1"
@@ -107,7 +107,7 @@ _LATER = {
     "Queue": ("tidelog.store.queue.face", "Queue"),
     "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
     "Job": ("tidelog.store.queue.job", "Job"),
-    "aqueue": ("tidelog.store.queue.opening", "aopen_queue"),
+    "aqueue": ("tidelog.store.queue.aio", "aopen_queue"),
     "queue": ("tidelog.store.queue.opening", "open_queue"),
 }
 

@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
-from tidelog.store.aio import AsyncStore, TaskCaller
+from tidelog.store.aio import AsyncStore, Opening, TaskCaller
+from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Answer, Claim
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
@@ -34,11 +38,12 @@ from tidelog.store.queue.dead import (
     at_most,
     chooser,
     listed_ids,
-    units,
+    value_bytes,
 )
 from tidelog.store.queue.job import AsyncJob
-from tidelog.store.queue.options import Options, patience
+from tidelog.store.queue.options import Options, make_options, patience
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
+from tidelog.store.queue.units import in_units
 
 
 class AsyncQueue(QueueBase):
@@ -292,15 +297,12 @@ class AsyncDead(DeadBase):
 
     async def count(self) -> int:
         """How many there are."""
-        found, claim = self._count()
-        await self._queue._face._hold(claim)
-        return int(found)
+        return int(await self._queue._told(self._count()))
 
     async def get(self, id: str) -> DeadJob | None:
         """One of them by the ID it has among the dead, or None."""
-        job, claim = self._one(id)
-        await self._queue._face._hold(claim)
-        return job
+        found: DeadJob | None = await self._queue._told(self._one(id))
+        return found
 
     async def redrive(
         self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
@@ -329,10 +331,8 @@ class AsyncDead(DeadBase):
             if change is None:
                 total += len(wanted)
             else:
-                for unit in units(wanted):
-                    changed, claim = change(unit)
-                    await self._queue._face._hold(claim)
-                    total += changed
+                for unit in in_units(wanted, value_bytes):
+                    total += await self._queue._told(change(unit))
         return total
 
     async def _pages(self, given: Texts | None) -> AsyncIterator[Jobs]:
@@ -353,3 +353,37 @@ class AsyncDead(DeadBase):
 def make_queue(store: AsyncStore, options: Options) -> AsyncQueue:
     """The queue of an open store."""
     return AsyncQueue(store, options)
+
+
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: float = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    fsync: str = "always",
+    clock: Clock = SYSTEM,
+) -> Opening[AsyncQueue]:
+    """`queue` for asyncio: `jobs = await aqueue(path, name)`, or `async with aqueue(path, name) as jobs`."""
+    options = make_options(
+        *(name, group),
+        codec=codec,
+        max_deliveries=max_deliveries,
+        retry_after=retry_after,
+        keep=keep,
+        max_depth=max_depth,
+        max_failures=max_failures,
+    )
+
+    def opened() -> AsyncQueue:
+        core = open_core(path, fsync, False, SEGMENT_BYTES, None, clock)
+        queue = make_queue(AsyncStore(core, decode=False), options)
+        queue._opened_here = True
+        return queue
+
+    return Opening(opened)

@@ -12,6 +12,7 @@ from itertools import count, islice
 from typing import Any, Final
 
 from tidelog.engine import ids
+from tidelog.engine.block import Row
 from tidelog.engine.commands.add import Alike, decide_xadd_many
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
@@ -23,27 +24,26 @@ from tidelog.store.batch import run_unit
 from tidelog.store.core import Answer
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, UNIT_BYTES, Fetch, log_leftovers
+from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
 from tidelog.store.queue.leases import leases_of
 from tidelog.store.queue.options import (
     DEDUP_IDS,
     DEDUP_SECONDS,
     Options,
+    named,
     patience,
     seconds,
 )
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
-from tidelog.store.queue.rows import VALUE, Failure, Row, WaitingJob
+from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.shared import Delivery, Leftover
 from tidelog.store.queue.streams import depth, find, waiting
+from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.waiters import Caller
 
-BATCH_JOBS: Final = (
-    1_000  # that put_many stores as one unit, and at most about UNIT_BYTES of values
-)
-ROOM_SECONDS: Final = (
-    1.0  # how long a putter sleeps at most: whoever acknowledges without this layer wakes nobody
-)
+BATCH_JOBS: Final = 1_000  # that put_many stores as one unit, at most about UNIT_BYTES of values
+# How long a putter sleeps at most: whoever acknowledges without this layer wakes nobody.
+ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # that leave with one unit
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
 PRODUCER: Final = b"queue"  # whose idempotency IDs dedup IDs are
@@ -116,12 +116,16 @@ class Put:
         return [*words, [b"XADD", key, b"IDMP", PRODUCER, self.dedup_id, b"*", *self.row]]
 
 
+def _create_group(options: Options) -> list[bytes]:
+    """The command that makes a queue's group, and its stream if that is missing, too."""
+    return [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
+
+
 def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
     """The commands that have a stream remember dedup IDs for long, made if it is missing."""
     words: list[list[bytes]] = []
     if stream is None:
-        create = [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
-        words.append(create)
+        words.append(_create_group(options))
     idmp = None if stream is None else stream.idmp
     if idmp is None or (idmp.duration, idmp.maxsize) != (DEDUP_SECONDS, DEDUP_IDS):
         duration, most = b"%d" % DEDUP_SECONDS, b"%d" % DEDUP_IDS
@@ -176,7 +180,7 @@ class QueueBase:
     ) -> Put:
         """A job that `job.done_and(...)` is to put. Raises EncodeError, DataError."""
         row = rows.job_row(rows.encode_value(self._options, value), headers)
-        return Put(self, row, _dedup(dedup_id))
+        return Put(self, row, None if dedup_id is None else named("dedup_id", dedup_id))
 
     def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
         """Try to put one job the long way: ((reply, claim), None), or (None, who waits for room)."""
@@ -271,7 +275,9 @@ class QueueBase:
             if sum(map(len, encoded)) <= UNIT_BYTES:
                 yield encoded, error
             else:
-                yield from _parts(encoded, error)
+                *parts, last = in_units(encoded, len)
+                yield from ((part, None) for part in parts)
+                yield last, error
 
     def _encode_until(self, chunk: list[Any]) -> tuple[list[bytes], EncodeError | None]:
         encoded: list[bytes] = []
@@ -298,13 +304,9 @@ class QueueBase:
             if self._own_worker is None:
                 self._own_worker = f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
             return self._own_worker
-        if not isinstance(worker, str) or not worker:
-            raise DataError(f"worker must be a str that is not empty, not {worker!r}")
-        try:
-            worker.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"worker must be valid Unicode: {error}") from None
-        return worker
+        named("worker", worker)
+        name: str = worker
+        return name
 
     def _subscribe(self) -> Any:
         """See that the stream and the group exist; a claim."""
@@ -314,7 +316,7 @@ class QueueBase:
             stream = ctx.stream(options.key)
             if stream is not None and options.group_key in stream.groups:
                 return None
-            return [[b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]]
+            return [_create_group(options)]
 
         _, claim = self._ask(run_unit, self._core, self._db, plan)
         return claim
@@ -330,7 +332,7 @@ class QueueBase:
         shared = self._shared
         if self._options.keeps and shared.unswept >= least:
             try:
-                sweep(self._core, self._db, shared, self._options)
+                sweep(self._core, shared, self._options)
             except (TidelogError, CommandError) as error:
                 # What the caller did is done; the next one tries again.
                 log.warning("queue %s: done jobs could not be let go: %s", self.name, error)
@@ -438,7 +440,7 @@ class QueueBase:
             if stream is None:
                 return None
             if group is None:
-                return [[b"XGROUP", b"CREATE", options.key, options.group_key, b"0"]]
+                return [_create_group(options)]
             self._shared.fresh(ctx, options, stream, group)
             paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
             unread = stream.range(group.last_id + 1, MAX, PURGE_JOBS - len(paused))
@@ -469,9 +471,7 @@ class QueueBase:
                 [b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts],
             ]
 
-        reply, claim = self._ask(
-            partial(self._shared.unit, partial(run_unit, self._core, self._db, plan))
-        )
+        reply, claim = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
             more = True  # only the group was made
         if dropped:
@@ -590,11 +590,11 @@ class ConsumerBase:
     def _give_back(self) -> Any:
         """Closed: jobs not handed out go back, finished ones are written. A claim, or None."""
         self._closed = True
-        self._queue._sweep(1)
+        queue = self._queue
         delivery, self._delivery = self._delivery, None
         if delivery is None or not (delivery.jobs or delivery.finished):
+            queue._sweep(1)
             return None
-        queue = self._queue
         options, shared = queue._options, queue._shared
         finished, unseen, delivery.jobs = delivery.take_finished(), delivery.jobs, []
         told = (*finished, *(job for job, _, _ in unseen))
@@ -611,7 +611,7 @@ class ConsumerBase:
                 shared.fresh(ctx, options, stream, group)
                 log_leftovers(shared, ctx, stream, group, shared.monotonic())
 
-        _, claim = queue._ask(partial(shared.unit, partial(queue._core.decided, queue._db, work)))
+        _, claim = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
         shared.dealt_with([left])
         shared.made_room()
         queue._sweep(1)
@@ -627,17 +627,6 @@ class ConsumerBase:
                 delivery.open.pop(job, None)
 
 
-def _dedup(dedup_id: Any) -> bytes | None:
-    if dedup_id is None:
-        return None
-    if not isinstance(dedup_id, str) or not dedup_id:
-        raise DataError(f"dedup_id must be a str that is not empty, not {dedup_id!r}")
-    try:
-        return dedup_id.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"dedup_id must be valid Unicode: {error}") from None
-
-
 def _positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise DataError(f"{name} must be an integer of at least 1, not {value!r}")
@@ -646,18 +635,3 @@ def _positive(name: str, value: Any) -> None:
 def _length(state: State, db: int, key: bytes) -> int:
     value = state.databases[db].keys.get(key)
     return value.length if isinstance(value, Stream) else 0
-
-
-def _parts(
-    whole: list[bytes], error: Exception | None
-) -> Iterator[tuple[list[bytes], Exception | None]]:
-    """A batch of large values in several."""
-    part: list[bytes] = []
-    size = 0
-    for value in whole:
-        if part and size + len(value) > UNIT_BYTES:
-            yield part, None
-            part, size = [], 0
-        part.append(value)
-        size += len(value)
-    yield part, error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.engine import ids
+from tidelog.engine.block import Row
 from tidelog.engine.context import Context
 from tidelog.engine.ids import MAX
 from tidelog.engine.state import State
@@ -16,10 +17,10 @@ from tidelog.engine.stream import Stream
 from tidelog.store.batch import run_unit
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
-from tidelog.store.queue.fetch import UNIT_BYTES
 from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.streams import wrong_type
+from tidelog.store.queue.units import in_units
 
 if TYPE_CHECKING:
     from tidelog.store.core import Answer, Claim
@@ -83,17 +84,17 @@ class DeadBase:
         """One unit: these are jobs again, as far as they are still dead."""
         options = self._queue._options
 
-        def words(entry: int, row: rows.Row) -> list[list[bytes]]:
+        def words(row: Row) -> list[list[bytes]]:
             return [[b"XADD", options.key, b"*", *rows.revived(row)]]
 
         return self._change(chosen, words)
 
     def _drop(self, chosen: list[DeadJob]) -> tuple[int, Claim]:
         """One unit: these are gone for good."""
-        return self._change(chosen, lambda entry, row: [])
+        return self._change(chosen, lambda row: [])
 
     def _change(
-        self, chosen: list[DeadJob], words: Callable[[int, rows.Row], list[list[bytes]]]
+        self, chosen: list[DeadJob], words: Callable[[Row], list[list[bytes]]]
     ) -> tuple[int, Claim]:
         queue = self._queue
         key = queue._options.dead_key
@@ -108,7 +109,7 @@ class DeadBase:
             changed = len(there)
             if not there:
                 return None
-            planned = [command for n, row in there for command in words(n, row)]
+            planned = [command for _, row in there for command in words(row)]
             return [*planned, [b"XDEL", key, *(ids.text(n) for n, _ in there)]]
 
         _, claim = queue._ask(run_unit, queue._core, queue._db, plan)
@@ -129,18 +130,9 @@ def chooser(where: Where | None, older_than: float | None, now: float) -> Where:
     return chosen
 
 
-def units(jobs: Jobs) -> Iterator[Jobs]:
-    """The jobs of a page in parts that are small enough for one unit each."""
-    part: Jobs = []
-    size = 0
-    for job in jobs:
-        if part and size + len(job.raw) > UNIT_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(job)
-        size += len(job.raw)
-    if part:
-        yield part
+def value_bytes(job: DeadJob) -> int:
+    """The size of a dead job, for `in_units`."""
+    return len(job.raw)
 
 
 def at_most(count: int | None) -> None:
@@ -160,7 +152,7 @@ def listed_ids(given: Ids) -> list[str] | None:
 
 
 def _number(id: str) -> int:
-    number = rows.entry_number(id.encode()) if isinstance(id, str) and id.isascii() else None
+    number = ids.parse_or_none(id.encode()) if isinstance(id, str) and id.isascii() else None
     if number is None:
         raise DataError(f"the ID of a dead job looks like 1767225600000-0, not {id!r}")
     return number
@@ -192,9 +184,7 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """How many there are."""
-        found, claim = self._count()
-        self._queue._face._hold(claim)
-        return int(found)
+        return int(self._queue._told(self._count()))
 
     def __len__(self) -> int:
         return self.count()
@@ -204,9 +194,8 @@ class Dead(DeadBase):
 
     def get(self, id: str) -> DeadJob | None:
         """One of them by the ID it has among the dead, or None."""
-        job, claim = self._one(id)
-        self._queue._face._hold(claim)
-        return job
+        found: DeadJob | None = self._queue._told(self._one(id))
+        return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
         """Make them jobs again, by default all: put anew with `origin`, in one unit with their removal, up to 100 of
@@ -235,10 +224,8 @@ class Dead(DeadBase):
             if change is None:
                 total += len(wanted)
             else:
-                for unit in units(wanted):
-                    changed, claim = change(unit)
-                    self._queue._face._hold(claim)
-                    total += changed
+                for unit in in_units(wanted, value_bytes):
+                    total += self._queue._told(change(unit))
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
+from tidelog.store.core import Answer
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
@@ -152,34 +153,31 @@ class Queue(QueueBase):
         """See that the group exists, from now on: it gets every job that is there and that will be put. Made by the
         first fetch too; but what other groups finished before that is not kept for it.
         """
-        claim = self._subscribe()
-        self._face._hold(claim)
+        self._face._hold(self._subscribe())
 
     # --- looking
 
     def stats(self) -> Stats:
         """Figures of this moment."""
-        found, claim = self._stats()
-        self._face._hold(claim)
-        return found  # type: ignore[no-any-return]
+        return self._told(self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10) -> list[WaitingJob]:
         """The next jobs that nobody was given yet; they stay where they are."""
-        found, claim = self._peek(count)
-        self._face._hold(claim)
-        return self._waiting_jobs(found)
+        return self._waiting_jobs(self._told(self._peek(count)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """What went wrong lately, the newest first; of one job if its ID is given."""
-        found, claim = self._failures(job_id, count)
+        return self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
+
+    def _told(self, answer: Answer) -> Any:
+        """What an answer says, once it holds."""
+        found, claim = answer
         self._face._hold(claim)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def __len__(self) -> int:
         """Jobs that are not done."""
-        found, claim = self._depth()
-        self._face._hold(claim)
-        return found  # type: ignore[no-any-return]
+        return int(self._told(self._depth()))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from tidelog.engine import ids
+from tidelog.engine.block import Row
 from tidelog.engine.commands.add import decide_xadd_many
 from tidelog.engine.commands.grouping import log_claim
 from tidelog.engine.commands.readgroup import log_new
@@ -26,15 +27,14 @@ from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import Failure, Row
+from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.settle import failures, log_done
 from tidelog.store.queue.shared import Delivery, Hold, Job, Leftover, Shared
 from tidelog.store.queue.streams import among_held, many, stream_at
+from tidelog.store.queue.units import UNIT_BYTES
 
-LOOK_MAX: Final = 100  # jobs that one decision gives up, and about so many bytes of them:
-UNIT_BYTES: Final = 4 << 20
+LOOK_MAX: Final = 100  # jobs that one decision gives up, and about UNIT_BYTES of them
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
-
 
 DELIVERED: Final = b"delivered"
 NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
@@ -238,9 +238,8 @@ class _Look:
         mono: float,
         done: list[int],
     ) -> None:
-        self._fetch, self._ctx, self._stream, self._group, self._mono = (
-            *(fetch, ctx, stream, group, mono),
-        )
+        self._fetch, self._ctx, self._mono = fetch, ctx, mono
+        self._stream, self._group = stream, group
         self.claims: dict[int, int] = {}
         self.got: list[Job] = []
         self._doomed: list[Job] = []

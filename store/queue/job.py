@@ -10,6 +10,7 @@ from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tidelog.engine.block import Row
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
 from tidelog.store.batch import run_unit
@@ -17,7 +18,6 @@ from tidelog.store.core import Claim
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows, settle
 from tidelog.store.queue.options import seconds
-from tidelog.store.queue.rows import Row
 from tidelog.store.queue.shared import Delivery
 from tidelog.store.queue.streams import depth, find
 
@@ -109,18 +109,14 @@ class JobBase:
     # --- how it ends; each (whether it was still ours, what has to hold before that may be told)
 
     def _held(self) -> settle.Held:
-        delivery = self._delivery
-        return settle.Held(
-            *(delivery.shared, delivery.options, delivery.worker),
-            *(self._number, self.deliveries, self._row),
-        )
+        return settle.Held(self._delivery, self._number, self.deliveries, self._row)
 
     def _ack(self) -> Settled:
         if self._state is not OPEN:
             return self._state is ACKED, None
         queue, delivery = self._queue, self._delivery
         shared = delivery.shared
-        try:
+        try:  # as `_plan`, two calls less
             decide = partial(settle.ack, delivery, self._number, self.deliveries)
             done, claim = queue._core.decided(queue._db, decide)
         except CommandError as error:
@@ -142,10 +138,8 @@ class JobBase:
         if self._state is not OPEN:
             return False, None
         queue, delivery = self._queue, self._delivery
-        try:
-            reply, claim = delivery.shared.unit(partial(run_unit, queue._core, queue._db, plan))
-        except CommandError as error:
-            raise from_command(error) from None
+        unit = partial(run_unit, queue._core, queue._db, plan)
+        reply, claim = queue._ask(delivery.shared.unit, unit)
         if reply is None:
             self._state = LOST
             delivery.settled(self._number)
@@ -191,19 +185,17 @@ class JobBase:
                 raise DataError(
                     f"done_and is one unit of one store; queue {put.queue.name!r} is in another"
                 )
-        held = self._held()
-
-        def plan(ctx: Context) -> settle.Words | None:
-            if held.find(ctx) is None:
-                return None
-            _check_room(ctx, puts, self._queue)
-            prepared: set[bytes] = set()
-            return settle.done_and(held, ctx, [w for put in puts for w in put.words(ctx, prepared)])
-
         own = self._queue._db
         if any(put.queue._db != own for put in puts):
             raise DataError("done_and puts into queues of the job's own database")
-        done = self._plan(plan, ACKED)
+        held = self._held()
+
+        def adds(ctx: Context) -> settle.Words:
+            _check_room(ctx, puts, self._queue)
+            prepared: set[bytes] = set()
+            return [words for put in puts for words in put.words(ctx, prepared)]
+
+        done = self._plan(lambda ctx: settle.done_and(held, ctx, adds), ACKED)
         if done[0]:
             self._queue._acknowledged(1)
         return done
@@ -355,8 +347,6 @@ class Job(JobBase):
                 self._gather()
             elif not self._told(self._ack()):
                 self._was_lost()
-            else:
-                return False
         elif error is not None:
             self._too_late(error)
         return error is not None and self._swallows(error)

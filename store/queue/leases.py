@@ -35,9 +35,7 @@ from tidelog.store.queue.shared import Delivery, Leftover, Shared
 from tidelog.store.queue.streams import depth
 
 BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
-STALE_MS: Final = (
-    86_400_000  # a consumer that holds nothing and was not seen for so long is removed
-)
+STALE_MS: Final = 86_400_000  # a consumer that holds nothing and was not seen for so long goes
 TIDY_SECONDS: Final = 3600.0
 CONSUMERS_MAX: Final = 100  # removed by one beat
 LATEST_MAX: Final = 1_000  # queues that are remembered though nobody uses them
@@ -142,7 +140,9 @@ class Leases:
                     raise
                 unit.written()
                 shared.made_room()
-                self._sweep(core, shared.db, shared, living)
+                keeping = [d.options for d in living if d.options.keeps]
+                if keeping:
+                    sweep(core, shared, keeping[-1])
             except StoreClosed:
                 return None
             except Exception as error:
@@ -161,10 +161,6 @@ class Leases:
             self.armed = True
             return 0.0
         return None
-
-    def _sweep(self, core: Core, db: int, shared: Shared, living: list[Delivery]) -> None:
-        for options in {d.options.key: d.options for d in living if d.options.keeps}.values():
-            sweep(core, db, shared, options)
 
 
 class _Beat:
@@ -266,7 +262,6 @@ def leases_of(core: Core) -> Leases:
         with core.lock:  # a closed or forked store says so here
             if core.queues is None:
                 core.queues = Leases(core)
-                core.last_calls.append(core.queues.close)
             found = core.queues
             assert found is not None
     return found
@@ -289,17 +284,17 @@ def _end(wake: threading.Event, gone: object) -> None:
     wake.set()
 
 
-_all: weakref.WeakSet[Leases] = weakref.WeakSet()
+_started: weakref.WeakSet[Leases] = weakref.WeakSet()
 
 
 def _see_to_the_end(leases: Leases) -> None:
     """At the end of the process what was gathered is written, so that no finished job is done again."""
-    if not _all:
+    if not _started:
         atexit.unregister(_flush)
         atexit.register(_flush)  # after the stores' own, so it is called before them
-    _all.add(leases)
+    _started.add(leases)
 
 
 def _flush() -> None:
-    for leases in list(_all):
+    for leases in list(_started):
         leases.beat()

@@ -72,7 +72,7 @@ def make_options(
     max_failures: Any = 1000,
 ) -> Options:
     """Check what the caller gave. Raises DataError, which names the option."""
-    key, group_key = _named("name", name), _named("group", group)
+    key, group_key = named("name", name), named("group", group)
     if name.endswith(SUFFIXES):
         raise DataError(
             f"a queue's name must not end in {', '.join(SUFFIXES)}: those streams belong to the queue before it"
@@ -116,7 +116,8 @@ def patience(name: str, value: Any) -> float | None:
     return None if value is None else seconds(name, value, zero=True)
 
 
-def _named(what: str, name: Any) -> bytes:
+def named(what: str, name: Any) -> bytes:
+    """A name as bytes: a str that is not empty. Raises DataError."""
     if not isinstance(name, str) or not name:
         raise DataError(f"{what} must be a str that is not empty, not {name!r}")
     try:

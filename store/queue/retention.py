@@ -14,9 +14,9 @@ from tidelog.store.queue.streams import depth, find
 SWEEP_JOBS = 256  # acknowledged before retention looks again
 
 
-def sweep(core: Core, db: int, shared: Shared, options: Options) -> None:
+def sweep(core: Core, shared: Shared, options: Options) -> None:
     """Let go what `keep` does not ask for: one unit, nothing if nothing is to go. Raises as any write."""
-    run_unit(core, db, lambda ctx: _words(ctx, db, options))
+    run_unit(core, shared.db, lambda ctx: _words(ctx, shared.db, options))
     shared.unswept = 0
 
 

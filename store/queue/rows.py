@@ -20,12 +20,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidelog.engine import ids
-from tidelog.engine.errors import CommandError
+from tidelog.engine.block import Row
 from tidelog.store.errors import DataError, DecodeError, EncodeError
 from tidelog.store.queue.codecs import Codec
 from tidelog.store.queue.options import Options
-
-Row = tuple[bytes, ...]
 
 VALUE = b"value"
 HEADER = b"header."
@@ -194,7 +192,7 @@ def hold_row(options: Options, job: int, until: int) -> Row:
 def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
     """(job, until) of an entry of `<name>:holds`, None if it is of another group or none of ours."""
     fields = fields_of(row)
-    job = entry_number(fields.get(b"job", b""))
+    job = ids.parse_or_none(fields.get(b"job", b""))
     until = fields.get(b"until", b"")
     if fields.get(b"group") != group or job is None or not until.isdigit():
         return None
@@ -246,7 +244,7 @@ class DeadJob:
 
     @property
     def enqueued_at(self) -> datetime:
-        number = entry_number(self.original_id.encode())
+        number = ids.parse_or_none(self.original_id.encode())
         return moment(0 if number is None else number >> 64)
 
     def __repr__(self) -> str:
@@ -306,15 +304,7 @@ def revived(row: Row) -> list[bytes]:
 
 def text(entry_id: int) -> str:
     """An ID as users see it."""
-    return f"{entry_id >> 64}-{entry_id & ids.SEQ_MAX}"
-
-
-def entry_number(id: bytes) -> int | None:
-    """The ID of a text, or None."""
-    try:
-        return ids.parse(id)
-    except CommandError:
-        return None
+    return ids.text(entry_id).decode()
 
 
 def moment(ms: int) -> datetime:
@@ -326,7 +316,7 @@ def moment(ms: int) -> datetime:
 
 
 def milliseconds(at: datetime) -> int:
-    return int((at - _EPOCH) / timedelta(milliseconds=1))
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def shown(raw: bytes) -> str:

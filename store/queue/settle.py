@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidelog.engine import ids
+from tidelog.engine.block import Row
 from tidelog.engine.commands.ack import still_referenced
 from tidelog.engine.commands.add import next_id
 from tidelog.engine.commands.delete import log_delete
@@ -19,7 +20,7 @@ from tidelog.engine.idlist import pack, pack_one
 from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import Failure, Row
+from tidelog.store.queue.rows import Failure
 from tidelog.store.queue.shared import Delivery, Hold, Shared
 from tidelog.store.queue.streams import holds, stream_at
 
@@ -31,10 +32,9 @@ class Held:
 
     __slots__ = ("shared", "options", "worker", "job", "count", "row")
 
-    def __init__(
-        self, shared: Shared, options: Options, worker: bytes, job: int, count: int, row: Row
-    ) -> None:
-        self.shared, self.options, self.worker = shared, options, worker
+    def __init__(self, delivery: Delivery, job: int, count: int, row: Row) -> None:
+        self.shared, self.options = delivery.shared, delivery.options
+        self.worker = delivery.worker
         self.job, self.count, self.row = job, count, row
 
     def find(self, ctx: Context) -> tuple[Stream, Group] | None:
@@ -78,7 +78,7 @@ def log_done(
 
 
 def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
-    """A job of a delivery is done."""
+    """A job of a delivery is done. The commonest end, so without what `Held` takes."""
     options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
@@ -107,11 +107,12 @@ def _without_hold(shared: Shared, options: Options, job: int) -> Words:
     return [[b"XDEL", options.holds_key, ids.text(hold.entry)]]
 
 
-def done_and(held: Held, ctx: Context, adds: Words) -> Words | None:
-    """A job is done, and with it these are put."""
+def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Words | None:
+    """A job is done, and what `adds` says is put; it is asked first, and may raise."""
     if held.find(ctx) is None:
         return None
-    return [*_left(held), *adds]
+    put = adds(ctx)
+    return [*_left(held), *put]
 
 
 def _left(held: Held) -> Words:

@@ -19,6 +19,8 @@ from heapq import heappush
 from operator import itemgetter
 from typing import Any, Final
 
+from tidelog.engine import ids
+from tidelog.engine.block import Row
 from tidelog.engine.commands.delete import log_delete
 from tidelog.engine.context import Context
 from tidelog.engine.group import Group
@@ -28,7 +30,7 @@ from tidelog.engine.pending import NOBODY
 from tidelog.engine.stream import Stream
 from tidelog.store.core import Core
 from tidelog.store.queue.options import Options
-from tidelog.store.queue.rows import Row, entry_number, fields_of, hold_of, shown, text
+from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
 from tidelog.store.waiters import Caller
 
@@ -230,7 +232,7 @@ class Shared:
         for entry_id, row in failures.range(0, MAX) if failures is not None else ():
             if row is not None:
                 fields = fields_of(row)
-                number = entry_number(fields.get(b"job", b""))
+                number = ids.parse_or_none(fields.get(b"job", b""))
                 if number is not None and fields.get(b"group") == self.group_key:
                     self.remember_failure(number, entry_id)
 
