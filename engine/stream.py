@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.engine import listpack
 from tidelog.engine.block import Block, Row, encode
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tidelog.engine.group import Group
 
 COUNTER_MAX: Final = (1 << 63) - 1
+NEVER_HANDED: Final = -1
+NO_CUT: Final = 1 << 62
 COMPACT_AT: Final = 64  # dropped list positions kept before they are given back
 
 # `tail_bound`, an upper bound of the tail's size in Redis that is cheap enough for every XADD. Of an element: its
@@ -110,6 +112,7 @@ class Stream:
         *("first_ordinal", "head", "holes", "blocks", "firsts"),
         *("tail_ids", "tail_rows", "tail_deleted"),
         *("tail_bound", "tail_until", "tail_body", "tail_counted", "_first"),
+        *("mark", "handed_gen", "handed_stop", "stored_stop", "cold", "marks", "cut", "next_group"),
     )
 
     def __init__(self, number: int) -> None:
@@ -138,6 +141,19 @@ class Stream:
         self.tail_body = 0
         self.tail_counted = 0
         self._first: int | None = None
+        # What checkpoints know of it. Changed by engine.changes and engine.freeze too.
+        self.mark = 0  # the generation of changes in which it changed last; 0: unchanged since it was loaded
+        self.handed_gen = (
+            NEVER_HANDED  # the generation that was last handed to a checkpoint; 0: loaded
+        )
+        self.handed_stop = 0  # nodes below this ordinal were handed over
+        self.stored_stop = (
+            0  # nodes below this ordinal surely lie in the checkpoint that is committed
+        )
+        self.cold: Any = None
+        self.marks: Any = None
+        self.cut = NO_CUT  # stored nodes from this ordinal on are none of the stream's any more
+        self.next_group = 1  # number of the next group
 
     # --- looking
 
