@@ -31,6 +31,7 @@ from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import close
 from tidelog.store.opening import AnyPath, open_core
+from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
 from tidelog.store.pipeline import AsyncPipeline, call_words
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
@@ -357,14 +358,33 @@ def aopen_store(
     fsync: str = "always",
     decode_responses: bool = False,
     read_only: bool = False,
+    memory_budget: int | None = None,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+    save: Iterable[tuple[float, int]] = SAVE,
+    snapshot_every: float | timedelta | None = None,
+    keep_snapshots: int = 0,
+    retain_bytes: int = RETAIN_BYTES,
+    retain_seconds: float | timedelta | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncStore]:
     """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+    options = make_options(
+        fsync=fsync,
+        read_only=read_only,
+        memory_budget=memory_budget,
+        checkpoint_bytes=checkpoint_bytes,
+        save=save,
+        snapshot_every=snapshot_every,
+        keep_snapshots=keep_snapshots,
+        retain_bytes=retain_bytes,
+        retain_seconds=retain_seconds,
+        segment_bytes=segment_bytes,
+    )
 
     def opened() -> AsyncStore:
-        core = open_core(path, fsync, read_only, segment_bytes, disk, clock)
+        core = open_core(path, options, disk, clock)
         store = AsyncStore(core, decode=decode_responses)
         store._opened_here = True
         return store

@@ -9,15 +9,16 @@ import errno
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
 from tidelog.aof.lock import acquire
-from tidelog.aof.log import POLICIES, SEGMENT_BYTES, Log, Policy
+from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
@@ -36,12 +37,11 @@ from tidelog.store.errors import (
     StorePoisoned,
 )
 from tidelog.store.lifetime import Keeper, keep
+from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
 from tidelog.store.read_only import open_read_only
 from tidelog.store.sync import Store
 
 AnyPath = str | os.PathLike[str]
-SEGMENT_BYTES_MIN = 4096
-SEGMENT_BYTES_MAX = 1 << 40
 
 # What to do about an error of the system, where that can be said.
 ADVICE = {
@@ -62,6 +62,13 @@ def open_store(
     fsync: str = "always",
     decode_responses: bool = False,
     read_only: bool = False,
+    memory_budget: int | None = None,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+    save: Iterable[tuple[float, int]] = SAVE,
+    snapshot_every: float | timedelta | None = None,
+    keep_snapshots: int = 0,
+    retain_bytes: int = RETAIN_BYTES,
+    retain_seconds: float | timedelta | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
@@ -70,7 +77,15 @@ def open_store(
 
     fsync               `always`: a reply means the disk has it; `everysec`, `no`: the kernel has it
     decode_responses    replies hold str instead of bytes
-    read_only           a snapshot of what the log holds, also beside a running writer; `refresh` follows on
+    read_only           a view of what the store holds, also beside a running writer; `refresh` follows on
+    memory_budget       bytes that entries, groups and strings may take in memory, about; what is not used leaves it
+                        after a checkpoint and is read from there again. None = nothing leaves
+    checkpoint_bytes    the log is folded into the checkpoint when so much of it was written since; 0 = not by bytes
+    save                and by these rules, (seconds, changes): after so long if so much has changed; () = not by time
+    snapshot_every      seconds (or a timedelta) between snapshots that are made by themselves; None = none are
+    keep_snapshots      how many snapshots stay, the newest; 0 = all
+    retain_bytes        of the log that is folded already, so much stays, for followers and to go back to a moment
+    retain_seconds      and at least what is younger than this (seconds or a timedelta)
     segment_bytes       size at which the log goes on in a new file, 4,096 bytes or more
     disk, clock         the file system and the time; others in tests (see tidelog.testing)
 
@@ -81,38 +96,34 @@ def open_store(
         with tidelog.open("orders") as db:
             db.xadd("orders", {"item": "tea"})
     """
-    core = open_core(path, fsync, read_only, segment_bytes, disk, clock)
+    options = make_options(
+        fsync=fsync,
+        read_only=read_only,
+        memory_budget=memory_budget,
+        checkpoint_bytes=checkpoint_bytes,
+        save=save,
+        snapshot_every=snapshot_every,
+        keep_snapshots=keep_snapshots,
+        retain_bytes=retain_bytes,
+        retain_seconds=retain_seconds,
+        segment_bytes=segment_bytes,
+    )
+    core = open_core(path, options, disk, clock)
     store = Store(core, decode=decode_responses)
     store._opened_here = True
     return store
 
 
-def open_core(
-    path: AnyPath,
-    fsync: str,
-    read_only: bool,
-    segment_bytes: int,
-    disk: Disk | None,
-    clock: Clock,
-) -> Core:
+def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) -> Core:
     """What both faces open; see `open_store`."""
-    if fsync not in POLICIES:
-        raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
-    if (
-        not isinstance(segment_bytes, int)
-        or not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX
-    ):
-        raise DataError(
-            f"segment_bytes must be an integer from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
-        )
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise DataError(f"{name!r} is no path of a directory")
     root = Path(name).absolute()
-    with _explained(root, read_only):
-        if read_only:
+    with _explained(root, options.read_only):
+        if options.read_only:
             return open_read_only(disk or RealDisk(), root, clock)
-        return _open(disk or RealDisk(), root, fsync, segment_bytes, clock)  # type: ignore[arg-type]
+        return _open(disk or RealDisk(), root, options, clock)
 
 
 @contextmanager
@@ -139,7 +150,7 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
         ) from error
 
 
-def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clock) -> Core:
+def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
     if identity.is_new(disk, root):
         recipe.make_directory(disk, root)
     else:
@@ -148,7 +159,7 @@ def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clo
     try:
         if identity.is_new(disk, root):
             identity.create(disk, root, secrets.token_bytes(16))
-        return _Opener(disk, root, segment_bytes, clock).open(policy, lock)
+        return _Opener(disk, root, options, clock).open(lock)
     except BaseException:
         lock.close()
         raise
@@ -157,16 +168,17 @@ def _open(disk: Disk, root: Path, policy: Policy, segment_bytes: int, clock: Clo
 class _Opener:
     """What it takes to open a store, and to open its log again when it is in doubt."""
 
-    def __init__(self, disk: Disk, root: Path, segment_bytes: int, clock: Clock) -> None:
-        self._disk, self._root, self._segment_bytes = disk, root, segment_bytes
+    def __init__(self, disk: Disk, root: Path, options: Options, clock: Clock) -> None:
+        self._disk, self._root, self._options = disk, root, options
         self._clock = clock
         self._uuid = identity.read(disk, root)
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
 
-    def open(self, policy: Policy, lock: Any) -> Core:
+    def open(self, lock: Any) -> Core:
         """Recover and start. The lock file is released with the store."""
         state = State()
+        policy: Policy = self._options.fsync  # type: ignore[assignment]  # it was checked
         log = self._log(state, policy, None)
         core = Core(log, state, Settings(), self.rebuild, self._clock)
         self._core = weakref.ref(core)
@@ -206,7 +218,7 @@ class _Opener:
             began=self._began,
             clock=lambda: self._clock.time_ns() // 1_000_000,
             policy=policy,
-            segment_bytes=self._segment_bytes,
+            segment_bytes=self._options.segment_bytes,
         )
 
     def _read(self) -> State:

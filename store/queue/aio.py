@@ -18,7 +18,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store.aio import AsyncStore, Opening, TaskCaller
@@ -26,6 +25,7 @@ from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Answer, Claim
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.opening import AnyPath, open_core
+from tidelog.store.options import make_options as make_open_options
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
@@ -380,8 +380,10 @@ def aopen_queue(
         max_failures=max_failures,
     )
 
+    how = make_open_options(fsync=fsync)
+
     def opened() -> AsyncQueue:
-        core = open_core(path, fsync, False, SEGMENT_BYTES, None, clock)
+        core = open_core(path, how, None, clock)
         queue = make_queue(AsyncStore(core, decode=False), options)
         queue._opened_here = True
         return queue

@@ -1,0 +1,101 @@
+"""Options of an open: what they may be. Nothing of them is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from tidelog.aof.log import POLICIES, SEGMENT_BYTES
+from tidelog.store.errors import DataError
+
+SEGMENT_BYTES_MIN: Final = 4096
+SEGMENT_BYTES_MAX: Final = 1 << 40
+CHECKPOINT_BYTES: Final = 64 << 20
+# (seconds, changes): as Redis's own, "after so long, if so much has changed".
+SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
+MEMORY_BUDGET_MIN: Final = 1 << 20
+RETAIN_BYTES: Final = 64 << 20
+
+Rules = tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a store is kept; see `tidelog.open` for each.
+
+    save            rules (seconds, changes), the longest first
+    memory_budget   bytes, None = whatever was loaded or added stays in memory
+    retain_seconds  None = segments are kept by bytes alone
+    snapshot_every  seconds, None = none are made by themselves
+    """
+
+    fsync: str = "always"
+    read_only: bool = False
+    segment_bytes: int = SEGMENT_BYTES
+    checkpoint_bytes: int = CHECKPOINT_BYTES
+    save: Rules = SAVE
+    memory_budget: int | None = None
+    retain_bytes: int = RETAIN_BYTES
+    retain_seconds: float | None = None
+    keep_snapshots: int = 0
+    snapshot_every: float | None = None
+
+
+def make_options(**given: Any) -> Options:
+    """The options of an open, checked. Raises DataError, which names the one that makes no sense."""
+    given["save"] = _rules(given.get("save", SAVE))
+    for name in ("retain_seconds", "snapshot_every"):
+        given[name] = _seconds(name, given.get(name))
+    options = Options(**given)
+    if options.fsync not in POLICIES:
+        raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
+    _whole("segment_bytes", options.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    _whole("checkpoint_bytes", options.checkpoint_bytes, 0)
+    _whole("retain_bytes", options.retain_bytes, 0)
+    _whole("keep_snapshots", options.keep_snapshots, 0)
+    if options.memory_budget is not None:
+        _whole("memory_budget", options.memory_budget, MEMORY_BUDGET_MIN)
+    return options
+
+
+def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        bounds = f"{low} or more"
+    elif high is not None and value > high:
+        bounds = f"from {low} to {high}"
+    else:
+        return
+    if high is not None:
+        bounds = f"from {low} to {high}"
+    raise DataError(f"{name} must be an integer {bounds}")
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise DataError(f"{name} must be seconds above 0, or a timedelta, not {value!r}")
+    if seconds > 1e12 or math.isnan(seconds):
+        raise DataError(f"{name} is too long: {value!r}")
+    return float(seconds)
+
+
+def _rules(save: Any) -> Rules:
+    """`save` as given: pairs, or nothing for none."""
+    rules: list[tuple[float, int]] = []
+    if not isinstance(save, Iterable) or isinstance(save, (str, bytes)):
+        raise DataError(f"save must be pairs of (seconds, changes), not {save!r}")
+    for pair in save:
+        try:
+            seconds, changes = pair
+        except (TypeError, ValueError):
+            raise DataError(f"save must be pairs of (seconds, changes), not {pair!r}") from None
+        found = _seconds("the seconds of save", seconds)
+        _whole("the changes of save", changes, 1)
+        assert found is not None
+        rules.append((found, changes))
+    return tuple(sorted(rules, reverse=True))
