@@ -83,12 +83,12 @@ def apply_swapdb(state: State, effect: Effect) -> None:
 
 
 def apply_flushdb(state: State, effect: Effect) -> None:
-    state.databases[effect[1]] = Database()
+    state.databases[effect[1]] = state.new_database()
     _find_next_expiry(state)
 
 
 def apply_flushall(state: State, effect: Effect) -> None:
-    state.databases = [Database() for _ in state.databases]
+    state.databases = [state.new_database() for _ in state.databases]
     state.next_expiry = NEVER
 
 

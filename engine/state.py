@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tidelog.engine.changes import Changes
+from tidelog.engine.cold import ColdStore
 from tidelog.engine.expiries import NEVER, Expiries
 from tidelog.engine.keyspace import Keyspace
 
@@ -31,24 +33,48 @@ class Settings:
 class Database:
     """One numbered database: key -> value, and key -> expiry in unix milliseconds.
 
-    A value is a `Stream`, or `bytes` for a string.
+    A value is a `Stream`, or `bytes` for a string. `table` is the number under which a checkpoint keeps its rows.
     """
 
-    __slots__ = ("keys", "expires")
+    __slots__ = ("table", "keys", "expires")
 
-    def __init__(self) -> None:
+    def __init__(self, table: int, changes: Changes) -> None:
+        self.table = table
         self.keys = Keyspace()
         self.expires = Expiries()
 
 
 class State:
-    """Everything a store holds. Two states that went through the same effects have the same digest."""
+    """Everything a store holds. Two states that went through the same effects have the same digest.
 
-    __slots__ = ("databases", "next_stream_number", "next_expiry", "epoch")
+    changes     what the next checkpoint has to write; no state
+    """
+
+    __slots__ = (
+        *("databases", "next_stream_number", "next_table", "next_expiry", "epoch"),
+        "changes",
+    )
 
     def __init__(self) -> None:
-        self.databases = [Database() for _ in range(DATABASES)]
+        self.changes = Changes()
+        self.next_table = 1  # as `next_stream_number`
+        self.databases = [self.new_database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
         # No key expires up to and including this moment (unix ms): the earliest time in any database.
         self.next_expiry = NEVER
         self.epoch = 0  # number of the newest EPOCH applied
+
+    @property
+    def cold(self) -> ColdStore | None:
+        """The checkpoint that what is not in memory is read from; None: everything is."""
+        return self.changes.cold
+
+    @cold.setter
+    def cold(self, cold: ColdStore | None) -> None:
+        self.changes.cold = cold
+
+    def new_database(self) -> Database:
+        """An empty database under a table number of its own."""
+        table = self.next_table
+        self.next_table += 1
+        return Database(table, self.changes)
