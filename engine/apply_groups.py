@@ -11,19 +11,26 @@ from tidelog.engine import effects as e
 from tidelog.engine.effects import Effect
 from tidelog.engine.group import Group
 from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+
+
+def _existing(state: State, effect: Effect) -> Stream:
+    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
+    return stream
 
 
 def apply_xgroup_create(state: State, effect: Effect) -> None:
     """XGROUP_CREATE."""
-    _, db, key, name, ms, seq, entries_read = effect
-    stream = state.databases[db].keys[key]
-    stream.groups[name] = Group(name, ms << 64 | seq, entries_read)  # type: ignore[union-attr]
+    _, _, _, name, ms, seq, entries_read = effect
+    stream = _existing(state, effect)
+    stream.groups[name] = Group(name, ms << 64 | seq, entries_read)
 
 
 def apply_xgroup_destroy(state: State, effect: Effect) -> None:
     """XGROUP_DESTROY."""
-    _, db, key, name = effect
-    del state.databases[db].keys[key].groups[name]  # type: ignore[union-attr]
+    del _existing(state, effect).groups[effect[3]]
 
 
 def apply_to_group(group: Group, effect: Effect) -> None:
@@ -75,8 +82,10 @@ _IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {
 
 def _located(change: Callable[[Group, Effect], None]) -> Callable[[State, Effect], None]:
     def apply(state: State, effect: Effect) -> None:
-        stream = state.databases[effect[1]].keys[effect[2]]
-        change(stream.groups[effect[3]], effect)  # type: ignore[union-attr]
+        stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
+        if stream.mark != state.changes.generation:
+            state.changes.touch(stream)
+        change(stream.groups[effect[3]], effect)
 
     return apply
 

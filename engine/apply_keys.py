@@ -1,7 +1,7 @@
 """Apply, keys: what changes the tables of keys, strings and expiries, and the EPOCH.
 
-Each function trusts its effect (engine.effects) and cannot fail. All keep `state.next_expiry` exact: it is the
-earliest time in any database.
+Each function trusts its effect (engine.effects) and cannot fail. All keep `state.next_expiry`. Keys that are not in
+memory are brought there before they change: live, decide has done that already; only replay reads them here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tidelog.engine import effects as e
 from tidelog.engine.effects import Effect
 from tidelog.engine.expiries import NEVER
 from tidelog.engine.state import Database, State
+from tidelog.engine.stream import Stream
 from tidelog.engine.values import RawString, copy_value
 
 
@@ -32,7 +33,7 @@ def apply_set(state: State, effect: Effect) -> None:
     database.keys[key] = value
     if expire_at != -1:
         _put_expiry(state, database, key, expire_at)
-    elif database.expires:
+    elif database.expires.count:
         _drop_expiry(state, database, key)
 
 
@@ -46,12 +47,16 @@ def apply_append(state: State, effect: Effect) -> None:
 
 def apply_pexpireat(state: State, effect: Effect) -> None:
     _, db, key, at = effect
-    _put_expiry(state, state.databases[db], key, at)
+    database = state.databases[db]
+    database.keys.change(key)
+    _put_expiry(state, database, key, at)
 
 
 def apply_persist(state: State, effect: Effect) -> None:
     _, db, key = effect
-    _drop_expiry(state, state.databases[db], key)
+    database = state.databases[db]
+    database.keys.change(key)
+    _drop_expiry(state, database, key)
 
 
 def apply_rename(state: State, effect: Effect) -> None:
@@ -68,7 +73,10 @@ def apply_move(state: State, effect: Effect) -> None:
 def apply_copy(state: State, effect: Effect) -> None:
     _, db, source, target_db, target = effect
     database, target_database = state.databases[db], state.databases[target_db]
-    target_database.keys[target] = copy_value(state, database.keys[source])
+    value = copy_value(state, database.keys[source])
+    if value.__class__ is Stream:
+        state.changes.touch(value)
+    target_database.keys[target] = value
     at = database.expires.get(source)
     if at is None:
         _drop_expiry(state, target_database, target)
@@ -83,11 +91,14 @@ def apply_swapdb(state: State, effect: Effect) -> None:
 
 
 def apply_flushdb(state: State, effect: Effect) -> None:
+    state.databases[effect[1]].keys.end()
     state.databases[effect[1]] = state.new_database()
-    _find_next_expiry(state)
+    state.find_next_expiry()
 
 
 def apply_flushall(state: State, effect: Effect) -> None:
+    for database in state.databases:
+        database.keys.end()
     state.databases = [state.new_database() for _ in state.databases]
     state.next_expiry = NEVER
 
@@ -95,7 +106,7 @@ def apply_flushall(state: State, effect: Effect) -> None:
 def _move(
     state: State, database: Database, source: bytes, target_database: Database, target: bytes
 ) -> None:
-    target_database.keys[target] = database.keys.pop(source)
+    target_database.keys[target] = database.keys.take(source)
     at = database.expires.drop(source)
     if at == NEVER:
         _drop_expiry(state, target_database, target)
@@ -109,16 +120,12 @@ def _put_expiry(state: State, database: Database, key: bytes, at: int) -> None:
     if at <= state.next_expiry:
         state.next_expiry = at
     elif before <= state.next_expiry:
-        _find_next_expiry(state)
+        state.find_next_expiry()
 
 
 def _drop_expiry(state: State, database: Database, key: bytes) -> None:
     if database.expires.drop(key) <= state.next_expiry:
-        _find_next_expiry(state)
-
-
-def _find_next_expiry(state: State) -> None:
-    state.next_expiry = min(database.expires.first() for database in state.databases)
+        state.find_next_expiry()
 
 
 APPLY: dict[int, Callable[[State, Effect], None]] = {

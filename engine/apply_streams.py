@@ -21,7 +21,10 @@ from tidelog.engine.stream import (
 
 
 def _existing(state: State, effect: Effect) -> Stream:
-    return cast(Stream, state.databases[effect[1]].keys[effect[2]])
+    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
+    return stream
 
 
 def _create(state: State, effect: Effect) -> Stream:
@@ -30,6 +33,8 @@ def _create(state: State, effect: Effect) -> Stream:
     if stream is None:
         stream = keys[effect[2]] = Stream(state.next_stream_number)
         state.next_stream_number += 1
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
     return cast(Stream, stream)
 
 
@@ -37,6 +42,8 @@ def apply_xadd(state: State, effect: Effect) -> None:
     """XADD. `Stream.append` written out: three calls less on the hottest path there is."""
     _, db, key, ms, seq, row = effect
     stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
     stream.last_id = entry_id = ms << 64 | seq
     stream.tail_ids.append(entry_id)
     stream.tail_rows.append(row)

@@ -10,12 +10,13 @@ None of this is state: no effect depends on it, and two equal states may have no
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.engine.cold import ColdStore
     from tidelog.engine.freeze import Frozen
-    from tidelog.engine.frozen_keys import FrozenKeys
+    from tidelog.engine.frozen_keys import FrozenTable
     from tidelog.engine.stream import Stream
 
 
@@ -39,7 +40,7 @@ class Changes:
         self.committed = 0
         self.streams: dict[int, Stream] = {}
         self.ended: list[int] = []
-        self.tables_ended: list[tuple[int, frozenset[bytes]]] = []
+        self.tables_ended: list[tuple[int, Collection[bytes]]] = []
         self.frozen: Frozen | None = None
 
     def touch(self, stream: Stream) -> None:
@@ -56,6 +57,13 @@ class Changes:
         frozen = self.frozen
         if stream.handed_gen > 0 or (frozen is not None and stream.mark == frozen.generation):
             self.ended.append(stream.number)
+
+    def changed(self, stream: Stream) -> bool:
+        """Whether a stream is other than the checkpoint has it."""
+        frozen = self.frozen
+        return stream.mark == self.generation or (
+            frozen is not None and stream.mark == frozen.generation
+        )
 
 
 class Table:
@@ -74,7 +82,7 @@ class Table:
         self.changes = Changes() if changes is None else changes
         self.changed: dict[bytes, None] = {}
         self.frozen: dict[bytes, None] = {}
-        self.keeper: FrozenKeys | None = None
+        self.keeper: FrozenTable | None = None
 
     def stored(self, key: bytes) -> bool:
         """Whether what the checkpoint has of a key, be it nothing, is the truth about it."""

@@ -40,19 +40,18 @@ class Context:
     def peek(self, key: bytes) -> Stream | bytes | None:
         """`lookup` by a command that looks at the key from outside (OBJECT, TYPE, TTL): it stays as idle as it was."""
         database = self.state.databases[self.db]
-        value = database.keys.get(key)
-        if (
-            value is not None
-            and database.expires
-            and database.expires.get(key, self.now) < self.now
-        ):
+        try:
+            value = database.keys[key]
+        except KeyError:
+            return None
+        if database.expires.count and database.expires.get(key, self.now) < self.now:
             self.expire(self.db, key)
             return None
         return value
 
     def passed(self, key: bytes) -> bool:
         """Whether a key's time has passed. Logs nothing: for walks over many keys, whose DELs others log."""
-        return self.state.databases[self.db].expires.get(key, self.now) < self.now
+        return self.state.databases[self.db].keys.expire_at(key) < self.now
 
     def expire(self, db: int, key: bytes) -> None:
         """Log the DEL of an expired key, once per unit."""
@@ -63,9 +62,13 @@ class Context:
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type."""
         database = self.state.databases[self.db]
-        value = database.keys.get(key)
-        if value.__class__ is Stream and not database.expires:  # as `lookup`, two calls less
-            database.keys.accessed[key] = self.now
+        keys = database.keys
+        try:
+            value: Stream | bytes | None = keys[key]
+        except KeyError:
+            return None
+        if value.__class__ is Stream and not database.expires.count:  # as `lookup`, two calls less
+            keys.accessed[key] = self.now
             return value
         value = self.lookup(key)
         if value is None or value.__class__ is Stream:

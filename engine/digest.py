@@ -35,9 +35,8 @@ def digest(state: State) -> str:
 
 def _state_parts(state: State) -> Iterator[Any]:
     for number, database in enumerate(state.databases):
-        for key in sorted(database.keys):
-            value = database.keys[key]
-            yield number, key, database.expires.get(key, -1)
+        for key, value, expire_at in database.keys.walk():
+            yield number, key, expire_at
             if isinstance(value, bytes):
                 yield value
             else:

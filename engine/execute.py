@@ -101,6 +101,9 @@ def expire_due(ctx: Context, limit: int) -> None:
             limit -= len(due)
             if limit <= 0:
                 return
+    if not ctx.effects:
+        # Where keys are not in memory it was only a bound; `due` knows better now.
+        ctx.state.find_next_expiry()
 
 
 def _unknown_command(args: list[bytes]) -> CommandError:

@@ -1,6 +1,10 @@
 """Keyspace: the keys of one database, and the order SCAN walks them in.
 
-A dict key -> value. SCAN needs an order that does not depend on what comes and goes between two of its
+A dict key -> value of what is in memory; it wins. A key that is not is read from the checkpoint (engine.cold), if there
+is one and the key has not changed since: its value and its expiry are in memory then until `evict`. So are they before
+anything about a key changes, and a key that changed and is missing in memory is gone.
+
+SCAN needs an order that does not depend on what comes and goes between two of its
 calls: keys are ordered by their *place*, a number made of the key's name alone. A cursor is the place to go on
 from, so the server keeps nothing, a cursor outlives a restart, and a key that exists during a whole scan is
 passed exactly once, whatever is inserted or deleted meanwhile.
@@ -12,19 +16,28 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from heapq import merge
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any
 
-if TYPE_CHECKING:
-    from tidelog.engine.stream import Stream
+from tidelog.engine import keyrow
+from tidelog.engine.changes import Table
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.expiries import NEVER, Expiries
+from tidelog.engine.keyrow import NO_EXPIRY, KeyRow
+from tidelog.engine.rowkeys import KIND_STREAM, PLACE_BYTES, key_prefix, key_row, place_hash
+from tidelog.engine.stream import Stream
 
-    Value = Stream | bytes
+Value = Stream | bytes
 
 CHUNK = 256  # keys of one chunk of the order; twice that and it is split
 PLACES = 1 << 52  # cursors stay exact in a double: some clients have no other number
-_HASH_BYTES = 8
 _SURPLUS_BITS = 12
-assert PLACES == 1 << 8 * _HASH_BYTES - _SURPLUS_BITS
+_resident = dict.get
+_residents = dict.__len__
+_is_resident = dict.__contains__
+assert PLACES == 1 << 8 * PLACE_BYTES - _SURPLUS_BITS
 
 
 def place(key: bytes) -> int:
@@ -37,11 +50,16 @@ def _spot(key: bytes) -> bytes:
 
     The hash is even, and one whose collisions nobody finds: the keys of one place come in one reply.
     """
-    return blake2b(key, digest_size=_HASH_BYTES).digest() + key
+    return place_hash(key) + key
 
 
 def _place(spot: bytes) -> int:
-    return (int.from_bytes(spot[:_HASH_BYTES], "big") >> _SURPLUS_BITS) + 1
+    return (int.from_bytes(spot[:PLACE_BYTES], "big") >> _SURPLUS_BITS) + 1
+
+
+def _start(first: int) -> bytes:
+    """What sorts before all spots of this place and later ones, and after all others."""
+    return (max(first - 1, 0) << _SURPLUS_BITS).to_bytes(PLACE_BYTES, "big")
 
 
 class Order:
@@ -85,51 +103,117 @@ class Order:
         """(place, name) of all whose place is at least `first`, ascending."""
         if first > PLACES:
             return
-        start = (max(first - 1, 0) << _SURPLUS_BITS).to_bytes(_HASH_BYTES, "big")
+        start = _start(first)
         for index in range(bisect_left(self._lasts, start), len(self._chunks)):
             chunk = self._chunks[index]
             for spot in chunk[bisect_left(chunk, start) :]:
-                yield _place(spot), spot[_HASH_BYTES:]
+                yield _place(spot), spot[PLACE_BYTES:]
 
 
-class Keyspace(dict[bytes, "Value"]):
-    """Key -> value, with `scan`. Changed through item assignment, `del`, `pop` and `clear` alone.
+class Keyspace(dict[bytes, Value]):
+    """Key -> value, with `scan`. Changed through item assignment, `del`, `pop` and `take` alone.
 
+    `keys[key]` costs what it costs in a dict; every other way of looking is a call more. All may raise CorruptBlock.
+
+    count       keys there are, in memory or not
+    table       which of them changed since the last freeze, and their number in the checkpoint
+    expires     their times
     accessed    key -> unix ms of the last command that named it (OBJECT IDLETIME). The one thing that decide
                 notes down: it is no state, neither logged nor part of a digest, and begins anew with each open
     """
 
-    __slots__ = ("_order", "accessed")
+    __slots__ = ("_order", "accessed", "count", "table", "expires")
 
-    def __init__(self) -> None:
+    def __init__(
+        self, table: Table | None = None, expires: Expiries | None = None, count: int = 0
+    ) -> None:
         super().__init__()
+        self.table = Table() if table is None else table
+        self.expires = Expiries(self.table) if expires is None else expires
+        self.count = count
         self.accessed: dict[bytes, int] = {}
-        self._order: Order | None = None  # once somebody has scanned
+        self._order: Order | None = None  # of what is in memory, once somebody has scanned
 
-    def __setitem__(self, key: bytes, value: Value) -> None:
-        if self._order is not None and key not in self:
-            self._order.add(key)
-        super().__setitem__(key, value)
+    # --- looking
 
-    def __delitem__(self, key: bytes) -> None:
-        super().__delitem__(key)
-        self.accessed.pop(key, None)
-        if self._order is not None:
-            self._order.remove(key)
-
-    def pop(self, key: bytes, default: Any = None) -> Any:
-        """The value of a key that is dropped, or `default`."""
-        if key not in self:
-            return default
-        value = self[key]
-        del self[key]
+    def __missing__(self, key: bytes) -> Value:
+        value = self._load(key)
+        if value is None:
+            raise KeyError(key)
         return value
 
-    def clear(self) -> None:
-        """Drop all keys, and the order with them."""
-        super().clear()
-        self.accessed.clear()
-        self._order = None
+    def get(self, key: bytes, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        value = _resident(self, key)
+        if value is None:
+            value = self._load(key)
+        return default if value is None else value
+
+    def __contains__(self, key: object) -> bool:
+        return _is_resident(self, key) or self._cold_row(key) is not None  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All keys, in no order. Keys may be loaded meanwhile, but not change."""
+        if self.count == _residents(self):
+            return super().__iter__()
+        return (key for key, _ in self.listed())
+
+    def keys(self) -> Iterator[bytes]:  # type: ignore[override]
+        return iter(self)
+
+    def values(self) -> Iterator[Value]:  # type: ignore[override]
+        """All values; those that are not in memory come without being kept there."""
+        return (value for _, value in self.items())
+
+    def items(self) -> Iterator[tuple[bytes, Value]]:  # type: ignore[override]
+        """As `values`, with the keys."""
+        return ((key, self._look(key)[0]) for key in self)
+
+    def walk(self) -> Iterator[tuple[bytes, Value, int]]:
+        """(key, value, expire_at or NO_EXPIRY) of all keys, ascending; nothing is kept in memory that was not there."""
+        return ((key, *self._look(key)) for key in sorted(self))
+
+    def listed(self) -> Iterator[tuple[bytes, int]]:
+        """(key, when it expires or NEVER) of all keys, in no order."""
+        here = list(super().__iter__())
+        expires = self.expires
+        for key in here:
+            yield key, expires.get(key, NEVER)
+        if self.count > len(here):
+            passed = set(here)
+            for _, key, row in self._cold_since(b""):
+                if key not in passed and self.table.stored(key):
+                    yield key, NEVER if row[0] == NO_EXPIRY else row[0]
+
+    def spread(self, pick: int) -> Iterator[bytes]:
+        """All keys, from one on that the number picks; each at least once."""
+        here = _residents(self)
+        pick %= self.count or 1
+        if pick < here:
+            return chain(islice(self, pick, None), islice(self, pick))
+        start = place_hash(pick.to_bytes(8, "big"))
+        later = (key for _, key, _ in self._cold_since(start) if self._is_cold(key))
+        return chain(later, self)
+
+    def is_string(self, key: bytes) -> bool:
+        """Whether a key that is there holds a string. Loads nothing."""
+        value = _resident(self, key)
+        if value is not None:
+            return isinstance(value, bytes)
+        row = self._cold_row(key)
+        return row is not None and row[1] != KIND_STREAM
+
+    def expire_at(self, key: bytes) -> int:
+        """When a key expires, or NEVER. Loads nothing."""
+        at = self.expires.get(key)
+        if at is None and self.expires.count and not _is_resident(self, key):
+            row = self._cold_row(key)
+            if row is not None and row[0] != NO_EXPIRY:
+                return row[0]
+        return NEVER if at is None else at
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """About `count` keys from a cursor on (0 = the start), and the next cursor (0 = no more).
@@ -137,12 +221,151 @@ class Keyspace(dict[bytes, "Value"]):
         More than `count` only where keys share a place.
         """
         if self._order is None:
-            self._order = Order(self)
+            self._order = Order(super().__iter__())
+        names: Iterator[tuple[int, bytes | None]] = self._order.since(cursor)
+        if self.count > _residents(self) and cursor <= PLACES:
+            names = merge(names, self._cold_places(cursor), key=itemgetter(0))
         found: list[bytes] = []
         passed = 0
-        for at, key in self._order.since(cursor):
+        for at, key in names:
+            if key is None:
+                continue
             if len(found) >= count and at != passed:
                 return at, found
             passed = at
             found.append(key)
         return 0, found
+
+    # --- changing: called by apply alone
+
+    def __setitem__(self, key: bytes, value: Value) -> None:
+        before = _resident(self, key)
+        if before is None and self.count != _residents(self):
+            before = self._load(key)
+        self.table.change(key)
+        if before is None:
+            self.count += 1
+            if self._order is not None:
+                self._order.add(key)
+        elif before.__class__ is Stream and before is not value:
+            self.table.changes.end(before)
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: bytes) -> None:
+        value = self.take(key)
+        if value.__class__ is Stream:
+            self.table.changes.end(value)
+
+    def pop(self, key: bytes, default: Any = None) -> Any:
+        """The value of a key that is dropped, or `default`."""
+        value = self.get(key)
+        if value is None:
+            return default
+        del self[key]
+        return value
+
+    def take(self, key: bytes) -> Value:
+        """The value of a key that is dropped because it moves elsewhere: a stream goes on."""
+        value = self[key]
+        self.table.change(key)
+        super().__delitem__(key)
+        self.count -= 1
+        self.accessed.pop(key, None)
+        if self._order is not None:
+            self._order.remove(key)
+        return value
+
+    def change(self, key: bytes) -> None:
+        """The expiry of a key that is there is about to change."""
+        if not _is_resident(self, key):
+            self._load(key)
+        self.table.change(key)
+
+    def end(self) -> None:
+        """All keys go, and nobody uses this object again."""
+        changes = self.table.changes
+        for value in super().values():
+            if value.__class__ is Stream:
+                changes.end(value)
+        if changes.generation > 1:  # something was frozen before
+            changes.tables_ended.append((self.table.number, self.table.changed.keys()))
+
+    # --- what is in memory and what is not
+
+    def evict(self, key: bytes) -> bool:
+        """Drop from memory what a key holds; the checkpoint has it. False: it is not in memory, or it changed."""
+        value = _resident(self, key)
+        changes = self.table.changes
+        if value is None or changes.cold is None or not self.table.stored(key):
+            return False
+        if value.__class__ is Stream and changes.changed(value):
+            return False
+        super().__delitem__(key)
+        self.accessed.pop(key, None)
+        if self._order is not None:
+            self._order.remove(key)
+        self.expires.evict(key)
+        return True
+
+    def _load(self, key: bytes) -> Value | None:
+        """Bring a key into memory that is not there. None: there is no such key."""
+        row = self._cold_row(key)
+        if row is None:
+            return None
+        expire_at = row[0]
+        value = self._value(row)
+        super().__setitem__(key, value)
+        if expire_at != NO_EXPIRY:
+            self.expires.load(key, expire_at)
+        if self._order is not None:
+            self._order.add(key)
+        return value
+
+    def _look(self, key: bytes) -> tuple[Value, int]:
+        """The value of a key that is there, and when it expires or NO_EXPIRY, without bringing it into memory."""
+        value = _resident(self, key)
+        if value is not None:
+            return value, self.expires.get(key, NO_EXPIRY)
+        row = self._cold_row(key)
+        assert row is not None
+        return self._value(row), row[0]
+
+    def _cold_row(self, key: bytes) -> KeyRow | None:
+        """What the checkpoint says of a key that is not in memory. None: there is no such key."""
+        cold = self.table.changes.cold
+        if cold is None or self.count == _residents(self) or not self.table.stored(key):
+            return None
+        row = cold.get(key_row(self.table.number, key))
+        return None if row is None else keyrow.unpack_of(row, key)
+
+    def _is_cold(self, key: bytes) -> bool:
+        """Whether a key that the checkpoint has is there and not in memory."""
+        return not _is_resident(self, key) and self.table.stored(key)
+
+    def _value(self, row: KeyRow) -> Value:
+        _, kind, held = row
+        if kind != KIND_STREAM:
+            string: bytes = held
+            return string
+        from tidelog.engine.freeze import load_stream  # which imports this module
+
+        return load_stream(self._cold(), held)
+
+    def _cold(self) -> ColdStore:
+        cold = self.table.changes.cold
+        assert cold is not None, "keys that are not in memory, and no checkpoint"
+        return cold
+
+    def _cold_since(self, start: bytes) -> Iterator[tuple[bytes, bytes, KeyRow]]:
+        """(hash, key, row) of all that the checkpoint has, in the order of SCAN: also what is no longer true."""
+        prefix = key_prefix(self.table.number)
+        for name, packed in self._cold().rows(prefix, prefix + start):
+            key, row = keyrow.unpack(packed)
+            yield name[len(prefix) :], key, row
+
+    def _cold_places(self, first: int) -> Iterator[tuple[int, bytes | None]]:
+        """(place, key) of the keys that are not in memory. A key of None is passed over: a page of a scan that is full
+        need not walk on to the next one.
+        """
+        for spot, key, _ in self._cold_since(_start(first)):
+            yield _place(spot), key if self._is_cold(key) else None

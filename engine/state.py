@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.engine.changes import Changes
+from typing import Any
+
+from tidelog.engine.changes import Changes, Table
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.expiries import NEVER, Expiries
 from tidelog.engine.keyspace import Keyspace
@@ -33,15 +35,17 @@ class Settings:
 class Database:
     """One numbered database: key -> value, and key -> expiry in unix milliseconds.
 
-    A value is a `Stream`, or `bytes` for a string. `table` is the number under which a checkpoint keeps its rows.
+    A value is a `Stream`, or `bytes` for a string. `table` is the number under which a checkpoint keeps its rows;
+    `count` and `expiring` are how many keys it has there.
     """
 
     __slots__ = ("table", "keys", "expires")
 
-    def __init__(self, table: int, changes: Changes) -> None:
+    def __init__(self, table: int, changes: Changes, count: int = 0, expiring: int = 0) -> None:
         self.table = table
-        self.keys = Keyspace()
-        self.expires = Expiries()
+        shared = Table(table, changes)
+        self.expires = Expiries(shared, expiring)
+        self.keys = Keyspace(shared, self.expires, count)
 
 
 class State:
@@ -60,9 +64,36 @@ class State:
         self.next_table = 1  # as `next_stream_number`
         self.databases = [self.new_database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
-        # No key expires up to and including this moment (unix ms): the earliest time in any database.
+        # No key expires up to and including this moment (unix ms): the earliest time in any database, or an earlier
+        # one where keys are not in memory.
         self.next_expiry = NEVER
         self.epoch = 0  # number of the newest EPOCH applied
+
+    @classmethod
+    def over(cls, cold: ColdStore, meta: dict[str, Any]) -> State:
+        """The state of a checkpoint, nothing of it in memory yet. `meta` is what `tables_meta` gave for it."""
+        state = cls()
+        state.changes = changes = Changes(cold)
+        changes.committed, changes.generation = 1, 2
+        state.databases = [Database(table, changes, *counts) for table, *counts in meta["tables"]]
+        state.next_stream_number = meta["next_stream_number"]
+        state.next_table = meta["next_table"]
+        state.next_expiry = meta["next_expiry"]
+        state.epoch = meta["epoch"]
+        return state
+
+    def tables_meta(self) -> dict[str, Any]:
+        """What a checkpoint has to know besides its rows."""
+        return {
+            "tables": [
+                [database.table, len(database.keys), len(database.expires)]
+                for database in self.databases
+            ],
+            "next_stream_number": self.next_stream_number,
+            "next_table": self.next_table,
+            "next_expiry": self.next_expiry,
+            "epoch": self.epoch,
+        }
 
     @property
     def cold(self) -> ColdStore | None:
@@ -78,3 +109,7 @@ class State:
         table = self.next_table
         self.next_table += 1
         return Database(table, self.changes)
+
+    def find_next_expiry(self) -> None:
+        """Set `next_expiry` anew."""
+        self.next_expiry = min(database.expires.first() for database in self.databases)

@@ -170,12 +170,12 @@ class Transaction:
     def _watch(self, ctx: Context, args: list[bytes]) -> Reply:
         if self.active:
             raise CommandError(b"ERR WATCH inside MULTI is not allowed")
-        expires = ctx.database.expires
+        keys = ctx.database.keys
         for key in args[1:]:
             place = (ctx.db, key)
             if place not in self._watched:
                 self._watched[place] = None
-                self._watches.add(self, place, expires.get(key, ctx.now) < ctx.now)
+                self._watches.add(self, place, keys.expire_at(key) < ctx.now)
         return OK
 
     def _unwatch(self, ctx: Context, args: list[bytes]) -> Reply:
@@ -185,7 +185,7 @@ class Transaction:
     def _watched_expired(self, state: State, now: int) -> bool:
         """Whether a watched key's time has passed since, though nobody has deleted it yet."""
         return any(
-            state.databases[db].expires.get(key, now) < now
+            state.databases[db].keys.expire_at(key) < now
             and not self._watches.expired_at_watch(self, (db, key))
             for db, key in self._watched
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tidelog.engine.integers import read_int64
-from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
+
+if TYPE_CHECKING:
+    from tidelog.engine.state import State
 
 _EMBEDDED_BYTES_MAX = 44  # up to here a string lies in one piece with its header, in Redis
 # What CPython takes besides the bytes themselves, about.

@@ -20,20 +20,19 @@ from tidelog.engine.commands.trim import TrimOptions, log_trim, plan_trim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import END, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
-from tidelog.engine.expiries import NEVER
 from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.engine.reply import Reply
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import (
+from tidelog.engine.node import (
     NODE_BYTES_BASE,
     SEPARATOR,
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
     Node,
-    Stream,
     row_bytes_max,
 )
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings, State
+from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
 ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
@@ -69,7 +68,10 @@ def decide_xadd_auto(
     effect; take `xadd`. `end` is 0 for an effect that is not the last of its unit. Raises CommandError.
     """
     keys = state.databases[db].keys
-    stream = keys.get(key)
+    try:
+        stream: Stream | bytes | None = keys[key]
+    except KeyError:
+        stream = None
     keys.accessed[key] = now
     if stream.__class__ is Stream:
         entry_id = stream.last_id + 1
@@ -154,8 +156,8 @@ def xadd(ctx: Context, args: list[bytes]) -> Reply:
         row = tuple(args[3:])
         if len(row) & 1:
             raise CommandError(ARITY)
-        expires = ctx.state.databases[ctx.db].expires
-        if not expires or expires.get(key, NEVER) > ctx.now:
+        database = ctx.state.databases[ctx.db]
+        if not database.expires.count or database.keys.expire_at(key) > ctx.now:
             effect = decide_xadd_auto(ctx.state, ctx.settings, ctx.db, key, row, ctx.now, 0)
             if effect is not None:
                 ctx.effects.append(effect)

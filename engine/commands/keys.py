@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
-
 from tidelog.engine.context import Context
 from tidelog.engine.effects import COPY, DEL, FLUSHALL, FLUSHDB, MOVE, RENAME, SWAPDB
 from tidelog.engine.errors import NO_SUCH_KEY, SYNTAX, CommandError
@@ -156,26 +154,21 @@ def _check_flush_option(args: list[bytes]) -> None:
 @command("keys", 2, "readonly", _NO_KEYS)
 def keys(ctx: Context, args: list[bytes]) -> Reply:
     # The bare star is no pattern to Redis: it also finds the empty key.
-    found = list(ctx.database.keys) if args[1] == b"*" else _matching(ctx, args[1])
-    if ctx.database.expires:
-        found = [key for key in found if not ctx.passed(key)]
-    return found
-
-
-def _matching(ctx: Context, pattern: bytes) -> list[bytes]:
-    return list(filter(matcher(pattern), ctx.database.keys))
+    matches = None if args[1] == b"*" else matcher(args[1])
+    names = ctx.database.keys
+    if ctx.database.expires.count:
+        return [
+            key for key, at in names.listed() if at >= ctx.now and (not matches or matches(key))
+        ]
+    return list(filter(matches, names)) if matches else list(names)
 
 
 @command("randomkey", 1, "readonly", _NO_KEYS)
 def randomkey(ctx: Context, args: list[bytes]) -> Reply:
     """One key, picked by the time: the engine has no chance of its own, and needs none."""
-    names = ctx.database.keys
-    if not names:
-        return None
     # Fibonacci hashing spreads consecutive milliseconds over all keys.
-    pick = (ctx.now * 0x9E3779B97F4A7C15 >> 16) % len(names)
-    from_there_on = chain(islice(names, pick, None), islice(names, pick))
-    return next((key for key in from_there_on if not ctx.passed(key)), None)
+    names = ctx.database.keys.spread(ctx.now * 0x9E3779B97F4A7C15 >> 16)
+    return next((key for key in names if not ctx.passed(key)), None)
 
 
 @command("dbsize", 1, "readonly fast", _NO_KEYS)

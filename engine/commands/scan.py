@@ -10,7 +10,6 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 from tidelog.engine.table import command
-from tidelog.engine.values import type_name
 
 _COUNT_DEFAULT = 10
 # What C's strtoul takes and nothing else: no leading blank, which Redis looks for by itself.
@@ -45,11 +44,11 @@ def scan(ctx: Context, args: list[bytes]) -> Reply:
     following, keys = ctx.database.keys.scan(cursor, count)
     if pattern != b"*":
         keys = list(filter(matcher(pattern), keys))
-    if ctx.database.expires:
+    if ctx.database.expires.count:
         keys = [key for key in keys if not ctx.passed(key)]
     if wanted:
-        values = ctx.database.keys
-        keys = [key for key in keys if type_name(values[key]) == wanted]
+        is_string = ctx.database.keys.is_string
+        keys = [key for key in keys if wanted == (b"string" if is_string(key) else b"stream")]
     return [b"%d" % following, keys]
 
 
