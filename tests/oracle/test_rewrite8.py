@@ -1,0 +1,136 @@
+"""Random histories of all commands, rewritten and fed to an empty engine: the same, but for what is told as lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.oracle.driver import VIEWED_DATABASES, shown_command
+from tests.oracle.engine_side import Tidelog
+from tests.oracle.grammar import CONSUMERS, Grammar8
+from tests.oracle.rewritten import assert_told, facts, owed, rewritten, timeless
+from tests.oracle.wire import is_error
+
+from tidelog.engine.group import Group
+from tidelog.engine.ids import text
+from tidelog.engine.rewrite import Kind, Lost, Target
+from tidelog.engine.state import Database
+from tidelog.engine.stream import Stream
+
+
+def played(r: random.Random, commands: int) -> tuple[Tidelog, int]:
+    """An engine after a random history, and the time it has become."""
+    tidelog = Tidelog(compared=False)
+    now = 0
+    for turn in Grammar8(r).sequence(commands):
+        now = turn.now
+        for args in turn.commands:
+            tidelog.run(now, args)
+    if tidelog.queueing:
+        tidelog.run(now, [b"DISCARD"])
+    for db in range(3):
+        tidelog.run(now, [b"SELECT", b"%d" % db])
+        for args in stirred(tidelog.state.databases[db], r):
+            tidelog.run(now, args)
+    return tidelog, now
+
+
+def stirred(database: Database, r: random.Random) -> Iterator[list[bytes]]:
+    """What chance alone seldom does: entries delivered, released, and deleted while they are pending."""
+    for key, stream in list(database.keys.items()):
+        if not isinstance(stream, Stream):
+            continue
+        for name, group in list(stream.groups.items()):
+            read = [
+                b"XREADGROUP",
+                b"GROUP",
+                name,
+                r.choice(CONSUMERS),
+                b"COUNT",
+                b"%d" % r.randint(1, 9),
+            ]
+            yield [*read, b"STREAMS", key, b">"]
+            for mode in (b"FAIL", b"FATAL", b"SILENT"):
+                ids = some(group, r)
+                yield [b"XNACK", key, name, mode, b"IDS", b"%d" % len(ids), *ids]
+            yield [b"XDEL", key, *some(group, r)]
+        if r.random() < 0.1:
+            yield [b"XTRIM", key, b"MAXLEN", b"%d" % r.randint(0, 3)]
+        if r.random() < 0.1:
+            yield [b"XSETID", key, text(stream.last_id), b"ENTRIESADDED", b"%d" % stream.length]
+
+
+def some(group: Group, r: random.Random) -> list[bytes]:
+    """A few pending IDs in no order; one that never is if there are none."""
+    ids = [text(entry_id) for entry_id, *_ in group.pending.entries()]
+    return r.sample(ids, r.randint(1, min(4, len(ids)))) if ids else [b"0-0"]
+
+
+def imported(source: Tidelog, now: int, target: Target) -> tuple[Tidelog, Lost]:
+    commands, lost = rewritten(source.state, target)
+    tidelog = Tidelog(compared=False)
+    for args in commands:
+        answer = tidelog.run(now, args).form
+        assert not is_error(answer), f"{shown_command(args)}: {answer}"
+    return tidelog, lost
+
+
+@pytest.mark.parametrize("target", Target)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), commands=st.integers(1, 120))
+def test_the_same_state_but_for_what_is_told(target: Target, seed: int, commands: int) -> None:
+    source, now = played(random.Random(seed), commands)
+    copy, lost = imported(source, now, target)
+    got = timeless(facts(copy.state, now), now)
+    owing = owed(source.state, now, target, got)
+    assert got == owing.facts
+    assert_told(lost, owing)
+    for database in copy.state.databases:
+        for value in database.keys.values():
+            if isinstance(value, Stream):
+                value.check()
+                for group in value.groups.values():
+                    group.pending.check()
+    compare_views(source, copy, now, lost)
+
+
+def compare_views(source: Tidelog, copy: Tidelog, now: int, lost: Lost) -> None:
+    """XINFO STREAM FULL, XPENDING and XRANGE of every stream that loses nothing but times and node bounds."""
+    blurred = {(db, key) for kind, db, key in lost.counts if kind in REAL_LOSSES}
+    for db in VIEWED_DATABASES:
+        for key in source.look(now, db, [b"KEYS", b"*"]).form:
+            shown = source.look(now, db, [b"TYPE", key]).form
+            assert shown == copy.look(now, db, [b"TYPE", key]).form
+            if shown != ("+", b"stream") or (db, key) in blurred:
+                continue
+            views = [[b"XRANGE", key, b"-", b"+"], [b"XINFO", b"GROUPS", key]]
+            info = [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]
+            ours, theirs = (without_times(each.look(now, db, info).form) for each in (source, copy))
+            assert ours == theirs
+            for group in ours[b"groups"]:
+                views.append([b"XPENDING", key, group[b"name"]])
+                views.append([b"XPENDING", key, group[b"name"], b"-", b"+", b"1000"])
+            for args in views:
+                assert source.look(now, db, args).form == copy.look(now, db, args).form, args
+
+
+REAL_LOSSES = set(Kind) - {Kind.SEEN_TIME, Kind.ACTIVE_TIME, Kind.NODES}
+
+
+def without_times(info: list[Any]) -> dict[bytes, Any]:
+    """XINFO STREAM FULL without what an import sets itself."""
+    found = dict(zip(info[::2], info[1::2], strict=True))
+    for name in (b"radix-tree-keys", b"radix-tree-nodes"):
+        del found[name]
+    groups = [dict(zip(group[::2], group[1::2], strict=True)) for group in found[b"groups"]]
+    for group in groups:
+        consumers = [dict(zip(each[::2], each[1::2], strict=True)) for each in group[b"consumers"]]
+        for consumer in consumers:
+            del consumer[b"seen-time"], consumer[b"active-time"]
+        group[b"consumers"] = consumers
+    found[b"groups"] = groups
+    return found
