@@ -11,6 +11,10 @@
     our_queue.py   tidelog's durable queue, the same way
     baselines/     system calls, redis-server, sqlite3, lmdb, queuelib, persist-queue, litequeue, huey
     subjects/      one module per subject, each with `rows(bench)`
+    fresh.py       a process of its own with an object in it, and its memory
+    opened.py      what such a process does with a store that has checkpoints
+    pauses.py      what a writer beside a checkpoint meets
+    stored.py      large stores, made once for several subjects
     append.py      a study of its own: ways to append a frame
     child.py       what is measured in a process of its own: memory, start-up
 

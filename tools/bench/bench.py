@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.tools.bench.messages import Messages
 from tidelog.tools.bench.peer import Peer
@@ -17,6 +17,8 @@ from tidelog.tools.bench.race import Contender, race
 
 if TYPE_CHECKING:
     from tidelog.tools.bench.baselines.redis_server import RedisServer
+
+T = TypeVar("T")
 
 EVERYSEC, ALWAYS = "everysec", "always"
 
@@ -58,6 +60,7 @@ class Bench(AbstractContextManager["Bench"]):
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._servers: dict[str, RedisServer] = {}
+        self._made: dict[str, Any] = {}
         self._exit = ExitStack()
 
     def __exit__(
@@ -73,6 +76,13 @@ class Bench(AbstractContextManager["Bench"]):
         path = self.directory / f"{next(self._numbers):03d}-{name}"
         path.mkdir()
         return path
+
+    def once(self, name: str, make: Callable[[Path], T]) -> T:
+        """What `make` made in a directory of that name, made when first asked for: for what several subjects need."""
+        if name not in self._made:
+            self._made[name] = make(self.fresh(name))
+        made: T = self._made[name]
+        return made
 
     def scaled(self, count: int) -> int:
         """A size meant for a full run; a fifth of it when quick."""

@@ -4,6 +4,7 @@ SMALL      two small fields, as an event of an application has them
 RANDOM     one field of 100 random bytes
 TEXT       one field of 100 random letters and digits, for queues that store nothing but text
 TINY       one field of 16 bytes, where the number of messages is what matters
+SENSOR     two readings, as a sensor sends them
 DICTS      a small dict each, which every contender encodes as JSON itself, inside the measured time
 """
 
@@ -82,6 +83,16 @@ TEXT: Final = _make(
     [{"value": base64.b64encode(_random.randbytes(75))} for _ in range(DISTINCT)],
 )
 TINY: Final = _make("16 bytes", [{"value": b"%016d" % number} for number in range(DISTINCT)])
+SENSOR: Final = _make(
+    "two readings of a sensor",
+    [
+        {
+            "temperature": f"{_random.uniform(15, 30):.2f}",
+            "humidity": f"{_random.uniform(30, 70):.1f}",
+        }
+        for _ in range(DISTINCT)
+    ],
+)
 DICTS: Final = JsonMessages(
     "a small dict as JSON",
     [],

@@ -8,11 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bound:
-    """At least (or at most) `value`: of the row's own unit, or times the baseline called `of`."""
+    """At least (or at most) `value`: of the row's own unit, or times the baseline called `of`, or `over` it."""
 
     value: float
     of: str | None = None
     most: bool = False
+    over: bool = False
 
     def holds(self, row: Row) -> bool:
         """Whether the row keeps to it. A baseline that could not run proves nothing: False."""
@@ -20,13 +21,16 @@ class Bound:
         if self.of is not None:
             if self.of not in row.baselines:
                 return False
-            limit *= row.baselines[self.of]
+            base = row.baselines[self.of]
+            limit = base + limit if self.over else base * limit
         return row.measured <= limit if self.most else row.measured >= limit
 
     def text(self, unit: str) -> str:
         sign = "<=" if self.most else ">="
         if self.of is None:
             return f"{sign} {show(self.value, unit)}"
+        if self.over:
+            return f"{sign} {self.of} + {show(self.value, unit)}"
         return f"{sign} {self.value:g} x {self.of}"
 
 
@@ -34,7 +38,7 @@ class Bound:
 class Row:
     """One line of the table.
 
-    unit        "/s" (more is better), or "us", "ms", "B" (less is better)
+    unit        "/s" (more is better), or "us", "ms", "s", "B", "MiB" (less is better)
     baselines   name -> figure in the same unit, the one the ratio is against first
     target      it is met if any of these holds; empty = the figure is for information
     note        what a reader must know to repeat it

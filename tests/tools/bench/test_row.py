@@ -16,6 +16,8 @@ from tidelog.tools.bench.row import Bound, Row, show
         (100.0, (Bound(0.6, "bare"),), False),
         (100.0, (Bound(0.6, "bare"), Bound(90)), True),
         (100.0, (Bound(0.5, "absent"),), False),
+        (250.0, (Bound(50, "bare", most=True, over=True),), True),
+        (251.0, (Bound(50, "bare", most=True, over=True),), False),
     ],
 )
 def test_verdict(measured: float, target: tuple[Bound, ...], met: bool | None) -> None:
@@ -26,6 +28,8 @@ def test_the_ratio_is_against_the_targets_baseline() -> None:
     row = Row("x", "/s", 50, {"first": 10, "bare": 100}, (Bound(0.4, "bare"),))
     assert (row.against, row.ratio) == ("bare", 0.5)
     assert row.target_text == ">= 0.4 x bare"
+    over = Row("x", "ms", 50, {"bare": 10}, (Bound(50, "bare", most=True, over=True),))
+    assert over.target_text == "<= bare + 50 ms"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ SUBJECTS = {
     "memory":  "bytes of memory per entry and per pending entry",
     "pending": "1,000,000 pending entries beside 1,000",
     "startup": "import and open",
+    "restart": "open and the first call after a restart, much stored; beside redis-server's",
+    "checkpoint": "pauses, time and memory of a checkpoint; beside redis-server's BGSAVE",
+    "cold":    "reading what is stored and not in memory",
+    "budget":  "a backlog of 5 GB with memory_budget=64 MiB",
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
     "peers":   "the same work by other queues, 100 random bytes a message",
 }

@@ -1,0 +1,128 @@
+"""What redis-server does in the place of a checkpoint: BGSAVE while a client writes, and loading at a restart."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tidelog.tools.bench.baselines.redis_server import CONSUMER, GROUP, STREAM, RedisServer
+from tidelog.tools.bench.bench import EVERYSEC
+from tidelog.tools.bench.messages import BATCH, SENSOR
+from tidelog.tools.bench.pauses import Gaps
+
+POLLED_S = 0.02
+QUIET_S_MIN = 0.5
+
+
+def packed(*words: str | bytes) -> bytes:
+    """One command as the server reads it."""
+    parts = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+def feed(server: RedisServer, batches: Iterable[bytes]) -> None:
+    """Send packed commands and wait until all are done; replies to them are not even made."""
+    with closing(socket.create_connection(("127.0.0.1", server.port))) as line:
+        line.sendall(packed("CLIENT", "REPLY", "OFF"))
+        for batch in batches:
+            line.sendall(batch)
+        line.sendall(packed("CLIENT", "REPLY", "ON"))
+        if line.recv(64) != b"+OK\r\n":
+            raise RuntimeError("redis-server did not take the commands")
+
+
+def adding(count: int, keys: Iterable[str]) -> Iterator[bytes]:
+    """XADDs of `count` sensor readings by the batch, each to the next of the keys."""
+    key = iter(keys)
+    for at in range(0, count, BATCH):
+        some = SENSOR.some(min(BATCH, count - at))
+        yield b"".join(
+            packed("XADD", next(key), "*", *(w for pair in fields.items() for w in pair))
+            for fields in some
+        )
+
+
+def adding_to_one(count: int) -> Iterator[bytes]:
+    """The same to one stream, packed once."""
+    batch = b"".join(adding(BATCH, iter(lambda: STREAM, None)))
+    for _ in range(count // BATCH):
+        yield batch
+
+
+def restarts(directory: Path, entries: int) -> dict[str, float]:
+    """Milliseconds until a server that holds `entries` answers after a restart, from its RDB and its AOF.
+
+    Raises FileNotFoundError without redis-server.
+    """
+    _fill_and_save(directory, entries)
+    found = {}
+    for name, aof in (("RDB", False), ("AOF", True)):
+        with closing(RedisServer(directory, EVERYSEC, aof=aof)) as server:
+            if server.client.xlen(STREAM) != entries:
+                raise RuntimeError(f"redis-server lost entries of its {name}")
+            found[name] = server.ready_s * 1_000
+    return found
+
+
+def file_bytes(directory: Path, entries: int) -> float:
+    """Bytes per entry of the RDB file. Raises FileNotFoundError without redis-server."""
+    _fill_and_save(directory, entries)
+    return (directory / "dump.rdb").stat().st_size / entries
+
+
+def _fill_and_save(directory: Path, entries: int) -> None:
+    with closing(RedisServer(directory, EVERYSEC)) as server:
+        feed(server, adding_to_one(entries))
+        server.client.save()
+
+
+def saving(directory: Path, what: str, count: int) -> dict[str, Any]:
+    """A client that adds one at a time beside a BGSAVE of that many entries, pending entries or streams.
+
+    As `Pauses.beside`; `memory` is what the server had to copy meanwhile. Raises FileNotFoundError.
+    """
+    with closing(RedisServer(directory, EVERYSEC)) as server:
+        if what == "streams":
+            feed(server, adding(count, (f"streams:{number}" for number in range(count))))
+        else:
+            feed(server, adding_to_one(count))
+        if what == "pending":
+            read = packed(
+                *("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", str(BATCH), "STREAMS", STREAM),
+                ">",
+            )
+            server.client.xgroup_create(STREAM, GROUP, "0")
+            feed(server, (read for _ in range(count // BATCH)))
+        return _beside_a_save(server)
+
+
+def _beside_a_save(server: RedisServer) -> dict[str, Any]:
+    gaps = Gaps()
+    over = threading.Event()
+    spent: list[float] = []
+
+    def watch() -> None:
+        start = time.perf_counter()
+        with closing(server.connect()) as client:
+            client.bgsave()
+            while client.info("persistence")["rdb_bgsave_in_progress"]:
+                time.sleep(POLLED_S)
+        spent.append(time.perf_counter() - start)
+        over.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    during = gaps.run(server.client.xadd, over.is_set)
+    watcher.join()
+    over.clear()
+    timer = threading.Timer(max(spent[0], QUIET_S_MIN), over.set)
+    timer.start()
+    quiet = gaps.run(server.client.xadd, over.is_set)
+    timer.join()
+    copied = server.client.info("persistence")["rdb_last_cow_size"]
+    return {"seconds": spent[0], "during": during, "quiet": quiet, "memory": copied}
