@@ -1,6 +1,7 @@
 """Errors of the append-only file, grouped by the moment they can occur.
 
-At open: NotAStore, NewerFormat, StoreLocked, DamagedFile, MissingSegment, CorruptFrame.
+At open: NotAStore, NewerFormat, StoreLocked, DamagedFile, MissingSegment, CorruptFrame, DoesNotFit.
+While reading beside a writer: Vanished (begin again).
 While writing: NoSpace and UnitTooLarge (nothing changed), LogPoisoned (outcome unknown), LogClosed.
 """
 
@@ -8,6 +9,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Final
+
+RESTORE: Final = "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY"  # what error messages advise
 
 
 class AofError(Exception):
@@ -51,14 +55,14 @@ class StoreLocked(AofError):
 class Damage(AofError):
     """Something promised is not on the disk any more. The store does not open.
 
-    The message ends with what to do; `repair` shows what would be lost before it changes anything.
+    The message ends with what to do; `repair` shows what would be lost before it changes anything. An `advice`
+    of its own may say "{repair}" for that command.
     """
 
-    def __init__(self, path: Path, offset: int, reason: str) -> None:
-        super().__init__(
-            f"{path}, byte {offset}: {reason}. Restore a copy, or see what a repair would lose: "
-            f"tidelog aof repair {shlex.quote(str(path.parent))}"
-        )
+    def __init__(self, path: Path, offset: int, reason: str, advice: str = "") -> None:
+        repair = f"tidelog aof repair {shlex.quote(str(path.parent))}"
+        advice = advice or "Restore a copy, or see what a repair would lose: {repair}"
+        super().__init__(f"{path}, byte {offset}: {reason}. {advice.format(repair=repair)}")
         self.path, self.offset, self.reason = path, offset, reason
 
 
@@ -69,8 +73,12 @@ class DamagedFile(Damage):
 class MissingSegment(Damage):
     """Records are missing between two segments, before the first, or after the last."""
 
-    def __init__(self, path: Path, expected_lsn: int, found_lsn: int, reason: str) -> None:
-        super().__init__(path, 0, f"{reason} (LSN {expected_lsn} expected, {found_lsn} found)")
+    def __init__(
+        self, path: Path, expected_lsn: int, found_lsn: int, reason: str, advice: str = ""
+    ) -> None:
+        self.what = reason
+        reason = f"{reason} (LSN {expected_lsn} expected, {found_lsn} found)"
+        super().__init__(path, 0, reason, advice)
         self.expected_lsn, self.found_lsn = expected_lsn, found_lsn
 
 
@@ -83,6 +91,26 @@ class CorruptFrame(Damage):
         found = "none" if found_lsn is None else str(found_lsn)
         super().__init__(path, offset, f"{reason} (LSN {expected_lsn} expected, {found} found)")
         self.expected_lsn, self.found_lsn = expected_lsn, found_lsn
+
+
+class DoesNotFit(Damage):
+    """A log and a checkpoint are not of one store at one time: records between them are missing, or their
+    histories part before the checkpoint. The files that belong together must be put back."""
+
+    def __init__(self, path: Path, offset: int, reason: str) -> None:
+        advice = (
+            "Put back the aof/ and the checkpoint/ that belong together, or restore a snapshot into "
+            f"another directory: {RESTORE}"
+        )
+        super().__init__(path, offset, f"{reason}; the log does not fit the checkpoint", advice)
+
+
+class Vanished(AofError):
+    """A segment was released by the writer while it was read beside it. Begin again at the newest checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was released while it was being read; begin again")
+        self.path = path
 
 
 class NoSpace(AofError):

@@ -10,6 +10,7 @@ A store's directory, 0700, files 0600:
     STORE         this file; created last, so a directory without it was never a store
     LOCK          flock of the writing process, and its pid
     aof/          the segments, DURABLE, and a spare
+    checkpoint/   every row as of one LSN; what lies before that in aof/ is not needed to open
     quarantine/   torn tails that recovery took out of the log
 """
 
@@ -29,6 +30,7 @@ NAME: Final = "STORE"
 FORMAT: Final = 1
 AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
+CHECKPOINT: Final = "checkpoint/data.mdb"
 
 # What a creation that lost power may leave behind.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))

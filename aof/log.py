@@ -20,6 +20,7 @@ import errno
 import secrets
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -33,7 +34,8 @@ from tidelog.aof.durable import DurableFile
 from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
 from tidelog.aof.recovery import Recovered
-from tidelog.aof.segment import End, SegmentHeader
+from tidelog.aof.segment import End, Position, SegmentHeader
+from tidelog.aof.start import Start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import OUT_OF_SPACE
@@ -106,6 +108,10 @@ class Log:
         "_before",
         "_file",
         "_durable",
+        "_position",
+        "_firsts",
+        "_bases",
+        "_base",
         "_mutex",
         "_commit",
         "_policy",
@@ -170,6 +176,16 @@ class Log:
         self._before = recovered.end
         self._file: File | None = None
         self._durable: DurableFile | None = None
+        self._position = recovered.position
+        # Of each segment that this open has read or written: its first LSN, and what is to be added to an offset
+        # in it to have the bytes of all frames since the first of them. `_base` is that of the present one.
+        self._firsts: list[int] = []
+        self._bases: list[int] = []
+        self._base = 0
+        for first_lsn, end in recovered.read:
+            self._firsts.append(first_lsn)
+            self._bases.append(self._base - segment.HEADER_BYTES)
+            self._base += end - segment.HEADER_BYTES
         self._mutex = threading.Lock()  # held by whoever syncs; taken after `lock`, never before it
         self._commit = GroupCommit(self._sync, recovered.last_lsn)
         self._began = began
@@ -304,6 +320,38 @@ class Log:
         if flush:
             self.flush()
         return lsn - 1
+
+    # --- for checkpoints
+
+    def position(self) -> Position:
+        """[lock] Where what was written ends, after everything gathered was written. Raises as `flush`, and
+        LogPoisoned or LogClosed if no checkpoint may be taken any more."""
+        self._check()
+        self.flush()
+        if self._file is None:
+            return self._position
+        return Position(
+            self.written_lsn, self._chain, self._firsts[-1], self._offset, self.incarnation
+        )
+
+    def sync_through(self, lsn: int) -> None:
+        """Return when all records through `lsn` are on the disk, whatever the policy. Without the lock.
+
+        Raises LogPoisoned: then nothing that rests on them may be committed."""
+        self._commit.wait(lsn)
+
+    def since(self, position: Position | Start) -> tuple[int, int]:
+        """[lock] The log's growth behind a position: (bytes of frames, records), gathered ones included.
+
+        What this open neither read nor wrote is not among the bytes."""
+        at = bisect_left(self._firsts, position.segment)
+        if at == len(self._firsts):
+            nbytes = 0
+        elif self._firsts[at] == position.segment:
+            nbytes = self._base + self._offset - self._bases[at] - position.offset
+        else:
+            nbytes = self._base + self._offset - self._bases[at] - segment.HEADER_BYTES
+        return nbytes + self._gathered_bytes, self.next_lsn - 1 - position.lsn
 
     # --- what is exposed, and the policy
 
@@ -458,6 +506,7 @@ class Log:
                     self._poison(error)
                     raise self._commit.error() from error
                 raise
+        self._note_segment()
         self._file = file
         self._append = self._appender(file)
         self._offset = self._synced_offset = segment.HEADER_BYTES
@@ -465,6 +514,15 @@ class Log:
         self._near_end = [self._limit - (self._limit >> k) for k in reversed(NEAR_END_SHIFTS)]
         self._prepared_to(filled, since=self._offset)
         self._room = min(filled - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+
+    def _note_segment(self) -> None:
+        """A segment begins at `next_lsn`; `_offset` is still in the one before, 0 if there is none."""
+        self._base += self._offset - segment.HEADER_BYTES
+        if self._firsts and self._firsts[-1] == self.next_lsn:  # another life's, without a frame
+            self._firsts.pop()
+            self._bases.pop()
+        self._firsts.append(self.next_lsn)
+        self._bases.append(self._base)
 
     def _bare_spare(self) -> tuple[File, int]:
         return self._disk.create(self._directory / segment.SPARE), 0

@@ -16,9 +16,9 @@ import msgpack
 
 from tidelog.aof import segment
 from tidelog.aof.durable import Promise
-from tidelog.aof.errors import CorruptFrame, Damage, DamagedFile, MissingSegment
+from tidelog.aof.errors import CorruptFrame, Damage, DamagedFile, MissingSegment, Vanished
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC, MAGIC_BYTES, Frame
-from tidelog.aof.segment import End, SegmentHeader
+from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.verdicts import Found, Verdict, judge
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
@@ -29,6 +29,7 @@ from tidelog.engine.effects import END, EPOCH, Effect
 DRAIN_BYTES: Final = 32 << 10
 BLANK_PIECE: Final = bytes(64 << 10)
 
+_LISTS_MAX: Final = 100
 _LOOKS_MAX: Final = 5
 _LOOK_AGAIN_S: Final = 0.002
 
@@ -45,15 +46,35 @@ class Segment(NamedTuple):
     end: End | None
 
 
-def segments(disk: Disk, directory: Path, uuid: bytes | None = None) -> list[Segment]:
+def segments(
+    disk: Disk, directory: Path, uuid: bytes | None = None, after: int = 0
+) -> list[Segment]:
     """The segments in `directory` (a store's aof/), in order. Other names are none of its business.
 
-    Raises DamagedFile for a header that is damaged, another store's, or under a wrong name, and
-    MissingSegment if there is no such directory.
+    Those that end at or before the LSN `after` are left out, unread. Raises DamagedFile for a header that is
+    damaged, another store's, or under a wrong name, and MissingSegment if there is no such directory.
     """
+    for _ in range(_LISTS_MAX):
+        try:
+            return _segments(disk, _after(segment_paths(disk, directory), after), uuid)
+        except Vanished as error:
+            vanished = error  # the oldest, released since it was listed
+    raise vanished
+
+
+def _after(paths: list[Path], lsn: int) -> list[Path]:
+    """Without the segments that end at or before `lsn`, as the names say."""
+    begun = [path for path in paths if int(path.stem) <= lsn + 1]
+    return paths[max(len(begun) - 1, 0) :]
+
+
+def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment]:
     found: list[tuple[Path, SegmentHeader]] = []
-    for path in segment_paths(disk, directory):
-        header = read_header(disk, path)
+    for path in paths:
+        try:
+            header = read_header(disk, path)
+        except FileNotFoundError:
+            raise Vanished(path) from None
         if header.first_lsn != segment.first_lsn_of(path.name):
             raise DamagedFile(
                 path, 40, f"the header says first LSN {header.first_lsn}, and the name another"
@@ -96,26 +117,40 @@ def read_header(disk: Disk, path: Path) -> SegmentHeader:
 class Scan:
     """The frames of one segment, from its first to the verdict that ends them.
 
+    With `start`, a position in this segment, only from there on; nothing before it is read but the header.
     Iterate `frames()` (or `tuples()`, which is faster); after that, `verdict` is END, TORN or CORRUPT,
     `offset` is where that is, `lsn` the LSN expected there, `crc` the header checksum of the last frame,
-    `reason` a sentence, and `found_lsn` the LSN that stands there, if any.
+    `found` what lies there, `reason` a sentence, and `found_lsn` the LSN that stands there, if any.
     """
 
     def __init__(
-        self, disk: Disk, info: Segment, promises: Iterable[Promise] = (), *, live: bool = False
+        self,
+        disk: Disk,
+        info: Segment,
+        promises: Iterable[Promise] = (),
+        *,
+        live: bool = False,
+        start: Position | None = None,
     ) -> None:
         self.path = info.path
         self._disk = disk
+        self._base = (
+            0 if start is None else start.offset
+        )  # offset in the file of what `_data` begins with
         self._data = self._read()
-        self.header = segment.unpack(info.path, self._data[: segment.HEADER_BYTES])
+        if start is None:
+            self.header = segment.unpack(info.path, self._data[: segment.HEADER_BYTES])
+        else:
+            self.header = read_header(disk, info.path)
         self.end = info.end
         self.last = info.end is None
-        self.offset = segment.HEADER_BYTES
-        self.lsn = self.header.first_lsn
-        self.crc = self.header.before.crc
+        self.offset = segment.HEADER_BYTES if start is None else start.offset
+        self.lsn = self.header.first_lsn if start is None else start.lsn + 1
+        self.crc = self.header.before.crc if start is None else start.crc
         self.now = 0
         self.verdict: Verdict | None = None
         self.reason = ""
+        self.found = Found.BLANK
         self.found_lsn: int | None = None
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
@@ -126,7 +161,13 @@ class Scan:
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return len(self._data)
+        return self._base + len(self._data)
+
+    @property
+    def position(self) -> Position:
+        """Where it has come to."""
+        header = self.header
+        return Position(self.lsn - 1, self.crc, header.first_lsn, self.offset, header.incarnation)
 
     def frames(self) -> Iterator[Frame]:
         for fields in self.tuples():
@@ -149,7 +190,7 @@ class Scan:
 
     def tail(self) -> bytes:
         """What lies from `offset` on, without the zeros at its end."""
-        return self._data[self.offset :].rstrip(b"\0")
+        return self._data[self.offset - self._base :].rstrip(b"\0")
 
     def later_headers(self, offset: int) -> Iterator[tuple[int, Frame]]:
         """(offset, frame without body) of every valid header at or after `offset`, chained or not.
@@ -157,8 +198,9 @@ class Scan:
         For proofs of what was promised, and for tools that go on behind damage. What lies in the body
         of a valid header is skipped, since messages may contain anything.
         """
-        data = self._data
-        while (offset := data.find(MAGIC_BYTES, offset)) >= 0:
+        data, base = self._data, self._base
+        while (found := data.find(MAGIC_BYTES, offset - base)) >= 0:
+            offset = base + found
             fields = self._header_at(offset)
             if fields is None:
                 offset += 1
@@ -184,27 +226,28 @@ class Scan:
     def _read(self) -> bytes:
         file = self._disk.open(self.path)
         try:
-            return file.pread(file.size(), 0)
+            return file.pread(max(file.size() - self._base, 0), self._base)
         finally:
             file.close()
 
     def _header_at(self, offset: int) -> tuple[int, ...] | None:
         """The fields of a header whose checksum holds and whose numbers are possible."""
-        data = self._data
-        if offset + HEADER_BYTES > len(data):
+        data, at = self._data, offset - self._base
+        if at + HEADER_BYTES > len(data):
             return None
-        fields: tuple[int, ...] = HEADER.unpack_from(data, offset)
-        if fields[0] != MAGIC or crc32c_after(self._seed, data[offset : offset + 44]) != fields[8]:
+        fields: tuple[int, ...] = HEADER.unpack_from(data, at)
+        if fields[0] != MAGIC or crc32c_after(self._seed, data[at : at + 44]) != fields[8]:
             return None
         return fields if fields[1] <= BODY_BYTES_MAX and fields[3] else None
 
     def _walk(self) -> Iterator[FrameTuple]:
-        data, seed = self._data, self._seed
-        offset, lsn, prev, time_ms = self.offset, self.lsn, self.crc, self.now
+        data, seed, base = self._data, self._seed, self._base
+        # Here offsets count from where `data` begins.
+        offset, lsn, prev, time_ms = self.offset - base, self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
         stop = len(data) - HEADER_BYTES + 1
         if self.end is not None and not self._gap:
-            stop = min(stop, self.end.offset)
+            stop = min(stop, self.end.offset - base)
         try:
             while offset < stop:
                 magic, length, first, count, now, synced, before, body_crc, crc = unpack(
@@ -218,18 +261,18 @@ class Scan:
                 body = data[start : start + length]
                 if len(body) != length or crc32c_of(body) != body_crc:
                     return
-                fields = (offset, lsn, count, now, synced, crc, body)
+                fields = (offset + base, lsn, count, now, synced, crc, body)
                 offset = start + length
                 lsn += count
                 prev = crc
                 time_ms = now
                 yield fields
         finally:
-            self.offset, self.lsn, self.crc, self.now = offset, lsn, prev, time_ms
+            self.offset, self.lsn, self.crc, self.now = offset + base, lsn, prev, time_ms
 
     def _blank(self) -> bool:
         data = self._data
-        for at in range(self.offset, len(data), len(BLANK_PIECE)):
+        for at in range(self.offset - self._base, len(data), len(BLANK_PIECE)):
             piece = data[at : at + len(BLANK_PIECE)]
             if piece != BLANK_PIECE[: len(piece)]:
                 return False
@@ -246,12 +289,13 @@ class Scan:
         self.found_lsn = first
         if first != self.lsn or prev != self.crc:
             return Found.FOREIGN
-        start = self.offset + HEADER_BYTES
+        start = self.offset - self._base + HEADER_BYTES
         body = self._data[start : start + length]
         whole = len(body) == length and crc32c_of(body) == body_crc
         return Found.WHOLE if whole else Found.BROKEN
 
     def _conclude(self, found: Found) -> None:
+        self.found = found
         proof = self._proof()
         self.verdict = judge(found, self.last, bool(proof))
         self.reason = found.value
@@ -301,13 +345,15 @@ class Replay:
     """Frames into records, at replay speed.
 
     `apply(records)` gets the records of one or more whole frames, in order, each record a tuple as
-    engine.effects describes it. `records` counts them, `epochs` gathers the EPOCH records seen.
+    engine.effects describes it. `records` counts them, `epochs` gathers the EPOCH records seen, `read` is kept
+    by whoever goes through the segments: (first LSN, offset after the last frame) of each.
     """
 
     def __init__(self, apply: Callable[[list[Effect]], object]) -> None:
         self.records = 0
         self.now = 0  # unix ms of the last frame
         self.epochs: list[Epoch] = []
+        self.read: list[tuple[int, int]] = []
         self._apply = apply
         self._unpacker = unpacker()
         self._fed = 0  # bytes in all

@@ -1,5 +1,7 @@
 """Recovery: from what lies on the disk to a state that may be served. Safe to interrupt anywhere.
 
+Where a checkpoint holds what came before, it is read from there on (aof/start.py), and otherwise the same.
+
     1. fsync the last segment, and forget the page cache: what is read from here on is on the disk.
        (Every segment before it was fsynced before the next one got its name.)
     2. Scan all segments, applying their records. A verdict CORRUPT ends it, with nothing changed.
@@ -19,9 +21,10 @@ from typing import NamedTuple
 
 from tidelog.aof import durable, identity, segment
 from tidelog.aof.durable import DurableFile, Promise
-from tidelog.aof.errors import MissingSegment
+from tidelog.aof.errors import RESTORE, DoesNotFit, MissingSegment, Vanished
 from tidelog.aof.reader import Epoch, Replay, Scan, Segment, segments
-from tidelog.aof.segment import End
+from tidelog.aof.segment import End, Position
+from tidelog.aof.start import Start, beginning
 from tidelog.aof.verdicts import Verdict
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
@@ -39,6 +42,8 @@ class Recovered(NamedTuple):
     end          where the segment to come says that the one before it ended
     records      how many were applied
     quarantined  the file that holds the torn tail that was taken out, if there was one
+    position     the place where it ends
+    read         (first LSN, offset after the last frame) of each segment that was read
     """
 
     last_lsn: int
@@ -48,25 +53,37 @@ class Recovered(NamedTuple):
     end: End
     records: int
     quarantined: Path | None
+    position: Position = Position(0, 0, 1, segment.HEADER_BYTES, 0)
+    read: tuple[tuple[int, int], ...] = ()
 
 
 def recover(
-    disk: Disk, root: Path, uuid: bytes, apply: Callable[[list[Effect]], object]
+    disk: Disk,
+    root: Path,
+    uuid: bytes,
+    apply: Callable[[list[Effect]], object],
+    start: Start | None = None,
 ) -> Recovered:
     """Recover the log of the store in `root`, whose LOCK is held, and make it ready to be continued.
 
-    `apply(records)` is called with the records of one or more whole frames, in order. Raises Damage or
-    NewerFormat, with nothing changed on the disk; OSError; and what `apply` raises.
+    start   what the checkpoint says that the store has; None if it has none
+
+    `apply(records)` is called with the records of one or more whole frames, in order: all, or those behind
+    `start`. Raises Damage (DoesNotFit where log and checkpoint do not belong together) or NewerFormat, with
+    nothing changed on the disk; OSError; and what `apply` raises.
     """
     directory = root / identity.AOF
-    found = segments(disk, directory, uuid)
+    if start is None:
+        found = segments(disk, directory, uuid)
+    else:
+        found, _ = beginning(disk, directory, uuid, start)
     if found:
         _settle(disk, directory, found[-1].path)
     else:
         # A store that was only just created, perhaps by a process that died before it synced names.
         disk.sync_directory(root.parent)
         disk.sync_directory(root)
-    scan, replay = read_all(disk, directory, uuid, apply)
+    scan, replay = read_all(disk, directory, uuid, apply, start=start)
     if scan is None:
         return Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
     quarantined = None
@@ -80,20 +97,38 @@ def recover(
     empty = scan.offset == segment.HEADER_BYTES
     end = scan.header.before if empty else End(last_lsn, scan.offset, scan.crc)
     return Recovered(
-        last_lsn, scan.crc, replay.now, replay.epochs, end, replay.records, quarantined
+        last_lsn,
+        scan.crc,
+        replay.now,
+        replay.epochs,
+        end,
+        replay.records,
+        quarantined,
+        scan.position,
+        tuple(replay.read),
     )
 
 
-def survey(disk: Disk, directory: Path, uuid: bytes) -> tuple[list[Promise], list[Segment]]:
-    """What was promised, and the segments there are. Raises Damage, NewerFormat, OSError."""
+def survey(
+    disk: Disk, directory: Path, uuid: bytes, *, released: bool = False
+) -> tuple[list[Promise], list[Segment]]:
+    """What was promised, and the segments there are. Raises Damage, NewerFormat, OSError.
+
+    released   the first segments may have been released, since a checkpoint holds what was in them
+    """
     # In this order: whatever was promised before the segments were listed is in one of them.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
-    if found and found[0].header.first_lsn != 1:
-        first = found[0]
+    if found and found[0].header.first_lsn != 1 and not released:
+        checkpoint = directory.parent / identity.CHECKPOINT
         raise MissingSegment(
-            first.path, 1, first.header.first_lsn, "segments before the first are missing"
+            found[0].path,
+            1,
+            found[0].header.first_lsn,
+            f"segments before the first are missing, and {checkpoint}, which would hold their records, is too",
+            f"Put back what is missing, or restore a snapshot into another directory: {RESTORE}. To see what is "
+            "there: {repair}",
         )
     return promises, found
 
@@ -105,21 +140,66 @@ def read_all(
     apply: Callable[[list[Effect]], object],
     *,
     live: bool = False,
+    start: Start | None = None,
 ) -> tuple[Scan | None, Replay]:
-    """Apply all records of the log in `directory`, changing nothing on the disk; with `live`, beside
-    a writer. Returns the finished scan of the last segment, None if there is none. Raises Damage."""
-    promises, found = survey(disk, directory, uuid)
+    """Apply all records of the log in `directory`, or those behind `start`, changing nothing on the disk.
+
+    live   beside a writer, who may be in the middle of a frame, and may release segments: then Vanished is
+           raised, or DoesNotFit if a newer checkpoint was made since `start` was read
+
+    Returns the finished scan of the last segment, None if there is none; the lives and the time that `start`
+    tells of are in the Replay as if they had been read. Raises Damage.
+    """
+    at: Position | None = None
+    if start is None:
+        promises, found = survey(disk, directory, uuid)
+    else:
+        promises = durable.read(disk, directory, uuid)  # first, as in `survey`
+        found, at = beginning(disk, directory, uuid, start)
+        check_emptied(disk, directory, found)
     replay = Replay(apply)
+    if start is not None:
+        replay.epochs += start.epochs
+        replay.now = start.now
     scan: Scan | None = None
     for info in found:
-        scan = Scan(disk, info, promises, live=live)
+        try:
+            scan = Scan(disk, info, promises, live=live, start=at)
+        except FileNotFoundError:
+            raise Vanished(info.path) from None
+        at = None
         replay.run(info.path, scan.tuples())
         error = scan.error()
         if error is not None:
             raise error
         replay.now = scan.now or replay.now
+        replay.read.append((info.header.first_lsn, scan.offset))
     check_lives(directory, promises, found, scan)
     return scan, replay
+
+
+def read_beside(
+    disk: Disk,
+    directory: Path,
+    uuid: bytes,
+    begin: Callable[[], tuple[Start | None, Callable[[list[Effect]], object]]],
+) -> tuple[Scan | None, Replay]:
+    """`read_all` beside a writer that makes checkpoints and releases segments.
+
+    begin   opens the newest checkpoint and returns what it says, and what applies records onto it. It is called
+            again when segments were released between that and the reading, or while it was going on
+
+    Raises Damage if the newest checkpoint does not fit either.
+    """
+    start, apply = begin()
+    while True:
+        try:
+            return read_all(disk, directory, uuid, apply, live=True, start=start)
+        except (Vanished, MissingSegment, DoesNotFit):
+            newest, apply = begin()
+            if newest == start:
+                raise
+            start = newest
 
 
 def check_emptied(disk: Disk, directory: Path, found: list[Segment]) -> None:

@@ -17,7 +17,7 @@ incarnation  random number of the life that writes the segment; no two lives wri
 time         unix milliseconds of its creation
 before       the end of the segment before, which was fsynced whole before this one got its name:
              its last LSN, the offset after its last frame, and that frame's header CRC. In the first
-             segment of a store: 0, 0, 0
+             segment of a store: 0, 0, 0; of a restored one: its checkpoint's LSN, 0, CRC
 header       CRC-32C of bytes 0..75
 
 The header is published with the file's name, so a segment without a whole header is damage. After the
@@ -53,6 +53,22 @@ class End(NamedTuple):
     lsn: int
     offset: int
     crc: int
+
+
+class Position(NamedTuple):
+    """A place between two frames, from which the log can be read on.
+
+    lsn, crc      last record before it, and the header CRC of the frame that holds that; 0, 0 at the start
+    segment       first LSN of the segment it lies in. At the end of one segment, this may be the next
+    offset        in that segment, where the next frame begins or will begin
+    incarnation   of the life that wrote that segment
+    """
+
+    lsn: int
+    crc: int
+    segment: int
+    offset: int
+    incarnation: int
 
 
 class SegmentHeader(NamedTuple):

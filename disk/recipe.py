@@ -1,4 +1,4 @@
-"""How a file appears: write it beside, fsync, rename, fsync the directory. Written once, here."""
+"""How a file appears: write it beside, fsync, rename, fsync the directory; and goes. Written once, here."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ def publish_open(disk: Disk, file: File, path: Path) -> None:
     file.fsync()
     disk.rename(file.path, path)
     file.path = path
+    disk.sync_directory(path.parent)
+
+
+def remove(disk: Disk, path: Path) -> None:
+    """Take a file away, durably: after a power cut it does not come back. Raises OSError."""
+    disk.unlink(path)
     disk.sync_directory(path.parent)
 
 

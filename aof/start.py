@@ -1,0 +1,200 @@
+"""Where the log is read from when a checkpoint holds what came before: at a place, not at its beginning.
+
+Nothing before that place is read or checked, so opening takes as long as the records after it. All the more
+it must be certain that log and checkpoint belong together:
+
+    what `aof/` holds                                   what becomes of it
+    a segment that begins at P+1, whose header says     read from its first frame; the segment that holds P
+      that a frame with the checkpoint's CRC is before    may have been released
+    the segment that holds P, written by the            read from behind that frame
+      checkpoint's life, and at its offset a frame
+      that continues the CRC, or before it the
+      frame with that CRC
+    no segment                                          refused, but for P = 0
+    only segments above P+1                             refused: records are missing
+    a log that ends before P                            refused: an older copy, or damage
+    other CRC, life or segment                          refused: another history
+
+P is the checkpoint's LSN. Whatever is refused could only be opened by leaving records out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import identity, segment
+from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment
+from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC
+from tidelog.aof.reader import Epoch, Scan, Segment, segments
+from tidelog.aof.segment import End, Position, SegmentHeader
+from tidelog.aof.verdicts import Found
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.engine.crc32c import crc32c_after, crc32c_of
+
+_WINDOW_BYTES: Final = 64 << 10
+
+
+class Start(NamedTuple):
+    """What a checkpoint says about the log: the fields of the Position at which it was taken, and
+
+    epochs    every life up to there, in order
+    now       unix ms, which no later frame is before
+    """
+
+    lsn: int
+    crc: int
+    segment: int
+    offset: int
+    incarnation: int
+    epochs: Sequence[Epoch] = ()
+    now: int = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(*self[:5])
+
+
+def beginning(
+    disk: Disk, directory: Path, uuid: bytes, start: Start
+) -> tuple[list[Segment], Position | None]:
+    """The segments to read for what lies behind `start`, and where in the first one (None: all of it).
+
+    Raises DoesNotFit, CorruptFrame, and as reader.segments.
+    """
+    try:
+        found = segments(disk, directory, uuid, after=start.lsn)
+    except MissingSegment as error:  # the directory
+        raise DoesNotFit(directory, 0, error.what) from None
+    if not found:
+        if start.lsn:
+            reason = (
+                f"there is no segment, and the checkpoint holds records through LSN {start.lsn}"
+            )
+            raise DoesNotFit(directory, 0, reason)
+        return [], None
+    first = found[0]
+    first_lsn = first.header.first_lsn
+    if first_lsn > start.lsn + 1:
+        raise DoesNotFit(
+            first.path,
+            0,
+            f"the log begins with LSN {first_lsn}, and the checkpoint ends with LSN {start.lsn}: "
+            f"LSN {start.lsn + 1} to {first_lsn - 1} are missing",
+        )
+    if first_lsn == start.lsn + 1:
+        before = first.header.before
+        if before.crc != start.crc:
+            raise DoesNotFit(
+                first.path,
+                72,
+                f"the frame that ends with LSN {start.lsn} had the checksum {before.crc:08x} in this log, "
+                f"and {start.crc:08x} in the checkpoint's: another history",
+            )
+        return found, None
+    if first_lsn != start.segment:
+        raise _other_segment(disk, directory, first, start)
+    if first.header.incarnation != start.incarnation:
+        raise DoesNotFit(
+            first.path,
+            32,
+            f"the segment was written by the life {first.header.incarnation:016x}, and the checkpoint "
+            f"was taken in the life {start.incarnation:016x}: another history",
+        )
+    if not _belongs(disk, first.path, crc32c_of(uuid), start):
+        raise _mismatch(disk, first, start)
+    return found, start.position
+
+
+def create_behind(disk: Disk, root: Path, uuid: bytes, start: Start, time_ms: int) -> None:
+    """Make `root`, which holds the checkpoint that `start` is of and no log, a store that goes on behind it.
+
+    Its first segment is without a frame and says where the log it continues had come to; the first life
+    replaces it. The file STORE comes last: cut short before, there is no store in `root`. LOCK is held.
+    """
+    directory = root / identity.AOF
+    recipe.make_directory(disk, directory)
+    assert not segments(disk, directory), "there is a log already"
+    header = SegmentHeader(
+        uuid, start.incarnation, start.lsn + 1, time_ms, End(start.lsn, 0, start.crc)
+    )
+    recipe.publish(disk, directory / segment.file_name(start.lsn + 1), header.pack())
+    identity.create(disk, root, uuid)
+
+
+def _belongs(disk: Disk, path: Path, seed: int, start: Start) -> bool:
+    """Is there a frame at the offset that continues the checkpoint's, or before it the checkpoint's last?"""
+    file = disk.open(path)
+    try:
+        head = file.pread(HEADER_BYTES, start.offset)
+        if len(head) == HEADER_BYTES:
+            magic, _, first, _, _, _, before, _, crc = HEADER.unpack(head)
+            if magic == MAGIC and crc32c_after(seed, head[:44]) == crc:
+                return bool(first == start.lsn + 1 and before == start.crc)
+        if file.size() < start.offset:
+            return False
+        # Where the last frame begins is not known. Its CRC is looked for, backwards, which is seldom far.
+        length = _WINDOW_BYTES
+        while True:
+            begin = max(start.offset - length, segment.HEADER_BYTES)
+            if _ends_with(file.pread(start.offset - begin, begin), seed, start):
+                return True
+            if begin == segment.HEADER_BYTES or length > BODY_BYTES_MAX + HEADER_BYTES:
+                return False
+            length *= 4
+    finally:
+        file.close()
+
+
+def _ends_with(data: bytes, seed: int, start: Start) -> bool:
+    """Is the last thing in `data` the frame that the checkpoint ends with? Its records are not checked."""
+    wanted = start.crc.to_bytes(4, "little")
+    at = len(data)
+    while (at := data.rfind(wanted, 0, at + 3)) >= 0:
+        head = at + 4 - HEADER_BYTES
+        if head < 0:
+            return False
+        magic, length, first, count, *_ = HEADER.unpack_from(data, head)
+        if (
+            magic == MAGIC
+            and at + 4 + length == len(data)
+            and first + count - 1 == start.lsn
+            and crc32c_after(seed, data[head:at]) == start.crc
+        ):
+            return True
+    return False
+
+
+def _other_segment(disk: Disk, directory: Path, first: Segment, start: Start) -> Damage:
+    """Why `first`, which begins before P, is not the segment that the checkpoint says holds P."""
+    if first.end is None and first.header.first_lsn < start.segment:
+        return _mismatch(disk, first, start)  # it is the last, and may well end before P
+    path = directory / segment.file_name(start.segment)
+    reason = (
+        f"the segment that holds LSN {start.lsn}, with which the checkpoint ends, is missing; "
+        f"the one before is {first.path.name}"
+    )
+    return DoesNotFit(path, 0, reason)
+
+
+def _mismatch(disk: Disk, info: Segment, start: Start) -> Damage:
+    """Why the frame that ends with P is not where the checkpoint says. Reads the whole segment."""
+    scan = Scan(disk, info)
+    for offset, lsn, count, _, _, crc, body in scan.tuples():
+        if lsn + count > start.lsn:
+            reason = (
+                f"the frame that holds LSN {start.lsn} ends with LSN {lsn + count - 1} at byte "
+                f"{offset + HEADER_BYTES + len(body)} with the checksum {crc:08x}, and for the checkpoint "
+                f"at byte {start.offset} with {start.crc:08x}: another history"
+            )
+            return DoesNotFit(info.path, offset, reason)
+    if scan.found is Found.BLANK and scan.last:
+        reason = (
+            f"the log ends with LSN {scan.lsn - 1}, and the checkpoint holds records through LSN "
+            f"{start.lsn}: aof/ is an older copy, or was cut off"
+        )
+        return DoesNotFit(info.path, scan.offset, reason)
+    reason = f"{scan.found.value} where the checkpoint proves records through LSN {start.lsn}"
+    return CorruptFrame(info.path, scan.offset, scan.lsn, scan.found_lsn, reason)
