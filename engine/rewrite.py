@@ -32,8 +32,9 @@ from tidelog.engine.group import NEVER, Consumer, Group
 from tidelog.engine.idmp import DURATION_DEFAULT_S, MAXSIZE_DEFAULT, Idmp
 from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
-from tidelog.engine.state import Database, Settings, State
-from tidelog.engine.stream import Node, Stream
+from tidelog.engine.keyrow import NO_EXPIRY
+from tidelog.engine.state import Settings, State
+from tidelog.engine.stream import Stream
 
 Command = list[bytes]
 
@@ -110,7 +111,7 @@ def rewrite(
     """
     lost = Lost() if lost is None else lost
     for number, database in enumerate(state.databases):
-        keys = _walk(database)
+        keys = database.keys.walk()
         first = next(keys, None)
         if first is None:
             continue
@@ -124,18 +125,12 @@ def commands_about(state: State) -> int:
     """Roughly how many commands `rewrite` makes, for a progress bar. Looks at every key, but at no entry."""
     total = 0
     for database in state.databases:
-        for _, value, _ in _walk(database):
+        for _, value, _ in database.keys.walk():
             total += 1
             if isinstance(value, Stream):
                 total += value.length
                 total += sum(1 + len(group.pending) for group in value.groups.values())
     return total
-
-
-def _walk(database: Database) -> Iterator[tuple[bytes, Stream | bytes, int]]:
-    """(key, value, when it expires or -1) of every key, sorted by key."""
-    for key in sorted(database.keys):
-        yield key, database.keys[key], database.expires.get(key, -1)
 
 
 def _key(
@@ -145,7 +140,7 @@ def _key(
         yield [b"SET", key, bytes(value)]
     else:
         yield from _StreamForm(db, key, value, lost, target).commands()
-    if expire_at != -1:
+    if expire_at != NO_EXPIRY:
         yield [b"PEXPIREAT", key, _number(expire_at)]
 
 
@@ -183,8 +178,12 @@ class _StreamForm:
             return
         nodes = _Nodes()
         for node in self.stream.walk():
-            ids, rows = _live(node)
-            self.lose(Kind.NODES, not nodes.would_be(node, ids, rows))
+            ids, rows = node.ids(), node.rows()
+            if node.deleted:
+                slots = node.live_slots()
+                ids, rows = [ids[slot] for slot in slots], [rows[slot] for slot in slots]
+            as_there = nodes.would_be_one(ids, rows)
+            self.lose(Kind.NODES, node.deleted != 0 or not as_there)
             for entry_id, row in zip(ids, rows, strict=True):
                 yield [b"XADD", key, id_text(entry_id), *row]
 
@@ -274,10 +273,10 @@ class _Nodes:
         self._settings = Settings()
         self._stream = Stream(0)  # its one node is the open one
 
-    def would_be(self, node: Node, ids: list[int], rows: list[Row]) -> bool:
-        """Whether the next entries, all live ones of `node`, make just this node there."""
+    def would_be_one(self, ids: list[int], rows: list[Row]) -> bool:
+        """Whether the next entries, those of a node here, begin a node there and stay together."""
         begins = [self._begins(entry_id, row) for entry_id, row in zip(ids, rows, strict=True)]
-        return not node.deleted and begins[0] and not any(begins[1:])
+        return begins[0] and not any(begins[1:])
 
     def _begins(self, entry_id: int, row: Row) -> bool:
         stream = self._stream
@@ -288,14 +287,6 @@ class _Nodes:
         else:
             stream.append(entry_id, row)
         return begins
-
-
-def _live(node: Node) -> tuple[list[int], list[Row]]:
-    ids, rows = node.ids(), node.rows()
-    if node.deleted:
-        slots = node.live_slots()
-        return [ids[slot] for slot in slots], [rows[slot] for slot in slots]
-    return ids, rows
 
 
 def _claim(head: Command, entry_id: int, time: int, count: int) -> Command:

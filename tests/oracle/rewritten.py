@@ -25,12 +25,12 @@ def rewritten(state: State, target: Target) -> tuple[list[Command], Lost]:
 
 
 def facts(state: State, now: int) -> Facts:
-    """Everything a user can see of the keys that live at `now`, as plain values."""
+    """Everything a user can see of the keys that live longer than `now`, as plain values."""
     found: Facts = {}
     for db, database in enumerate(state.databases):
         for key, value in database.keys.items():
             expire_at = database.expires.get(key, -1)
-            if expire_at == -1 or expire_at >= now:
+            if expire_at == -1 or expire_at > now:
                 shown = bytes(value) if isinstance(value, bytes) else stream_facts(value)
                 found[db, key] = (expire_at, shown)
     return found
