@@ -192,7 +192,7 @@ class Keyspace(dict[bytes, Value]):
         """All keys, from one on that the number picks; each at least once."""
         here = _residents(self)
         pick %= self.count or 1
-        if pick < here:
+        if pick < here or self.count == here:
             return chain(islice(self, pick, None), islice(self, pick))
         start = place_hash(pick.to_bytes(8, "big"))
         later = (key for _, key, _ in self._cold_since(start) if self._is_cold(key))
