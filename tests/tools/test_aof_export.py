@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from tests.oracle.server import Clock, RedisServer, directory, tool
-from tests.tools.conftest import Run
+from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, Made, ids
 
 import tidelog
+from tidelog.aof import reader
 from tidelog.engine import effects as e
-from tidelog.tools import exits
-from tidelog.tools.aof_export import stream, units
+from tidelog.engine.apply import APPLY
+from tidelog.engine.state import State
+from tidelog.tools import aof_export, exits
+from tidelog.tools.aof_export import Base, stream, units
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.records import records_of
 from tidelog.tools.text import resp
@@ -102,6 +107,97 @@ def test_a_swap_does_not_change_the_selected_database(tmp_path: Path) -> None:
     assert lines(made.root) == [
         *("SELECT 1", "SET k 1", "MULTI", "SWAPDB 0 1", "FLUSHALL", "EXEC", "APPEND k 2"),
     ]
+
+
+# --- where the log begins behind a checkpoint
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A list whose one number is the LSN up to which the log counts as folded into a checkpoint."""
+    at = [0]
+
+    @contextmanager
+    def base_of(path: Path) -> Iterator[Base]:
+        files = LogFiles(path)
+        state = State()
+        left = []
+        for segment, frame in files.frames():
+            if frame.lsn > at[0]:
+                left.append((segment, frame))
+                continue
+            for effect in reader.records_of(segment, frame):
+                APPLY[effect[0]](state, effect)
+        yield Base(at[0], state, iter(left), sum(len(frame.body) for _, frame in left))
+
+    monkeypatch.setattr(aof_export, "base_of", base_of)
+    yield at
+
+
+def test_the_state_of_the_checkpoint_and_what_came_after(
+    run: Run, made: Made, folded: list[int]
+) -> None:
+    folded[0] = 8
+    done = run("aof", "export", "--resp", made.root)
+    assert done.code == 0
+    sent = [line for line in done.out.split("\r\n") if line and line[0] not in "*$"]
+    assert sent[:24] == [
+        *("SELECT", "0"),
+        *("XADD", "jobs", "MAXLEN", "0", "0-1", "x", "y"),
+        *("XSETID", "jobs", "0-0", "ENTRIESADDED", "0", "MAXDELETEDID", "0-0"),
+        *("XGROUP", "CREATE", "jobs", "g", "0-0", "ENTRIESREAD", "-1"),
+        "XADD",
+    ]
+    text = " ".join(sent)
+    assert "XCLAIM orders packers anna 0 1700000000001-0 TIME 1700000001000 RETRYCOUNT 1" in text
+    assert text.count("SELECT 3 MULTI SET balance 7") == 1
+    expect("export-lost.txt", done.err, made.root)
+
+
+def test_what_is_not_exported_as_json(run: Run, made: Made, folded: list[int]) -> None:
+    folded[0] = 8
+    done = run("aof", "export", "--resp", made.root, "--json")
+    found = json.loads(done.err)
+    assert found["checkpoint_lsn"] == 8
+    assert [(row["kind"], row["db"], row["key"], row["count"]) for row in found["lost"]] == [
+        *(("seen-time", 0, "orders", 1), ("active-time", 0, "orders", 1)),
+    ]
+
+
+def test_json_of_a_whole_log(run: Run, made: Made) -> None:
+    done = run("aof", "export", "--resp", made.root, "--json")
+    assert json.loads(done.err) == {"checkpoint_lsn": 0, "lost": []}
+
+
+def test_to_lsn_before_the_checkpoint_is_refused(
+    run: Run, made: Made, folded: list[int], tmp_path: Path
+) -> None:
+    folded[0] = 8
+    target = tmp_path / "none.resp"
+    done = run("aof", "export", "--resp", made.root, "--to-lsn", 7, "-o", target)
+    assert done.code == exits.USAGE
+    assert "up to LSN 8 is folded into the checkpoint: --to-lsn 8 or more" in done.err
+    assert not target.exists()
+    assert run("aof", "export", "--resp", made.root, "--to-lsn", 8, "-o", target).code == 0
+
+
+def test_the_target_is_of_the_rewrite(run: Run, tmp_path: Path, folded: list[int]) -> None:
+    with tidelog.open(tmp_path / "data", fsync="no") as db:
+        db.xadd("s", {"f": "v"})
+        db.xgroup_create("s", "g", id="0")
+        db.xreadgroup("g", "anna", {"s": ">"})
+        [[id, _]] = db.xrange("s")
+        db.execute_command("XNACK", "s", "g", "FAIL", "IDS", 1, id)
+    folded[0] = 1000
+    for target, sent in (("8.8", True), ("7.0", False)):
+        done = run("aof", "export", "--resp", tmp_path / "data", "--target", target)
+        assert ("XNACK" in done.out) is sent
+        assert ("pending with the consumer ''" in done.err) is not sent
+
+
+def test_many_keys_are_told_as_a_few(tmp_path: Path) -> None:
+    found = {(0, b"a"): 1, (3, b"two words"): 7, (0, b"c"): 2, (0, b"d"): 1, (0, b"e"): 1}
+    assert aof_export.keys_text(found) == '[3] "two words", c, a and 2 more'
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +298,22 @@ def test_redis_agrees_after_a_working_day(
             assert view(client, key) == view(db, key)
         assert client.get("token") == db.get("token") == b"123"
         assert sorted(client.keys()) == sorted(db.keys())
+
+
+@pytest.mark.parametrize("lsn", [0, 3, 9, 13, 14])
+def test_redis_takes_a_checkpoint_and_the_rest(
+    run: Run, made: Made, server: RedisServer, client: redis.Redis, folded: list[int], lsn: int
+) -> None:
+    folded[0] = lsn
+    pipe(run, made.root, server)
+    with tidelog.open(made.root, read_only=True) as db:
+        for key in ("orders", "jobs", "lines"):
+            there, here = view(client, key), view(db, key)
+            del there["radix-tree-keys"], here["radix-tree-keys"]
+            assert there == here
+    client.select(3)
+    assert client.get("balance") == b"7"
+    client.select(0)
 
 
 def test_what_dump_prints_can_be_typed_into_redis_cli(
