@@ -46,6 +46,14 @@ class File(Protocol):
         """Cut the file; it must not be mapped."""
         ...
 
+    def extend(self, size: int) -> None:
+        """Let the file be at least `size` bytes long, with a hole where it ended. A longer one stays as it is."""
+        ...
+
+    def identity(self) -> tuple[int, int]:
+        """Which file this is, whatever its names: the same pair only for the same file, while it exists."""
+        ...
+
     def fdatasync(self) -> None: ...
 
     def fsync(self) -> None: ...
@@ -100,4 +108,14 @@ class Disk(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Make names created, renamed and unlinked in the directory durable."""
+        ...
+
+    def writable(self, path: Path) -> bool:
+        """May this process write to a file or directory that is there?"""
+        ...
+
+    def beneath(self, path: Path) -> tuple[Disk, Path] | None:
+        """The same place for a library that works on files by itself: the operating system's disk, and the path
+        there. None if there is none, since this disk lies in memory.
+        """
         ...

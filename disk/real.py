@@ -18,6 +18,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from tidelog.disk.interface import Disk
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -134,6 +136,16 @@ class RealFile:
         assert self._map is None, "a store into a mapping beyond the end of its file is SIGBUS"
         os.ftruncate(self._fd, size)
 
+    @_naming
+    def extend(self, size: int) -> None:
+        if os.fstat(self._fd).st_size < size:
+            os.ftruncate(self._fd, size)
+
+    @_naming
+    def identity(self) -> tuple[int, int]:
+        found = os.fstat(self._fd)
+        return found.st_dev, found.st_ino
+
     def fdatasync(self) -> None:
         try:
             os.fdatasync(self._fd)
@@ -204,6 +216,12 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def writable(self, path: Path) -> bool:
+        return os.access(path, os.W_OK)
+
+    def beneath(self, path: Path) -> tuple[Disk, Path] | None:
+        return self, path
 
     def _file(self, path: Path, flags: int) -> RealFile:
         fd = os.open(path, flags | os.O_CLOEXEC, 0o600)

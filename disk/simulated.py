@@ -24,6 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+
 SECTOR: Final = 512
 PAGE_SECTORS: Final = 8
 FILL_PIECE: Final = 16 << 10
@@ -250,6 +253,13 @@ class SimulatedFile:
         assert not self._mapped, "a store into a mapping beyond the end of its file is SIGBUS"
         self._inode.truncate(self._disk.operation("truncate", self.path), size)
 
+    def extend(self, size: int) -> None:
+        if len(self._inode.cache) < size:
+            self._inode.truncate(self._disk.operation("extend", self.path), size)
+
+    def identity(self) -> tuple[int, int]:
+        return 0, id(self._inode)
+
     def fdatasync(self) -> None:
         self._sync("fdatasync")
 
@@ -287,6 +297,8 @@ class SimulatedDisk:
 
     operations   (name, path) of every operation so far
     before       called with the same two before each takes effect
+    real_root    a directory of the operating system that stands for `/` to libraries that work on files by
+                 themselves; what they do there, power loss does not reach. None: there is no such place
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -294,6 +306,7 @@ class SimulatedDisk:
         self.rng = random.Random(seed)
         self.operations: list[tuple[str, Path]] = []
         self.before: Callable[[str, Path], object] | None = None
+        self.real_root: Path | None = None
         self._time = 0
         self._root = _Directory()
         self._held: list[_Inode] = []  # that were ever locked
@@ -445,6 +458,14 @@ class SimulatedDisk:
     def sync_directory(self, path: Path) -> None:
         self.operation("sync_directory", path)
         self._directory(path).synced()
+
+    def writable(self, path: Path) -> bool:
+        return self.exists(path)
+
+    def beneath(self, path: Path) -> tuple[Disk, Path] | None:
+        if self.real_root is None:
+            return None
+        return RealDisk(), self.real_root / path.relative_to("/")
 
     def _node(self, path: Path) -> _Inode | _Directory:
         node: _Inode | _Directory = self._root

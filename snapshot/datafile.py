@@ -1,0 +1,204 @@
+"""The file `data.mdb` as LMDB 0.9 writes it, read with plain reads, before anything maps it into memory.
+
+A mapped file that is shorter than what its pages refer to kills the process that reads it, so a file is looked at here
+first. All numbers are in the byte order of the machine, pages are `psize` bytes, and page n begins at n * psize:
+
+    page 0, 1     meta pages; the one with the greater transaction number counts
+    page          number u64, pad u16, flags u16, lower u16, upper u16, then one u16 per node: where it lies
+    overflow      number u64, pad u16, flags u16, how many pages follow each other u32, then one value
+    meta          page header 16 B, magic u32, version u32, address u64, map size u64, tree of free pages 48 B,
+                  tree of rows 48 B, last page u64, transaction u64
+    tree          pad u32 (psize, in the tree of free pages), flags u16, depth u16, pages u64 x 3, rows u64, root u64
+    node          low u16, high u16, flags u16, key length u16, key, then
+                  in a branch: nothing; the child is low | high << 16 | flags << 32
+                  in a leaf: a value of low | high << 16 bytes, or if flags & 1 the u64 number of its overflow page
+
+LMDB has no checksums. What these pages say is checked for sense; the rows have checksums of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof.errors import NewerFormat
+from tidelog.disk.interface import File
+from tidelog.snapshot.errors import DamagedCheckpoint
+
+MAGIC: Final = 0xBEEFC0DE
+VERSION: Final = 1
+PSIZE_MIN: Final = 512
+PSIZE_MAX: Final = 32768
+BLANK_BYTES_MAX: Final = (
+    2 * PSIZE_MAX
+)  # what a creation that lost power can leave: two meta pages of zeros
+NO_PAGE: Final = (1 << 64) - 1
+DEPTH_MAX: Final = 32
+
+PAGE_HEADER: Final = 16
+BRANCH: Final = 0x01
+LEAF: Final = 0x02
+META: Final = 0x08
+BIG: Final = 0x01  # a node's flag: its value lies in overflow pages
+INTEGER_KEYS: Final = 0x08  # the flags of the tree of free pages
+
+_TREE = "IHHQQQQQ"
+_META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
+_PAGE = struct.Struct("=QHHHH")
+_NODE = struct.Struct("=HHHH")
+assert _META.size == 136 and _PAGE.size == PAGE_HEADER and _NODE.size == 8
+
+
+class Head(NamedTuple):
+    """What the newer meta page says.
+
+    psize         bytes of a page
+    last_page     number of the last page in use
+    transaction   number of the last commit; 0: nothing was ever committed
+    free, rows    root pages of the two trees, None if empty
+    entries       rows
+    """
+
+    psize: int
+    last_page: int
+    transaction: int
+    free: int | None
+    rows: int | None
+    entries: int
+
+    @property
+    def bytes(self) -> int:
+        """How long the file is, or may be made: up to the end of its last page."""
+        return (self.last_page + 1) * self.psize
+
+
+def read_head(file: File) -> Head | None:
+    """What the meta pages say; None if the file is blank: empty, or all zeros from a creation that lost power.
+
+    Raises DamagedCheckpoint, NewerFormat, OSError.
+    """
+    size = file.size()
+    if size <= BLANK_BYTES_MAX and not file.pread(size, 0).strip(b"\0"):
+        return None
+    first = _meta(file, 0, 0)
+    second = _meta(file, first.psize, 1)
+    if second.psize != first.psize:
+        raise DamagedCheckpoint(
+            file.path,
+            second.psize,
+            f"meta page 1 speaks of pages of {second.psize} bytes, meta page 0 of {first.psize}",
+        )
+    return max(first, second, key=lambda head: head.transaction)
+
+
+def _meta(file: File, offset: int, page: int) -> Head:
+    data = file.pread(PAGE_HEADER + _META.size, offset)
+    path = file.path
+    if len(data) < PAGE_HEADER + _META.size:
+        raise DamagedCheckpoint(
+            path, offset, f"the file ends within meta page {page}, after {file.size()} bytes"
+        )
+    number, _, flags, _, _ = _PAGE.unpack_from(data)
+    fields = _META.unpack_from(data, PAGE_HEADER)
+    magic, version, _, _ = fields[:4]
+    if magic != MAGIC or not flags & META:
+        raise DamagedCheckpoint(
+            path,
+            offset,
+            f"meta page {page} is not one: this is no LMDB file, or its start is damaged",
+        )
+    if version != VERSION:
+        if version > VERSION:
+            raise NewerFormat(path, version, VERSION)
+        raise DamagedCheckpoint(path, offset, f"LMDB data format {version} is unknown")
+    psize, free_flags, free_depth, _, _, _, _, free_root = fields[4:12]
+    _, rows_flags, rows_depth, _, _, _, entries, rows_root = fields[12:20]
+    last_page, transaction = fields[20:]
+    head = Head(psize, last_page, transaction, _root(free_root), _root(rows_root), entries)
+    senseless = (
+        f"page number {number}"
+        if number != page
+        else f"pages of {psize} bytes"
+        if psize & (psize - 1) or not PSIZE_MIN <= psize <= PSIZE_MAX
+        else f"last page {last_page}"
+        if last_page < 1 or last_page >> 47
+        else f"tree flags {free_flags:#x} and {rows_flags:#x}"
+        if free_flags & ~0x8000 != INTEGER_KEYS or rows_flags & ~0x8000
+        else f"trees of depth {free_depth} and {rows_depth}"
+        if max(free_depth, rows_depth) > DEPTH_MAX
+        else f"root pages {free_root} and {rows_root}, while the last page is {last_page}"
+        if any(root is not None and not 1 < root <= last_page for root in (head.free, head.rows))
+        else f"{entries} rows without a root page"
+        if (head.rows is None) != (entries == 0)
+        else None
+    )
+    if senseless is not None:
+        raise DamagedCheckpoint(path, offset, f"meta page {page} is damaged: it says {senseless}")
+    return head
+
+
+def _root(number: int) -> int | None:
+    return None if number == NO_PAGE else number
+
+
+def check_reach(file: File, head: Head) -> None:
+    """Raise DamagedCheckpoint if the file was cut: if a page that a tree refers to lies beyond its end.
+
+    A healthy file may end before its last page, where pages were taken and given back in one transaction. So
+    what is in use is followed from the roots, which reads all pages but the values': only for files that are short.
+    """
+    size = file.size()
+    if size >= head.bytes:
+        return
+    for root in (head.free, head.rows):
+        _follow(file, head, size, [] if root is None else [(root, 0)])
+
+
+def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> None:
+    psize, path = head.psize, file.path
+    seen = 0
+    while todo:
+        number, depth = todo.pop()
+        at = number * psize
+        _inside(path, head, size, number, 1)
+        page = file.pread(psize, at)
+        own, _, flags, lower, _ = _PAGE.unpack_from(page)
+        seen += 1
+        if (
+            own != number
+            or not flags & (BRANCH | LEAF)
+            or depth > DEPTH_MAX
+            or seen > head.last_page
+        ):
+            raise DamagedCheckpoint(path, at, f"page {number} is not the page of a tree")
+        nodes = struct.unpack_from(
+            f"={max(0, min(lower, psize) - PAGE_HEADER) // 2}H", page, PAGE_HEADER
+        )
+        for node in nodes:
+            if node > psize - _NODE.size:
+                raise DamagedCheckpoint(path, at, f"page {number} is not whole")
+            low, high, bits, key_bytes = _NODE.unpack_from(page, node)
+            if flags & BRANCH:
+                todo.append((low | high << 16 | bits << 32, depth + 1))
+            elif bits & BIG:
+                value_bytes = low | high << 16
+                where = node + _NODE.size + key_bytes
+                if where > psize - 8:
+                    raise DamagedCheckpoint(path, at, f"page {number} is not whole")
+                (first,) = struct.unpack_from("=Q", page, where)
+                _inside(path, head, size, first, -(-(PAGE_HEADER + value_bytes) // psize))
+
+
+def _inside(path: Path, head: Head, size: int, number: int, count: int) -> None:
+    if number + count > head.last_page + 1:
+        raise DamagedCheckpoint(
+            path, 0, f"a tree refers to page {number}, and the last page is {head.last_page}"
+        )
+    end = (number + count) * head.psize
+    if end > size:
+        raise DamagedCheckpoint(
+            path,
+            size,
+            f"the file ends here, and page {number} in use ends at byte {end}: it was cut, or copied in part",
+        )

@@ -1,0 +1,512 @@
+"""Environment: an LMDB file of rows, opened once in this process however many stores look at it.
+
+LMDB's own rules, which are kept here and nowhere else:
+
+- One environment per file and process: closing a second one would drop the first one's locks. So environments are
+  shared and counted, by what the file is and not by its name.
+- In a forked child an environment must not be used, and not be closed either: closing ends read transactions in the
+  table of readers, which is shared memory, and they are the parent's. The child lets go of the objects instead, which
+  does nothing to that table.
+- A mapped file that is shorter than its pages say kills the process that reads it. So every file is looked at with
+  plain reads first (snapshot/datafile.py), and one that is healthy but short is extended with a hole.
+- A write transaction begins and ends in the same thread. Read transactions may wander.
+
+LMDB has no checksums. Every value ends with the CRC-32C of key and payload, little-endian, 4 bytes; it is checked at
+every read, and what does not match is a CorruptBlock that names the row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import lmdb
+
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.engine.crc32c import crc32c_after, crc32c_of
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot import datafile
+from tidelog.snapshot.datafile import Head
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.rownames import row_name
+
+DATA: Final = "data.mdb"
+LOCK: Final = "lock.mdb"
+MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
+MAX_READERS: Final = 126
+CRC_BYTES: Final = 4
+BATCH_ROWS: Final = 64  # of `ColdRows.rows`, read at a time
+BATCH_BYTES: Final = 256 << 10
+
+FORKED: Final = (
+    "this checkpoint was opened before a fork and belongs to the parent process; "
+    "open the store again in this one"
+)
+
+_registry: dict[tuple[int, int], Environment] = {}
+_registry_lock = threading.Lock()
+_transactions: weakref.WeakSet[ColdRows | Writing] = weakref.WeakSet()
+
+
+def sealed(key: bytes, payload: bytes) -> bytes:
+    """A row's value: its payload and checksum."""
+    return payload + crc32c_after(crc32c_of(key), payload).to_bytes(CRC_BYTES, "little")
+
+
+def opened(path: Path, key: bytes, value: bytes) -> bytes:
+    """The payload in a row's value. Raises CorruptBlock."""
+    payload = value[:-CRC_BYTES]
+    if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
+        raise CorruptBlock(f"{path}: {row_name(key)} does not match its checksum")
+    return payload
+
+
+def open_environment(disk: Disk, directory: Path, *, read_only: bool = False) -> Environment:
+    """The environment in `directory`, opened or shared; `close` it once for each call.
+
+    read_only   no file is created; FileNotFoundError if there is none
+
+    Otherwise a missing directory or file is created. Raises CheckpointError, DamagedCheckpoint, NewerFormat, OSError.
+    """
+    place = disk.beneath(directory)
+    if place is None:
+        raise CheckpointError(
+            f"{directory}: this disk lies in memory, so there can be no checkpoint on it"
+        )
+    disk, directory = place
+    path = directory / DATA
+    with _registry_lock:
+        if not disk.exists(path):
+            if read_only:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            if not disk.exists(directory):
+                recipe.make_directory(disk, directory)
+        else:
+            shared = _shared(disk, path, read_only)
+            if shared is not None:
+                return shared
+            _prepare(disk, path, read_only)
+        environment = Environment(disk, directory, read_only)
+        _registry[environment.identity] = environment
+        return environment
+
+
+def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
+    file = disk.open(path)
+    try:
+        identity = file.identity()
+    finally:
+        file.close()
+    found = _registry.get(identity)
+    if found is not None:
+        if found.fixed and not read_only:
+            raise CheckpointError(
+                f"{path} is open read-only in this process, without {LOCK}; close that store, then open this one"
+            )
+        found.users += 1
+    return found
+
+
+def _prepare(disk: Disk, path: Path, read_only: bool) -> None:
+    """See that a file may be mapped. Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError."""
+    file = disk.open(path)
+    try:
+        head = datafile.read_head(file)
+        size = file.size()
+        if head is not None:
+            datafile.check_reach(file, head)
+    finally:
+        file.close()
+    if head is None:
+        if read_only:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if size:
+            disk.unlink(path)  # zeros, from a creation that lost power; LMDB would refuse them
+    elif size < head.bytes:
+        if not disk.writable(path):
+            raise CheckpointError(
+                f"{path} ends before its last page, which is healthy but cannot be read as it is, and it may not "
+                f"be written here: open the store once where it may, or: truncate -s {head.bytes} {path}"
+            )
+        _extend(disk, path, head)
+
+
+def _extend(disk: Disk, path: Path, head: Head) -> None:
+    file = disk.open(path, write=True)
+    try:
+        file.extend(head.bytes)
+    finally:
+        file.close()
+
+
+class Environment:
+    """One open file of rows. Made by `open_environment`, which sees to it that there is one only.
+
+    path       of data.mdb
+    identity   what the file is, whatever its name
+    users      how many have it open
+    fixed      it is open without a lock and cannot be written: there is no lock file, or it may not be written
+    """
+
+    def __init__(self, disk: Disk, directory: Path, read_only: bool) -> None:
+        self.path = directory / DATA
+        self.users = 1
+        self.forked = False
+        self._disk = disk
+        lock = directory / LOCK
+        new = not disk.exists(self.path)
+        # A reader beside a writer has to stand in the table of readers, so it opens as the writer does, if it may.
+        self.fixed = read_only and not (
+            disk.exists(lock) and disk.writable(lock) and disk.writable(self.path)
+        )
+        try:
+            self._lmdb: lmdb.Environment | None = _open_lmdb(directory, self.fixed)
+        except (lmdb.Error, OSError) as error:
+            raise _not_opened(self.path, error) from error
+        if new:
+            disk.sync_directory(directory)
+        file = disk.open(self.path)
+        try:
+            self.identity = file.identity()
+        finally:
+            file.close()
+
+    def close(self) -> None:
+        """Give up one use; the last one closes. Transactions of this environment must have ended. In a forked
+        child nothing happens."""
+        with _registry_lock:
+            if self.forked:
+                return
+            assert self.users > 0, "closed more often than opened"
+            self.users -= 1
+            if self.users == 0:
+                _registry.pop(self.identity, None)
+                if self._lmdb is not None:
+                    self._lmdb.close()
+                    self._lmdb = None
+
+    def begin(self) -> lmdb.Transaction[bytes]:
+        """A read transaction. Raises CheckpointError."""
+        try:
+            return self._open().begin()
+        except lmdb.ReadersFullError as error:
+            raise CheckpointError(
+                f"{self.path}: {MAX_READERS} processes and threads read it already; close one of them"
+            ) from error
+        except lmdb.Error as error:
+            raise CheckpointError(f"{self.path}: reading cannot begin: {error}") from error
+
+    def write(self) -> Writing:
+        """A write transaction of this thread. Raises CheckpointError."""
+        env = self._open()
+        if self.fixed:
+            raise CheckpointError(f"{self.path} is open read-only")
+        try:
+            env.reader_check()  # who died reading must not keep pages from being used again
+            return Writing(self, env.begin(write=True))
+        except lmdb.Error as error:
+            raise self.trouble("a checkpoint cannot begin", error) from error
+
+    def extend(self) -> None:
+        """After a commit: let the file reach to its last page. Raises OSError."""
+        file = self._disk.open(self.path)
+        try:
+            head = datafile.read_head(file)
+        finally:
+            file.close()
+        if head is not None:
+            _extend(self._disk, self.path, head)
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        file = self._disk.open(self.path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def copy_to(self, fd: int, txn: lmdb.Transaction[bytes] | None = None) -> None:
+        """Write a compact copy of one transaction to a descriptor. Raises CheckpointError."""
+        try:
+            self._open().copyfd(fd, compact=True, txn=txn)
+        except lmdb.Error as error:
+            raise self.trouble("it cannot be copied", error) from error
+
+    def trouble(self, what: str, error: lmdb.Error) -> CheckpointError:
+        """An error of LMDB in words, with what to do about it."""
+        code = getattr(error, "code", 0)
+        if code in OUT_OF_SPACE or "No space left" in str(error):
+            advice = "there is no space on the disk, or the quota is used up: make room; the log is kept until then"
+        elif isinstance(error, lmdb.MapFullError):
+            advice = f"it would be larger than {MAP_BYTES >> 40} TiB"
+        elif isinstance(error, lmdb.PanicError):
+            advice = "an earlier failure left it unfit for use: close the store and open it again"
+        else:
+            advice = "the log is kept"
+        return CheckpointError(f"{self.path}: {what}: {error}; {advice}")
+
+    def _open(self) -> lmdb.Environment:
+        if self._lmdb is None:
+            raise CheckpointError(FORKED if self.forked else f"{self.path} was closed")
+        return self._lmdb
+
+    def let_go(self) -> None:
+        """In a forked child: never touch it again."""
+        self.forked = True
+        self._lmdb = None
+
+
+def _open_lmdb(directory: Path, fixed: bool) -> lmdb.Environment:
+    options: Any = {
+        "map_size": MAP_BYTES,
+        "readonly": fixed,
+        "lock": not fixed,
+        "mode": 0o700,  # files get it without the x
+        "create": False,
+        "max_readers": MAX_READERS,
+        "max_spare_txns": 0,  # a spare one would keep its place in the table of readers across a fork
+    }
+    try:  # new files in the format of 0.9, whatever the process's environment says
+        return lmdb.Environment(str(directory), lib_version=0, **options)
+    except TypeError:  # before 3.0 there is no other
+        return lmdb.Environment(str(directory), **options)
+
+
+def _not_opened(path: Path, error: Exception) -> CheckpointError:
+    text = str(error)
+    if "already open" in text:
+        advice = (
+            "this process was forked while its parent was reading or writing it; start such processes with "
+            "multiprocessing's `spawn` or `forkserver`, or fork before the store is opened"
+        )
+    elif "Cannot allocate memory" in text:
+        advice = (
+            f"it needs {MAP_BYTES >> 40} TiB of address space (not of memory): raise `ulimit -v`"
+        )
+    else:
+        advice = "see that the directory may be written and has room"
+    return CheckpointError(f"{path} cannot be opened: {text}; {advice}")
+
+
+class Writing:
+    """One write transaction, of one thread. Rows get their checksums here.
+
+    `commit` or `abort` ends it. All methods raise CheckpointError; then it is to be aborted.
+    """
+
+    def __init__(self, environment: Environment, txn: lmdb.Transaction[bytes]) -> None:
+        self._environment = environment
+        self._txn: lmdb.Transaction[bytes] | None = txn
+        self._cursor: lmdb.Cursor[bytes] | None = txn.cursor()
+        _transactions.add(self)
+
+    def put(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Put rows of (key, payload), in the order they come in. Give them in chunks of 64 to 128: their
+        checksums are computed in one go, and LMDB gives up the interpreter lock at each row."""
+        assert self._cursor is not None
+        items = [(key, sealed(key, payload)) for key, payload in rows]
+        try:
+            self._cursor.putmulti(items)
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+
+    def delete(self, key: bytes) -> bool:
+        """Delete a row; was it there?"""
+        assert self._txn is not None
+        try:
+            return self._txn.delete(key)
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+
+    def delete_some(self, prefix: bytes, limit: int) -> bool:
+        """Delete up to `limit` rows that begin with `prefix`; may there be more?"""
+        cursor = self._cursor
+        assert cursor is not None
+        try:
+            found = cursor.set_range(prefix)
+            for _ in range(limit):
+                if not found or not cursor.key().startswith(prefix):
+                    return False
+                # The cursor then stands at the row after it.
+                cursor.delete()
+                found = bool(cursor.key())
+            return found
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+
+    def commit(self) -> None:
+        txn = self._txn
+        assert txn is not None
+        self._cursor = None
+        try:
+            txn.commit()
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+        self._txn = None
+
+    def abort(self) -> None:
+        """Undo everything. Ending it twice is allowed."""
+        self._cursor = None
+        txn, self._txn = self._txn, None
+        if txn is not None and not self._environment.forked:
+            with contextlib.suppress(lmdb.Error):
+                txn.abort()
+
+    def let_go(self) -> None:
+        """In a forked child: drop the transaction without ending it; the parent's thread goes on with its own."""
+        self._cursor = None
+        self._txn = None
+
+    def _failed(self, error: lmdb.Error) -> CheckpointError:
+        return self._environment.trouble("the checkpoint could not be written", error)
+
+
+class ColdRows:
+    """The rows of the newest commit, for the engine: a `engine.cold.ColdStore`.
+
+    They are those of one read transaction, kept until `renew`. Its user's lock is held around every call: a
+    transaction is used by one thread at a time.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.path = environment.path
+        self._txn: lmdb.Transaction[bytes] | None = None
+        self._cursor: lmdb.Cursor[bytes] | None = None
+        _transactions.add(self)
+        self.renew()
+
+    def renew(self) -> None:
+        """[lock] See the newest commit from now on. Raises CheckpointError, and then sees what it saw."""
+        txn = self.environment.begin()
+        self._end()
+        self._txn = txn
+        self._cursor = txn.cursor()
+
+    def close(self) -> None:
+        """[lock] End the read transaction. The environment stays open. Closing twice is allowed."""
+        if not self.environment.forked:
+            self._end()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The payload of a row, or None. Raises CorruptBlock."""
+        txn = self._txn
+        if txn is None:
+            self._gone()
+        try:
+            value = txn.get(key)
+        except lmdb.Error as error:
+            raise self._unreadable(key, error) from error
+        if value is None:
+            return None
+        payload = value[:-CRC_BYTES]  # as `opened`, a call less
+        if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
+            opened(self.path, key, value)
+        return payload
+
+    def before(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
+        cursor = self._at()
+        try:
+            if cursor.set_range(key):
+                found = cursor.key() == key or cursor.prev()
+            else:
+                found = cursor.last()
+            if not found:
+                return None
+            at, value = cursor.item()
+        except lmdb.Error as error:
+            raise self._unreadable(key, error) from error
+        if not at.startswith(prefix):
+            return None
+        return at, opened(self.path, at, value)
+
+    def after(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
+        """The least row that begins with `prefix` and whose key is at least `key`, or None."""
+        cursor = self._at()
+        try:
+            if not cursor.set_range(max(key, prefix)):
+                return None
+            at, value = cursor.item()
+        except lmdb.Error as error:
+            raise self._unreadable(key, error) from error
+        if not at.startswith(prefix):
+            return None
+        return at, opened(self.path, at, value)
+
+    def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """The rows that begin with `prefix`, ascending, from `start` on. A few are read ahead, with the lock held
+        for as long as `next` takes; if there is a commit in between, it goes on among the new rows."""
+        at = max(prefix, start)
+        while True:
+            batch, more = self._batch(prefix, at)
+            yield from batch
+            if not more:
+                return
+            at = batch[-1][0] + b"\0"
+
+    def _batch(self, prefix: bytes, start: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
+        cursor = self._at()
+        batch: list[tuple[bytes, bytes]] = []
+        nbytes = 0
+        try:
+            found = cursor.set_range(start)
+            while found:
+                key, value = cursor.item()
+                if not key.startswith(prefix):
+                    return batch, False
+                batch.append((key, opened(self.path, key, value)))
+                nbytes += len(value)
+                if len(batch) == BATCH_ROWS or nbytes >= BATCH_BYTES:
+                    return batch, True
+                found = cursor.next()
+        except lmdb.Error as error:
+            raise self._unreadable(start, error) from error
+        return batch, False
+
+    def _at(self) -> lmdb.Cursor[bytes]:
+        if self._cursor is None:
+            self._gone()
+        return self._cursor
+
+    def _end(self) -> None:
+        self._cursor = None
+        txn, self._txn = self._txn, None
+        if txn is not None:
+            txn.abort()
+
+    def _gone(self) -> NoReturn:
+        raise CheckpointError(
+            FORKED if self.environment.forked else f"{self.path}: these rows were closed"
+        )
+
+    def _unreadable(self, key: bytes, error: lmdb.Error) -> CorruptBlock:
+        return CorruptBlock(f"{self.path}: {row_name(key)} cannot be read: {error}")
+
+    def let_go(self) -> None:
+        """In a forked child: drop the transaction without ending it, which belongs to the parent."""
+        self._cursor = None  # in this order: each holds the next one
+        self._txn = None
+
+
+def _after_fork_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.Lock()  # another thread of the parent may have held it
+    for transaction in list(_transactions):
+        transaction.let_go()
+    _transactions.clear()
+    environments = list(_registry.values())
+    _registry.clear()
+    for environment in environments:
+        environment.let_go()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

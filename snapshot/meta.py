@@ -1,0 +1,105 @@
+"""Meta: the row that says of which moment all other rows of a checkpoint are.
+
+It is written in the same transaction as they are, as a msgpack map with these names, so that a later version can
+add to them. A file without this row is no checkpoint: its writer has not finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from tidelog.aof.errors import NewerFormat
+from tidelog.aof.reader import Epoch
+from tidelog.aof.segment import Position
+from tidelog.aof.start import Start
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.rowkeys import META
+from tidelog.snapshot.errors import DamagedCheckpoint
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """What a checkpoint says of itself.
+
+    uuid       of the store, 16 bytes
+    position   the place in the log where it was taken. Its LSN is P
+    epochs     every life up to P
+    now        unix ms of the newest unit in it
+    number     of this checkpoint in its file, counted from 1
+    taken      unix ms by the wall clock, when it was begun
+    tables     what the engine wants to know before any row is read (`State.tables_meta`)
+    counts     rows by kind, as far as whoever wrote them knows
+    """
+
+    uuid: bytes
+    position: Position
+    epochs: tuple[Epoch, ...] = ()
+    now: int = 0
+    number: int = 1
+    taken: int = 0
+    tables: Any = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Start:
+        """What recovery has to know to read on in the log."""
+        return Start(*self.position, self.epochs, self.now)
+
+    def pack(self) -> bytes:
+        """The payload of the row."""
+        fields = {
+            "format": FORMAT,
+            "uuid": self.uuid,
+            "position": self.position._asdict(),
+            "epochs": self.epochs,
+            "now": self.now,
+            "number": self.number,
+            "taken": self.taken,
+            "tables": self.tables,
+            "counts": self.counts,
+        }
+        packed: bytes = msgpack.packb(fields)
+        return packed
+
+    @classmethod
+    def unpack(cls, path: Path, payload: bytes) -> Meta:
+        """The meta of the checkpoint in `path`. Raises NewerFormat, DamagedCheckpoint."""
+        try:
+            fields = msgpack.unpackb(payload, strict_map_key=False, use_list=True)
+            written = fields["format"]
+            if written > FORMAT:
+                raise NewerFormat(path, written, FORMAT)
+            position = fields["position"]
+            return cls(
+                uuid=fields["uuid"],
+                position=Position(*(position[name] for name in Position._fields)),
+                epochs=tuple(Epoch(*epoch) for epoch in fields["epochs"]),
+                now=fields["now"],
+                number=fields["number"],
+                taken=fields["taken"],
+                tables=fields["tables"],
+                counts=fields["counts"],
+            )
+        except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
+            raise DamagedCheckpoint(
+                path, 0, f"the row that describes it cannot be read ({error!r})"
+            ) from error
+
+
+def read_meta(rows: ColdStore, path: Path) -> Meta | None:
+    """The meta among `rows` (a ColdStore); None if no checkpoint was ever finished there.
+
+    Raises DamagedCheckpoint, NewerFormat.
+    """
+    try:
+        payload = rows.get(META)
+    except CorruptBlock as error:
+        raise DamagedCheckpoint(path, 0, str(error)) from error
+    return None if payload is None else Meta.unpack(path, payload)
