@@ -25,7 +25,8 @@ def apply_xgroup_create(state: State, effect: Effect) -> None:
     """XGROUP_CREATE."""
     _, _, _, name, ms, seq, entries_read = effect
     stream = _existing(state, effect)
-    stream.groups[name] = Group(name, ms << 64 | seq, entries_read)
+    stream.groups[name] = Group(name, ms << 64 | seq, entries_read, stream.next_group)
+    stream.next_group += 1
 
 
 def apply_xgroup_destroy(state: State, effect: Effect) -> None:

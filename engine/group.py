@@ -2,15 +2,30 @@
 
 A group is plain state; its methods that change are called by apply alone. Which consumer an owner number in
 `Pending` means stands in `owners`. Source: spec 2.2, 2.3, 7.
+
+A GROUP row is a msgpack array:
+
+    [name, last ID, entries read, consumers, directory]
+    last ID    16 bytes, big-endian
+    consumers  [[name, owner number, seen time, active time], ...]
+    directory  of the pending entries (engine.frozen_pending), whose chunks are rows of their own
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+import msgpack
+
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.frozen_pending import Delete, FrozenPending, Put
 from tidelog.engine.idlist import IdList
 from tidelog.engine.pending import NOBODY, Pending
+from tidelog.engine.rowkeys import group_row
+
+Facts = tuple[Any, ...]  # of a group, all but its chunks
 
 NEVER: Final = -1  # active_time of a consumer that never got anything
 UNKNOWN: Final = -1  # entries_read of a group whose position cannot be counted
@@ -34,17 +49,24 @@ class Consumer:
 
 
 class Group:
-    """A consumer group: `>` serves what comes after `last_id`."""
+    """A consumer group: `>` serves what comes after `last_id`.
 
-    __slots__ = ("name", "last_id", "entries_read", "pending", "consumers", "owners")
+    number  of the group in its stream, never used again there
+    """
 
-    def __init__(self, name: bytes, last_id: int, entries_read: int) -> None:
+    __slots__ = (
+        *("number", "name", "last_id", "entries_read", "pending", "consumers", "owners", "_handed"),
+    )
+
+    def __init__(self, name: bytes, last_id: int, entries_read: int, number: int) -> None:
+        self.number = number
         self.name = name
         self.last_id = last_id
         self.entries_read = entries_read
         self.pending = Pending()
         self.consumers: dict[bytes, Consumer] = {}
         self.owners: list[Consumer | None] = [None]  # by owner number; NOBODY is the first
+        self._handed: Facts | None = None  # what the last checkpoint was handed, but for chunks
 
     # --- looking
 
@@ -58,14 +80,37 @@ class Group:
         return b"" if consumer is None else consumer.name
 
     def copy(self) -> Group:
-        """An independent copy."""
-        other = Group(self.name, self.last_id, self.entries_read)
+        """An independent copy, under the same number. May raise CorruptBlock."""
+        other = Group(self.name, self.last_id, self.entries_read, self.number)
         other.pending = self.pending.copy()
         other.owners = [None] * len(self.owners)
         for name, old in self.consumers.items():
             consumer = Consumer(name, old.index, old.seen_time, old.active_time)
             other.consumers[name] = other.owners[old.index] = consumer
         return other
+
+    # --- checkpoints
+
+    def freeze(self) -> FrozenGroup:
+        """What a checkpoint is to hold: O(chunks and consumers)."""
+        consumers = [
+            (each.name, each.index, each.seen_time, each.active_time)
+            for each in self.consumers.values()
+        ]
+        pending = self.pending.freeze()
+        facts = (self.name, self.last_id, self.entries_read, consumers, *pending.facts())
+        changed = facts != self._handed or pending.changed()
+        self._handed = facts
+        return FrozenGroup(self.number, facts, pending, changed)
+
+    def thaw(self, frozen: FrozenGroup) -> None:
+        """The checkpoint that got `frozen` failed: the next one writes all it had to write."""
+        self.pending.thaw(frozen.pending)
+        self._handed = None
+
+    def evict(self, cold: ColdStore, stream: int) -> None:
+        """Forget what lies in a checkpoint of the stream with this number; no freeze is in flight."""
+        self.pending.evict(cold, stream, self.number, self.name)
 
     # --- changing: called by apply alone
 
@@ -106,6 +151,47 @@ class Group:
         else:
             consumer.seen_time = consumer.active_time = now
         self.pending.deliver(ids, consumer.index, time, counts)
+
+
+class FrozenGroup:
+    """A group at a freeze."""
+
+    __slots__ = ("number", "name", "pending", "_facts", "_changed")
+
+    def __init__(self, number: int, facts: Facts, pending: FrozenPending, changed: bool) -> None:
+        self.number = number
+        self.name: bytes = facts[0]
+        self.pending = pending
+        self._facts = facts
+        self._changed = changed  # since the freeze before, if that one held
+
+    def rows(self, stream: int) -> Iterator[Put | Delete]:
+        """What changes in the rows of a group of the stream with this number."""
+        if not self._changed:
+            return
+        yield from self.pending.rows(stream, self.number)
+        name, last_id, entries_read, consumers = self._facts[:4]
+        row = (name, last_id.to_bytes(16, "big"), entries_read, consumers, self.pending.directory())
+        yield "put", group_row(stream, self.number), msgpack.packb(row)
+
+
+def load_group(cold: ColdStore, stream: int, number: int) -> Group:
+    """A group of the stream with this number, its chunks not in memory. Raises CorruptBlock."""
+    where = f"stream number {stream}, group number {number}"
+    payload = cold.get(group_row(stream, number))
+    if payload is None:
+        raise CorruptBlock(f"{where}: the row of the group is missing")
+    try:
+        name, last_id, entries_read, consumers, directory = msgpack.unpackb(payload)
+        group = Group(name, int.from_bytes(last_id, "big"), entries_read, number)
+        group.pending = pending = Pending.restored(directory, cold, stream, number, name)
+        group.owners = [None] * pending.owner_numbers()
+        for consumer_name, index, seen_time, active_time in consumers:
+            consumer = Consumer(consumer_name, index, seen_time, active_time)
+            group.consumers[consumer_name] = group.owners[index] = consumer
+    except (ValueError, TypeError, IndexError, OverflowError, msgpack.UnpackException) as error:
+        raise CorruptBlock(f"{where}: the row of the group cannot be read: {error}") from error
+    return group
 
 
 assert NOBODY == 0

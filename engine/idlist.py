@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
+from struct import Struct
 from typing import Final
 
 IdList = bytes | tuple[int, ...]
@@ -33,6 +34,7 @@ WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) 
 EMPTY: Final = b""
 
 _SWAP = sys.byteorder == "big"
+unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
 _SHIFT = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
 
 assert array("q").itemsize == 8
@@ -121,7 +123,8 @@ def last_pair(ids: IdList) -> tuple[int, int]:
 
 def only_key(ids: bytes) -> int:
     """The key of a narrow list of one ID."""
-    return int.from_bytes(ids, "little", signed=True)
+    key: int = unpack_key(ids)[0]
+    return key
 
 
 def keys(ids: bytes) -> array[int]:

@@ -1,13 +1,13 @@
 """Pending entries of one group, in three orders: by ID, by delivery time, and by consumer.
 
-    by ID        chunks of columns: ids, and (times, owners, counts)     tops: last ID of each chunk
-    by time      chunks of columns: ids, times, ordered by (time, ID)    tops: last time of each chunk
-    by consumer  for each owner chunks of ids                            tops: last ID of each chunk
+    by ID        engine.by_id      IDs, times, owners, counts            tops: last ID of each chunk
+    by time      engine.by_time    IDs, times, ordered by (time, ID)     tops: last time of each chunk
+    by consumer  engine.by_owner   for each owner IDs                    tops: last ID of each chunk
 
-A column is an `array`, 8 bytes an entry (owners: 4), so a pending entry costs about 60 bytes and the
-collector walks nothing. A chunk holds about 64 entries. Whatever a command does to k entries costs
-O(k * (log n + chunk)), and a whole delivery that is acknowledged or claimed together is found, compared
-and cut as slices. Rules that hold between any two calls, and that `check()` walks:
+Each is a list of chunks of about 64 entries (engine.chunks), a chunk a few columns. A column is an `array`, 8
+bytes an entry (owners: 4), so a pending entry costs about 60 bytes and the collector walks nothing.
+Whatever a command does to k entries costs O(k * (log n + chunk)), and a whole delivery that is acknowledged or
+claimed together is found, compared and cut as slices. Rules that hold between any two calls, and that `check()` walks:
 
 1. No chunk is empty; IDs ascend strictly within and across chunks; a top is its chunk's last value; the
    columns of a chunk are equally long.
@@ -20,215 +20,95 @@ wide form, the same code over lists of 128-bit ints. Keys leave this module only
 
 Entries released by XNACK have no owner and lie in the NACK zone (spec 7.5): their time is `NACK_TIME` and
 ascending, so they come before all others, in the order of their release. Shown as 0. Entries of equal
-time are in ID order: that follows from the entries alone, so replay and live agree.
+time are in ID order: that follows from the entries alone, so replay and live agree. How entries lie in
+chunks follows from nothing, and shows nowhere.
+
+After `evict` or `restore` chunks lie in a checkpoint until they are needed, so almost every method can raise
+CorruptBlock. One that changes must not do that half way: decide calls `prepare_...` before it logs an effect.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
-from functools import partial
-from itertools import compress, islice
-from operator import itemgetter
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
+from tidelog.engine.by_id import IdOrder, Row, columns_of
+from tidelog.engine.by_owner import Owned
+from tidelog.engine.by_time import TimeOrder
+from tidelog.engine.chunk_rows import Chunk, Column, new_column
+from tidelog.engine.chunks import LOAD, Order, Part, Shelf
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.frozen_pending import FrozenPending, restore_lasts, restore_order
 from tidelog.engine.idlist import (
-    KEY_BASE,
-    KEY_SEQ_MASK,
-    MS_BITS,
-    SEQ_BITS,
-    WIDE_BITS,
     IdList,
     from_keys,
     id_of,
     is_narrow,
     key_of,
     keys,
-    only_key,
     pack,
     unpack,
+    unpack_key,
 )
 
-Column = MutableSequence[int]
-Rest = tuple["array[int]", "array[int]", "array[int]"]  # times, owners, counts
-Part = tuple[int, int, int]  # chunk, from, to
-
-LOAD: Final = 64  # entries of a chunk; at twice as many it is cut up again
 FEW: Final = 3  # up to here entries are handled one by one rather than as a stretch
 NOBODY: Final = 0  # owner of an entry that XNACK released
-NACK_TIME: Final = -(
-    1 << 62
-)  # the first delivery time of the NACK zone; every time below 0 is in it
-KEY_END: Final = KEY_BASE  # above every key
-
-_last = itemgetter(-1)
-_column: Callable[[Iterable[int]], Column] = partial(array, "q")
-
-
-def _find_run(columns: list[Column], i: int, j: int, want: Column) -> list[Part] | None:
-    """Where `want` lies as one stretch from chunk i, position j on, or None if it does not."""
-    n = len(want)
-    if i < len(columns):
-        column = columns[i]
-        if len(column) - j >= n:
-            return [(i, j, j + n)] if column[j : j + n] == want else None
-    parts = []
-    at = 0
-    while at < n:
-        if i == len(columns):
-            return None
-        column = columns[i]
-        k = min(len(column), j + n - at)
-        if column[j:k] != want[at : at + k - j]:
-            return None
-        parts.append((i, j, k))
-        at += k - j
-        i += 1
-        j = 0
-    return parts
-
-
-class _Owned:
-    """The IDs one consumer holds, ascending."""
-
-    __slots__ = ("columns", "maxes", "n", "new")
-
-    def __init__(self, new: Callable[[Iterable[int]], Column]) -> None:
-        self.columns: list[Column] = []
-        self.maxes = new(())
-        self.n = 0
-        self.new = new
-
-    def find_run(self, want: Column) -> list[Part] | None:
-        i = bisect_left(self.maxes, want[0])
-        if i == len(self.maxes):
-            return None
-        return _find_run(self.columns, i, bisect_left(self.columns[i], want[0]), want)
-
-    def cut(self, parts: list[Part]) -> None:
-        for i, j, k in reversed(parts):
-            column = self.columns[i]
-            self.n -= k - j
-            if k - j == len(column):
-                del self.columns[i], self.maxes[i]
-            else:
-                del column[j:k]
-                self.maxes[i] = column[-1]
-
-    def discard(self, key: int) -> None:
-        i = bisect_left(self.maxes, key)
-        column = self.columns[i]
-        j = bisect_left(column, key)
-        self.n -= 1
-        if len(column) == 1:
-            del self.columns[i], self.maxes[i]
-        else:
-            del column[j]
-            self.maxes[i] = column[-1]
-
-    def add(self, want: Column) -> None:
-        """Add ascending IDs that are not there yet."""
-        n = len(want)
-        maxes = self.maxes
-        if not maxes or want[0] > maxes[-1]:
-            self.n += n
-            if maxes and len(self.columns[-1]) < LOAD and len(self.columns[-1]) + n < 2 * LOAD:
-                self.columns[-1].extend(want)
-                maxes[-1] = want[-1]
-            else:
-                step = n if n < 2 * LOAD else LOAD
-                for at in range(0, n, step):
-                    column = want[at : at + step]
-                    self.columns.append(column)
-                    maxes.append(column[-1])
-            return
-        i = bisect_left(maxes, want[0])
-        column = self.columns[i]
-        j = bisect_left(column, want[0])
-        if n > 1 and column[j] < want[-1]:
-            for at in range(n):
-                self.add(want[at : at + 1])
-            return
-        self.n += n
-        column[j:j] = want
-        if len(column) >= 2 * LOAD:
-            cut = [column[at : at + LOAD] for at in range(0, len(column), LOAD)]
-            self.columns[i : i + 1] = cut
-            maxes[i : i + 1] = self.new(map(_last, cut))
-
-    def add_one(self, key: int) -> None:
-        """`add` of one ID, directly where it goes to the end."""
-        maxes = self.maxes
-        if maxes and key < maxes[-1]:
-            self.add(self.new((key,)))
-            return
-        self.n += 1
-        if maxes and len(self.columns[-1]) < LOAD:
-            self.columns[-1].append(key)
-            maxes[-1] = key
-        else:
-            self.columns.append(self.new((key,)))
-            maxes.append(key)
-
-    def copy(self) -> _Owned:
-        other = _Owned(self.new)
-        other.columns = [column[:] for column in self.columns]
-        other.maxes = self.maxes[:]
-        other.n = self.n
-        return other
+# The first delivery time of the NACK zone; every time below 0 is in it.
+NACK_TIME: Final = -(1 << 62)
 
 
 class Pending:
     """The pending entries of one group.
 
     Methods that change are called by apply alone and trust what they are told; lists of IDs given to
-    `deliver` ascend and name no ID twice. The others change nothing.
+    `deliver` ascend and name no ID twice. The others change nothing but what is in memory.
     """
 
-    __slots__ = (
-        "n", "wide", "_new", "_ids", "_rest", "_maxes", "_time_ids", "_times", "_time_maxes",
-        "_owned", "_free", "_nack_time",
-    )  # fmt: skip
+    __slots__ = ("n", "wide", "_by_id", "_by_time", "_owned", "_free", "_nack_time", "_shelf")
 
     def __init__(self) -> None:
         self.n = 0
         self.wide = False
-        self._new: Callable[[Iterable[int]], Column] = _column
-        self._ids: list[Column] = []
-        self._rest: list[Rest] = []
-        self._maxes: Column = _column(())
-        self._time_ids: list[Column] = []
-        self._times: list[array[int]] = []
-        self._time_maxes: array[int] = array("q")
-        self._owned: list[_Owned | None] = [None]  # by owner number
+        self._shelf = Shelf()
+        self._by_id = IdOrder(self._shelf, new_column)
+        self._by_time = TimeOrder(self._shelf, new_column)
+        self._owned: list[Owned | None] = [None]  # by owner number
         self._free: list[int] = []  # owner numbers to use again
         self._nack_time = NACK_TIME  # of the next entry in the NACK zone
 
     def __len__(self) -> int:
         return self.n
 
+    def _orders(self) -> Iterator[Order]:
+        yield self._by_id
+        yield self._by_time
+        for owned in self._owned:
+            if owned is not None:
+                yield owned
+
     # --- owners
 
     def add_owner(self) -> int:
         """A number for a new consumer."""
+        owned = Owned(self._shelf, self._by_id.new)
         if self._free:
             owner = self._free.pop()
-            self._owned[owner] = _Owned(self._new)
+            self._owned[owner] = owned
         else:
             owner = len(self._owned)
-            self._owned.append(_Owned(self._new))
+            self._owned.append(owned)
         return owner
 
     def drop_owner(self, owner: int) -> None:
         """Forget a consumer and its pending entries."""
         owned = self._owner(owner)
         if owned.n * LOAD < self.n:
-            for column in list(owned.columns):
-                for key in list(column):
-                    self._remove_key(key)
+            for key in self._held(owned):
+                self._remove_key(key)
         elif owned.n:
-            self._filter_out(owner, {key for column in owned.columns for key in column})
+            self._filter_out(owner, set(self._held(owned)))
+        self._shelf.dropped += filter(None, owned.serials)
         self._owned[owner] = None
         self._free.append(owner)
 
@@ -240,40 +120,32 @@ class Pending:
         """How many entries are in the NACK zone."""
         return self.n - sum(owned.n for owned in self._owned if owned is not None)
 
-    def _owner(self, owner: int) -> _Owned:
+    def owner_numbers(self) -> int:
+        """How many owner numbers there are, NOBODY and those to use again among them."""
+        return len(self._owned)
+
+    def _owner(self, owner: int) -> Owned:
         owned = self._owned[owner]
         assert owned is not None
         return owned
 
+    def _held(self, owned: Owned) -> list[int]:
+        return [key for i in range(len(owned.chunks)) for key in owned.peek(i)[0]]
+
     def _filter_out(self, owner: int, gone: set[int]) -> None:
-        """Drop all entries of an owner that has many, chunk by chunk: O(n), but at C speed."""
-        ids, rests = self._ids, self._rest
-        self._ids, self._rest, self._maxes = [], [], self._new(())
-        for column, rest in zip(ids, rests):
-            times, owners, counts = rest
-            if owners.count(owner):
-                keep = [other != owner for other in owners]
-                column = self._new(compress(column, keep))
-                rest = (
-                    array("q", compress(times, keep)),
-                    array("I", compress(owners, keep)),
-                    array("q", compress(counts, keep)),
-                )
-            if column:
-                self._ids.append(column)
-                self._rest.append(rest)
-                self._maxes.append(column[-1])
-        time_ids, all_times = self._time_ids, self._times
-        self._time_ids, self._times, self._time_maxes = [], [], array("q")
-        for column, times in zip(time_ids, all_times):
-            if not gone.isdisjoint(column):
-                keep = [key not in gone for key in column]
-                column = self._new(compress(column, keep))
-                times = array("q", compress(times, keep))
-            if column:
-                self._time_ids.append(column)
-                self._times.append(times)
-                self._time_maxes.append(times[-1])
+        """Drop all entries of an owner that has many."""
+
+        def kept_by_id(chunk: Chunk) -> list[bool] | None:
+            owners = chunk[2]
+            return [other != owner for other in owners] if owner in owners else None
+
+        def kept_by_time(chunk: Chunk) -> list[bool] | None:
+            return None if gone.isdisjoint(chunk[0]) else [key not in gone for key in chunk[0]]
+
+        self._by_id.load_all()
+        self._by_time.load_all()
+        self._by_id.sweep(kept_by_id)
+        self._by_time.sweep(kept_by_time)
         self.n -= len(gone)
 
     # --- IDs and keys
@@ -282,42 +154,12 @@ class Pending:
         """The entry ID of a key handed out by `slices`."""
         return key if self.wide else id_of(key)
 
-    def _key(self, id: int) -> int | None:
-        """The key of an ID, or None if it has none, so that it cannot be pending."""
-        if self.wide:
-            return id
-        return None if id & WIDE_BITS else key_of(id)
-
-    def _key_from(self, id: int) -> int:
-        """The smallest key whose ID is at least `id`."""
-        if self.wide or is_narrow(id):
-            return id if self.wide else key_of(id)
-        ms = (id >> 64) + 1  # either seq has no place in a key, or ms is beyond them all
-        return KEY_END if ms >> MS_BITS else key_of(ms << 64)
-
-    def _key_to(self, id: int) -> int:
-        """The greatest key whose ID is at most `id`."""
-        if self.wide or is_narrow(id):
-            return id if self.wide else key_of(id)
-        ms = id >> 64
-        return KEY_END - 1 if ms >> MS_BITS else (ms << SEQ_BITS | KEY_SEQ_MASK) - KEY_BASE
-
     def _widen(self) -> None:
         """Turn to the wide form: an ID came that has no key. O(n), once in a group's life."""
-
-        def ids_of(column: Iterable[int]) -> Column:
-            return [id_of(key) for key in column]
-
+        self.load_all()
+        for order in self._orders():
+            order.widen()
         self.wide = True
-        self._new = list
-        self._ids = [ids_of(column) for column in self._ids]
-        self._maxes = ids_of(self._maxes)
-        self._time_ids = [ids_of(column) for column in self._time_ids]
-        for owned in self._owned:
-            if owned is not None:
-                owned.columns = [ids_of(column) for column in owned.columns]
-                owned.maxes = ids_of(owned.maxes)
-                owned.new = list
 
     def _want(self, ids: IdList) -> Column:
         """The column of an ID list that is about to be pending."""
@@ -335,7 +177,7 @@ class Pending:
         time: unix ms of the delivery. counts: deliveries of all, or of each.
         """
         if len(ids) == 8 and not self.wide and ids.__class__ is bytes and isinstance(counts, int):
-            self._put(only_key(ids), owner, time, counts)
+            self._put(unpack_key(ids)[0], owner, time, counts)
             return
         want = self._want(ids)
         if want:
@@ -343,20 +185,19 @@ class Pending:
 
     def _deliver(self, want: Column, owner: int, time: int, counts: int | Sequence[int]) -> None:
         n = len(want)
-        maxes = self._maxes
-        if not maxes or want[0] > maxes[-1]:
-            self._append(want, n, owner, time, counts)
-            self._time_add(want, n, time)
-            self._owner(owner).add(want)
+        tops = self._by_id.tops
+        if not tops or want[0] > tops[-1]:
+            self._by_id.append((want[:], *columns_of(n, owner, time, counts)), n)
+            self._by_time.add(want, n, time)
+            self._owner(owner).add(want, n)
             self.n += n
         elif n <= FEW:
             each = [counts] * n if isinstance(counts, int) else counts
             for key, count in zip(want, each):
                 self._put(key, owner, time, count)
         elif not self._redeliver_run(want, n, owner, time, counts):
-            half = (
-                n // 2
-            )  # what was several deliveries, or is partly new: in stretches, if it has any
+            # What was several deliveries, or is partly new: in stretches, if it has any.
+            half = n // 2
             low = high = counts
             if not isinstance(counts, int):
                 low, high = counts[:half], counts[half:]
@@ -367,15 +208,19 @@ class Pending:
         """Take pending entries out. IDs that are not pending are passed over."""
         if ids.__class__ is bytes and not self.wide:
             if len(ids) == 8:
-                self._remove_key(only_key(ids))
+                self._remove_key(unpack_key(ids)[0])
                 return
             want: Column = keys(ids)
-        elif self.wide:
-            want = unpack(ids)
         else:
-            want = array("q", [key_of(id) for id in unpack(ids) if is_narrow(id)])
+            want = self._those_with_keys(ids)
         if want:
             self._remove(want)
+
+    def _those_with_keys(self, ids: IdList) -> Column:
+        """The column of those IDs that can be pending."""
+        if self.wide:
+            return unpack(ids)
+        return array("q", [key_of(id) for id in unpack(ids) if is_narrow(id)])
 
     def _remove(self, want: Column) -> None:
         if len(want) <= FEW:
@@ -395,283 +240,102 @@ class Pending:
             self._put(key, NOBODY, self._nack_time, count)
             self._nack_time += 1
 
-    def _append(
-        self, want: Column, n: int, owner: int, time: int, counts: int | Sequence[int]
-    ) -> None:
-        """Ascending IDs above all pending ones: into the last chunk, or into new ones."""
-        times = array("q", [time]) * n
-        owners = array("I", [owner]) * n
-        tally = array("q", [counts]) * n if isinstance(counts, int) else array("q", counts)
-        maxes = self._maxes
-        if maxes and len(self._ids[-1]) < LOAD and len(self._ids[-1]) + n < 2 * LOAD:
-            self._ids[-1].extend(want)
-            rest = self._rest[-1]
-            rest[0].extend(times)
-            rest[1].extend(owners)
-            rest[2].extend(tally)
-            maxes[-1] = want[-1]
-        elif n < 2 * LOAD:
-            self._ids.append(want[:])
-            self._rest.append((times, owners, tally))
-            maxes.append(want[-1])
-        else:
-            for at in range(0, n, LOAD):
-                column = want[at : at + LOAD]
-                to = at + LOAD
-                self._ids.append(column)
-                self._rest.append((times[at:to], owners[at:to], tally[at:to]))
-                maxes.append(column[-1])
-
-    def _time_add(self, want: Column, n: int, time: int) -> None:
-        """Ascending IDs of one delivery time, into the time order."""
-        maxes = self._time_maxes
-        if not maxes or (maxes[-1], self._time_ids[-1][-1]) < (time, want[0]):
-            tail = self._time_ids[-1] if maxes else want
-            if maxes and len(tail) < LOAD and len(tail) + n < 2 * LOAD:
-                tail.extend(want)
-                self._times[-1].extend(array("q", [time]) * n)
-                maxes[-1] = time
-                return
-            step = n if n < 2 * LOAD else LOAD
-            for at in range(0, n, step):
-                column = want[at : at + step]
-                self._time_ids.append(column)
-                self._times.append(array("q", [time]) * len(column))
-                maxes.append(time)
-            return
-        i, j = self._time_place(time, want[0])
-        column, times = self._time_ids[i], self._times[i]
-        if n > 1 and (times[j], column[j]) < (time, want[-1]):
-            for at in range(n):
-                self._time_add(want[at : at + 1], 1, time)
-            return
-        column[j:j] = want
-        times[j:j] = array("q", [time]) * n
-        if len(column) >= 2 * LOAD:
-            cuts = range(0, len(column), LOAD)
-            self._time_ids[i : i + 1] = [column[at : at + LOAD] for at in cuts]
-            cut_times = [times[at : at + LOAD] for at in cuts]
-            self._times[i : i + 1] = cut_times
-            maxes[i : i + 1] = array("q", map(_last, cut_times))
-
-    def _time_place(self, time: int, key: int) -> tuple[int, int]:
-        """Where (time, key) is in the time order, or where it would go. It is not above all."""
-        i = bisect_left(self._time_maxes, time)
-        if self._time_maxes[i] == time and self._time_ids[i][-1] < key:
-            i = bisect_left(
-                self._time_ids, key, i + 1, bisect_right(self._time_maxes, time, i), key=_last
-            )
-        times = self._times[i]
-        low = bisect_left(times, time)
-        return i, bisect_left(self._time_ids[i], key, low, bisect_right(times, time, low))
-
-    def _time_cut(self, parts: list[Part]) -> None:
-        for i, j, k in reversed(parts):
-            times = self._times[i]
-            if k - j == len(times):
-                del self._time_ids[i], self._times[i], self._time_maxes[i]
-            else:
-                del self._time_ids[i][j:k], times[j:k]
-                self._time_maxes[i] = times[-1]
-
-    def _place_run(self, want: Column) -> list[Part] | None:
-        """Where all of `want` lies as one stretch by ID, or None."""
-        i = bisect_left(self._maxes, want[0])
-        if i == len(self._maxes):
-            return None
-        return _find_run(self._ids, i, bisect_left(self._ids[i], want[0]), want)
-
     def _remove_run(self, want: Column) -> bool:
         """Remove what lies together by ID and by time, and perhaps belongs to one consumer.
 
         Comparing the IDs of a stretch is enough in each order: an ID is in it only once.
         """
-        parts = self._place_run(want)
+        by_id, by_time = self._by_id, self._by_time
+        parts = by_id.place_run(want)
         if parts is None:
             return False
         i, j, _ = parts[0]
-        rest = self._rest[i]
-        place, at = self._time_place(rest[0][j], want[0])
-        time_parts = _find_run(self._time_ids, place, at, want)
+        _, times, owners, _ = by_id.chunks[i] or by_id.load(i)
+        place, at = by_time.place(times[j], want[0])
+        time_parts = by_time.find_run(place, at, want)
         if time_parts is None:
             return False
-        owned = self._owned[rest[1][j]]
-        owned_parts = None if owned is None else owned.find_run(want)
+        owned = self._owned[owners[j]]
+        owned_parts = None if owned is None else owned.place_run(want)
         if owned is not None and owned_parts is not None:
             owned.cut(owned_parts)
+            owned.n -= len(want)
         else:
-            for i, j, k in parts:
-                for key, owner in zip(self._ids[i][j:k], self._rest[i][1][j:k]):
-                    owned = self._owned[owner]
-                    if owned is not None:
-                        owned.discard(key)
-        self._time_cut(time_parts)
-        for i, j, k in reversed(parts):
-            column = self._ids[i]
-            if k - j == len(column):
-                del self._ids[i], self._rest[i], self._maxes[i]
-            else:
-                times, owners, counts = self._rest[i]
-                del column[j:k], times[j:k], owners[j:k], counts[j:k]
-                self._maxes[i] = column[-1]
+            self._disown(parts)
+        by_time.cut(time_parts)
+        by_id.cut(parts)
         self.n -= len(want)
         return True
+
+    def _disown(self, parts: list[Part]) -> None:
+        """Take entries of these parts by ID from whoever holds each."""
+        for i, j, k in parts:
+            ids, _, owners, _ = self._by_id.chunks[i] or self._by_id.load(i)
+            for key, owner in zip(ids[j:k], owners[j:k]):
+                owned = self._owned[owner]
+                if owned is not None:
+                    owned.discard(key)
 
     def _redeliver_run(
         self, want: Column, n: int, owner: int, time: int, counts: int | Sequence[int]
     ) -> bool:
         """Hand over what was delivered together, if it still lies together in all three orders."""
-        parts = self._place_run(want)
+        by_id, by_time = self._by_id, self._by_time
+        parts = by_id.place_run(want)
         if parts is None:
             return False
         i, j, _ = parts[0]
-        place, at = self._time_place(self._rest[i][0][j], want[0])
-        time_parts = _find_run(self._time_ids, place, at, want)
-        owned = self._owned[self._rest[i][1][j]]
-        owned_parts = None if owned is None else owned.find_run(want)
+        _, times, owners, _ = by_id.chunks[i] or by_id.load(i)
+        place, at = by_time.place(times[j], want[0])
+        time_parts = by_time.find_run(place, at, want)
+        owned = self._owned[owners[j]]
+        owned_parts = None if owned is None else owned.place_run(want)
         if time_parts is None or owned is None or owned_parts is None:
             return False
-        self._time_cut(time_parts)
-        self._time_add(want, n, time)
+        by_time.cut(time_parts)
+        by_time.add(want, n, time)
         heir = self._owner(owner)
         if heir is not owned:
             owned.cut(owned_parts)
-            heir.add(want)
-        times = array("q", [time]) * n
-        owners = array("I", [owner]) * n
-        tally = array("q", [counts]) * n if isinstance(counts, int) else array("q", counts)
-        at = 0
-        for i, j, k in parts:
-            rest = self._rest[i]
-            to = at + k - j
-            rest[0][j:k], rest[1][j:k], rest[2][j:k] = times[at:to], owners[at:to], tally[at:to]
-            at = to
+            owned.n -= n
+            heir.add(want, n)
+        by_id.rewrite(parts, owner, time, counts)
         return True
 
     def _put(self, key: int, owner: int, time: int, count: int) -> None:
         """One entry as `deliver` and `nack` leave it."""
-        maxes = self._maxes
-        if not maxes or key > maxes[-1]:
+        old = self._by_id.put(key, time, owner, count)
+        if old is None:
             self.n += 1
-            if maxes and len(self._ids[-1]) < LOAD:
-                times, owners, counts = self._rest[-1]
-                self._ids[-1].append(key)
-                times.append(time)
-                owners.append(owner)
-                counts.append(count)
-                maxes[-1] = key
-            else:
-                self._ids.append(self._new((key,)))
-                self._rest.append((array("q", (time,)), array("I", (owner,)), array("q", (count,))))
-                maxes.append(key)
         else:
-            i = bisect_left(maxes, key)
-            column = self._ids[i]
-            times, owners, counts = self._rest[i]
-            j = bisect_left(column, key)
-            if column[j] == key:
-                self._time_remove(times[j], key)
-                old = self._owned[owners[j]]
-                times[j], owners[j], counts[j] = time, owner, count
-                if old is not None:
-                    old.discard(key)
-            else:
-                column.insert(j, key)
-                times.insert(j, time)
-                owners.insert(j, owner)
-                counts.insert(j, count)
-                self.n += 1
-                if len(column) >= 2 * LOAD:
-                    self._split(i)
-        self._time_add_one(key, time)
-        owned = self._owned[owner]
-        if owned is not None:
-            owned.add_one(key)
-
-    def _time_add_one(self, key: int, time: int) -> None:
-        """`_time_add` of one ID, directly where it goes to the end."""
-        maxes = self._time_maxes
-        if maxes:
-            column = self._time_ids[-1]
-            last = maxes[-1]
-            if time < last or (time == last and key < column[-1]):
-                self._time_add(self._new((key,)), 1, time)
-                return
-            if len(column) < LOAD:
-                column.append(key)
-                self._times[-1].append(time)
-                maxes[-1] = time
-                return
-        self._time_ids.append(self._new((key,)))
-        self._times.append(array("q", (time,)))
-        maxes.append(time)
-
-    def _split(self, i: int) -> None:
-        """Cut a chunk of twice the load into halves."""
-        column = self._ids[i]
-        times, owners, counts = self._rest[i]
-        self._ids.insert(i + 1, column[LOAD:])
-        self._rest.insert(i + 1, (times[LOAD:], owners[LOAD:], counts[LOAD:]))
-        del column[LOAD:], times[LOAD:], owners[LOAD:], counts[LOAD:]
-        self._maxes.insert(i, column[-1])
-
-    def _time_remove(self, time: int, key: int) -> None:
-        i, j = self._time_place(time, key)
-        times = self._times[i]
-        if len(times) == 1:
-            del self._time_ids[i], self._times[i], self._time_maxes[i]
-        else:
-            del self._time_ids[i][j], times[j]
-            self._time_maxes[i] = times[-1]
+            self._by_time.remove(old[0], key)
+            holder = self._owned[old[1]]
+            if holder is not None:
+                holder.discard(key)
+        self._by_time.add_one(key, time)
+        heir = self._owned[owner]
+        if heir is not None:
+            heir.add_one(key)
 
     def _remove_key(self, key: int) -> None:
-        i = bisect_left(self._maxes, key)
-        if i == len(self._maxes):
-            return
-        column = self._ids[i]
-        j = bisect_left(column, key)
-        if column[j] != key:
-            return
-        times, owners, counts = self._rest[i]
-        self._time_remove(times[j], key)
-        owned = self._owned[owners[j]]
-        if owned is not None:
-            owned.discard(key)
-        self.n -= 1
-        if len(column) == 1:
-            del self._ids[i], self._rest[i], self._maxes[i]
-        else:
-            del column[j], times[j], owners[j], counts[j]
-            self._maxes[i] = column[-1]
+        old = self._by_id.take(key)
+        if old is not None:
+            self.n -= 1
+            self._by_time.remove(old[0], key)
+            holder = self._owned[old[1]]
+            if holder is not None:
+                holder.discard(key)
 
     # --- asking
 
     def contains(self, id: int) -> bool:
         """Whether an entry is pending."""
-        key = self._key(id)
-        return key is not None and self._holds(key)
-
-    def _holds(self, key: int) -> bool:
-        i = bisect_left(self._maxes, key)
-        if i == len(self._maxes):
-            return False
-        column = self._ids[i]
-        return column[bisect_left(column, key)] == key
+        key = self._by_id.key(id)
+        return key is not None and self._by_id.holds(key)
 
     def get(self, id: int) -> tuple[int, int, int] | None:
         """(delivery time, owner, delivery count) of a pending entry, or None."""
-        key = self._key(id)
-        if key is None:
-            return None
-        i = bisect_left(self._maxes, key)
-        if i == len(self._maxes):
-            return None
-        column = self._ids[i]
-        j = bisect_left(column, key)
-        if column[j] != key:
-            return None
-        times, owners, counts = self._rest[i]
-        return times[j], owners[j], counts[j]
+        return self._by_id.get(id)
 
     def are_held(self, ids: IdList, owner: int, count: int) -> bool:
         """Whether all of an ascending ID list are pending for one owner with one delivery count, as one stretch.
@@ -680,14 +344,7 @@ class Pending:
         """
         if not ids or self.wide or not isinstance(ids, bytes):
             return False
-        parts = self._place_run(keys(ids))
-        if parts is None:
-            return False
-        for i, j, k in parts:
-            _, owners, counts = self._rest[i]
-            if owners[j:k].count(owner) != k - j or counts[j:k].count(count) != k - j:
-                return False
-        return True
+        return self._by_id.are_held(keys(ids), owner, count)
 
     def among(self, ids: Iterable[int]) -> list[int]:
         """Those of `ids` that are pending, ascending, each once."""
@@ -701,44 +358,25 @@ class Pending:
             return b""
         if ids.__class__ is bytes and not self.wide:
             if len(ids) == 8:
-                return ids if self._holds(only_key(ids)) else b""
+                return ids if self._by_id.holds(unpack_key(ids)[0]) else b""
             want = keys(ids)
-            if self._place_run(want) is not None:
+            if self._by_id.place_run(want) is not None:
                 return ids
-            found = array("q")
-            maxes, columns = self._maxes, self._ids
-            end = len(maxes)
-            for key in sorted(set(want)):
-                i = bisect_left(maxes, key)
-                if i == end:
-                    break
-                column = columns[i]
-                if column[bisect_left(column, key)] == key:
-                    found.append(key)
-            return from_keys(found)
+            return from_keys(self._by_id.those_of(want))
         return pack(self.among(unpack(ids)))
 
     def first(self) -> int:
         """The smallest pending ID. There is one."""
-        return self.to_id(self._ids[0][0])
+        by_id = self._by_id
+        return self.to_id((by_id.chunks[0] or by_id.load(0))[0][0])
 
     def last(self) -> int:
         """The greatest pending ID. There is one."""
-        return self.to_id(self._maxes[-1])
+        return self.to_id(self._by_id.tops[-1])
 
-    def slices(self, start: int) -> Iterator[tuple[Column, Column, Column, Column]]:
+    def slices(self, start: int) -> Iterator[Chunk]:
         """The entries from ID `start` on, ascending, as columns: keys, times, owners, counts."""
-        key = self._key_from(start)
-        i = bisect_left(self._maxes, key)
-        if i == len(self._maxes):
-            return
-        j = bisect_left(self._ids[i], key)
-        if j:
-            times, owners, counts = self._rest[i]
-            yield self._ids[i][j:], times[j:], owners[j:], counts[j:]
-            i += 1
-        for at in range(i, len(self._ids)):
-            yield self._ids[at], *self._rest[at]
+        return self._by_id.slices(self._by_id.key_from(start))
 
     def page(
         self,
@@ -747,129 +385,204 @@ class Pending:
         count: int,
         owner: int | None = None,
         time_max: int | None = None,
-    ) -> list[tuple[int, int, int, int]]:
+    ) -> list[Row]:
         """(id, time, owner, delivery count) of up to `count` entries from start to end, ascending.
 
         owner: only those of this consumer. time_max: only those delivered then or before, unix ms.
         """
-        if count <= 0 or not self.n or (time_max is not None and self._times[0][0] > time_max):
+        if count <= 0 or not self.n:
             return []
-        if owner is not None:
-            return self._page_of(start, end, count, owner, time_max)
-        high = self._key_to(end)
-        page: list[tuple[int, int, int, int]] = []
-        for column, times, owners, counts in self.slices(start):
-            if column[0] > high:
-                break
-            if column[-1] > high:
-                column = column[: bisect_right(column, high)]
+        if time_max is not None and self._by_time.first_time() > time_max:
+            return []
+        by_id = self._by_id
+        low, high = by_id.key_from(start), by_id.key_to(end)
+        if owner is None:
+            return by_id.page(low, high, count, time_max)
+        page: list[Row] = []
+        for column in self._owner(owner).slices(low, high):
             if time_max is None:
-                column = column[: count - len(page)]
-            elif min(times) > time_max:
-                continue
-            rows: Iterable[tuple[int, int, int, int]] = zip(
-                self._ids_of(column), times, owners, counts
-            )
-            if time_max is not None:
-                rows = [row for row in rows if row[1] <= time_max]
-            page += rows
-            if len(page) >= count:
-                return page[:count]
-        return page
-
-    def _page_of(
-        self, start: int, end: int, count: int, owner: int, time_max: int | None
-    ) -> list[tuple[int, int, int, int]]:
-        owned = self._owner(owner)
-        low, high = self._key_from(start), self._key_to(end)
-        page: list[tuple[int, int, int, int]] = []
-        maxes = self._maxes
-        at = 0
-        for column in islice(owned.columns, bisect_left(owned.maxes, low), None):
-            if column[0] < low:
-                column = column[bisect_left(column, low) :]
-            if column[-1] > high:
-                column = column[: bisect_right(column, high)]
-            if time_max is None:
-                column = column[: count - len(page)]
-            if not column:
-                break
-            for key, entry_id in zip(column, self._ids_of(column)):
-                if key > maxes[at]:
-                    at = bisect_left(maxes, key, at)
-                j = bisect_left(self._ids[at], key)
-                times, _, counts = self._rest[at]
-                if time_max is None or times[j] <= time_max:
-                    page.append((entry_id, times[j], owner, counts[j]))
+                page += by_id.rows_at(column[: count - len(page)])
+            else:
+                page += [row for row in by_id.rows_at(column) if row[1] <= time_max]
             if len(page) >= count:
                 break
         return page[:count]
-
-    def _ids_of(self, column: Column) -> Column:
-        if self.wide:
-            return column
-        return [key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK for key in map(KEY_BASE.__add__, column)]
 
     def by_age(self, start: int = NACK_TIME) -> Iterator[tuple[int, int]]:
         """(time, id) of the entries delivered at `start`, unix ms, or later; the oldest first. By default all of
         them: the NACK zone comes before those that have an owner.
         """
-        i = bisect_left(self._time_maxes, start)
-        if i == len(self._time_maxes):
-            return
-        j = bisect_left(self._times[i], start)
-        if j:
-            yield from zip(self._times[i][j:], self._ids_of(self._time_ids[i][j:]))
-            i += 1
-        for at in range(i, len(self._times)):
-            yield from zip(self._times[at], self._ids_of(self._time_ids[at]))
+        for ids, times in self._by_time.slices(start):
+            yield from zip(times, self._by_id.ids_of(ids))
 
-    def entries(self) -> Iterator[tuple[int, int, int, int]]:
-        """(id, time, owner, delivery count) of all entries, ascending."""
-        for column, rest in zip(self._ids, self._rest):
-            yield from zip(self._ids_of(column), *rest)
+    def entries(self) -> Iterator[Row]:
+        """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
+        return self._by_id.entries()
+
+    # --- chunks that are not in memory
+
+    @property
+    def away(self) -> bool:
+        """Whether chunks may be missing from memory, so that `prepare_...` is called for."""
+        return self._shelf.away
+
+    def resident(self) -> int:
+        """About how many entries are in memory. O(chunks) at C speed."""
+        chunks = self._by_id.chunks
+        if not self._shelf.away or not chunks:
+            return self.n
+        return self.n * (len(chunks) - chunks.count(None)) // len(chunks)
+
+    def load_all(self) -> None:
+        """Bring everything into memory. May raise CorruptBlock."""
+        if self._shelf.away:
+            for order in self._orders():
+                order.load_all()
+            self._shelf.away = False
+
+    def prepare_deliver(self, ids: IdList, owner: int | None, time: int) -> None:
+        """Bring into memory what `deliver` of these will change. May raise CorruptBlock.
+
+        owner: None for a consumer to be created, NOBODY for `nack`, where `time` is of no matter.
+        """
+        if not self._shelf.away:
+            return
+        if not self.wide and not isinstance(ids, bytes):
+            self.load_all()  # the group will turn to the wide form
+            return
+        if owner == NOBODY:
+            time = self._nack_time
+        heir = None if owner is None else self._owned[owner]
+        tops = self._by_id.tops
+        for key in self._those_with_keys(ids):
+            if tops and key <= tops[-1]:
+                self._warm(key)
+            self._by_time.warm(time, key)
+            if heir is not None:
+                heir.warm(key)
+
+    def prepare_remove(self, ids: IdList) -> None:
+        """Bring into memory what `remove` of these will change. May raise CorruptBlock."""
+        if self._shelf.away:
+            for key in self._those_with_keys(ids):
+                self._warm(key)
+
+    def prepare_drop(self, owner: int) -> None:
+        """Bring into memory what `drop_owner` will change. May raise CorruptBlock."""
+        if not self._shelf.away:
+            return
+        owned = self._owner(owner)
+        owned.load_all()
+        if owned.n * LOAD < self.n:
+            for key in self._held(owned):
+                self._warm(key)
+        elif owned.n:
+            self._by_id.load_all()
+            self._by_time.load_all()
+
+    def _warm(self, key: int) -> None:
+        """Bring into memory where an entry lies in all three orders, if it is pending."""
+        row = self.get(self.to_id(key))
+        if row is not None:
+            self._by_time.warm(row[0], key)
+            owned = self._owned[row[1]]
+            if owned is not None:
+                owned.warm(key)
+
+    def evict(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
+        """Forget the chunks that have rows in `cold`: all that were handed over, but for those of a freeze that
+        failed. No freeze may be in flight.
+
+        stream, group: the numbers in the keys of the rows. name: of the group, for errors.
+        """
+        self._shelf.place_at(cold, stream, group, name)
+        for order in self._orders():
+            order.evict()
+        self._shelf.away = True
+
+    def freeze(self) -> FrozenPending:
+        """What a checkpoint is to hold. O(chunks) at C speed."""
+        return FrozenPending(
+            *(self.n, self.wide, self._nack_time, self._free),
+            *(self._by_id, self._by_time, self._owned, self._shelf),
+        )
+
+    def thaw(self, frozen: FrozenPending) -> None:
+        """The checkpoint that got `frozen` failed: what it had to write is to be written by the next."""
+        shelf = self._shelf
+        shelf.dropped = frozen.dropped + shelf.dropped
+        shelf.unstored.update(frozen.handed())
+
+    @classmethod
+    def restored(
+        cls, directory: Sequence[Any], cold: ColdStore, stream: int, group: int, name: bytes
+    ) -> Pending:
+        """The pending entries of a directory, none of them in memory. ValueError if it cannot be one."""
+        self = cls()
+        n, wide, nack_time, next_serial, free, by_id, by_time, owners = directory
+        self.n, self.wide, self._nack_time, self._free = n, wide, nack_time, list(free)
+        shelf = self._shelf
+        shelf.place_at(cold, stream, group, name)
+        shelf.next_serial, shelf.away = next_serial, True
+        new: Callable[[Iterable[int]], Column] = list if wide else new_column
+        self._by_id.new = self._by_time.new = new
+        restore_order(self._by_id, *by_id)
+        restore_order(self._by_time, *by_time[:2])
+        restore_lasts(self._by_time, by_time[2])
+        for row in owners[1:]:
+            owned = None
+            if row is not None:
+                owned = Owned(shelf, new)
+                owned.n = row[0]
+                restore_order(owned, *row[1:])
+            self._owned.append(owned)
+        return self
+
+    # --- whole
 
     def copy(self) -> Pending:
-        """An independent copy; owners keep their numbers."""
+        """An independent copy, all in memory; owners keep their numbers. May raise CorruptBlock."""
         other = Pending()
-        other.n, other.wide, other._new = self.n, self.wide, self._new
-        other._ids = [column[:] for column in self._ids]
-        other._rest = [(a[:], b[:], c[:]) for a, b, c in self._rest]
-        other._maxes = self._maxes[:]
-        other._time_ids = [column[:] for column in self._time_ids]
-        other._times = [column[:] for column in self._times]
-        other._time_maxes = self._time_maxes[:]
-        other._owned = [owned and owned.copy() for owned in self._owned]
+        other.n, other.wide, other._nack_time = self.n, self.wide, self._nack_time
         other._free = self._free[:]
-        other._nack_time = self._nack_time
+        other._by_id.new = other._by_time.new = self._by_id.new
+        self._by_id.copy_to(other._by_id)
+        self._by_time.copy_to(other._by_time)
+        for owned in self._owned[1:]:
+            twin = None
+            if owned is not None:
+                twin = Owned(other._shelf, owned.new)
+                twin.n = owned.n
+                owned.copy_to(twin)
+            other._owned.append(twin)
         return other
 
     def check(self) -> None:
-        """Assert the rules of this module. O(n); tests call it after every step."""
+        """Assert the rules of this module. O(n); tests call it after every step. Leaves in memory what is there."""
+        for order in self._orders():
+            order.check()
+            assert order.shelf is self._shelf
+        serials = [serial for order in self._orders() for serial in order.serials if serial]
+        assert len(serials) == len(set(serials))
+        assert not set(serials) & set(self._shelf.dropped)
         rows = list(self.entries())
         ids = [row[0] for row in rows]
         assert ids == sorted(set(ids))
         assert len(rows) == self.n
-        assert len(self._ids) == len(self._rest) == len(self._maxes)
-        for column, rest, top in zip(self._ids, self._rest, self._maxes):
-            assert 0 < len(column) < 2 * LOAD
-            assert column[-1] == top
-            assert {len(part) for part in rest} == {len(column)}
-        by_age = list(self.by_age())
+        by_time = self._by_time
+        by_age = [
+            (time, id)
+            for i in range(len(by_time.chunks))
+            for id, time in zip(self._by_id.ids_of(by_time.peek(i)[0]), by_time.peek(i)[1])
+        ]
         assert by_age == sorted((row[1], row[0]) for row in rows)
-        assert len(self._time_ids) == len(self._times) == len(self._time_maxes)
-        for column, times, top in zip(self._time_ids, self._times, self._time_maxes):
-            assert 0 < len(column) == len(times) < 2 * LOAD
-            assert times[-1] == top
         assert all(time < self._nack_time for time, _ in by_age[: self.nacked()])
         for owner, owned in enumerate(self._owned):
             held = [row[0] for row in rows if row[2] == owner]
             if owned is None:
                 assert owner == NOBODY or (not held and owner in self._free)
             else:
-                assert [id for column in owned.columns for id in self._ids_of(column)] == held
+                assert list(self._by_id.ids_of(self._held(owned))) == held
                 assert owned.n == len(held)
-                assert list(owned.maxes) == [column[-1] for column in owned.columns]
-                assert all(0 < len(column) < 2 * LOAD for column in owned.columns)
         for _, time, owner, _ in rows:
             assert (time < 0) == (owner == NOBODY)

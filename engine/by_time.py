@@ -1,0 +1,140 @@
+"""The pending entries of a group by delivery time: chunks of (IDs, times), ordered by (time, ID).
+
+Tops are times. Among chunks that end at the same time the last ID decides; of a chunk that is not in memory it is
+kept in `lasts`, so that finding a place never loads a chunk that is not it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
+
+from tidelog.engine.chunk_rows import Chunk, Column
+from tidelog.engine.chunks import LOAD, Order, Shelf
+
+
+class TimeOrder(Order):
+    """All entries of a group, the oldest delivery first."""
+
+    __slots__ = ("lasts",)
+
+    CODES: ClassVar[str] = "qq"
+    TOP: ClassVar[int] = 1
+
+    def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
+        super().__init__(shelf, new)
+        self.lasts: dict[int, int] = {}  # last IDs by serial, of all chunks that are not in memory
+
+    # --- finding
+
+    def last_of(self, i: int) -> int:
+        """The last ID of chunk i, whether it is in memory or not."""
+        chunk = self.chunks[i]
+        return self.lasts[self.serials[i]] if chunk is None else chunk[0][-1]
+
+    def is_above(self, time: int, key: int) -> bool:
+        """Whether (time, ID) comes after all there is."""
+        tops = self.tops
+        if not tops or time > tops[-1]:
+            return True
+        return time == tops[-1] and key > self.last_of(-1)
+
+    def place(self, time: int, key: int) -> tuple[int, int]:
+        """Where (time, ID) is, or where it would go: not above all. May raise CorruptBlock."""
+        tops = self.tops
+        i = bisect_left(tops, time)
+        chunk = self.chunks[i]
+        if tops[i] == time and (self.last_of(i) if chunk is None else chunk[0][-1]) < key:
+            end = bisect_right(tops, time, i)
+            i += 1 + bisect_left(range(i + 1, end), key, key=self.last_of)
+            chunk = self.chunks[i]
+        if chunk is None:
+            chunk = self.load(i)
+        times = chunk[1]
+        low = bisect_left(times, time)
+        return i, bisect_left(chunk[0], key, low, bisect_right(times, time, low))
+
+    def warm(self, time: int, key: int) -> None:
+        """Bring into memory the chunk where (time, ID) is or would go. May raise CorruptBlock."""
+        if not self.is_above(time, key):
+            self.place(time, key)
+
+    def first_time(self) -> int:
+        """The oldest delivery time. There is one. May raise CorruptBlock."""
+        return (self.chunks[0] or self.load(0))[1][0]
+
+    def slices(self, start: int) -> Iterator[Chunk]:
+        """The entries delivered at `start` or later, as columns. May raise CorruptBlock."""
+        i = bisect_left(self.tops, start)
+        if i == len(self.tops):
+            return
+        ids, times = self.chunks[i] or self.load(i)
+        j = bisect_left(times, start)
+        yield ids[j:], times[j:]
+        for at in range(i + 1, len(self.chunks)):
+            yield self.chunks[at] or self.load(at)
+
+    # --- changing
+
+    def add(self, want: Column, n: int, time: int) -> None:
+        """Ascending IDs of one delivery time. They are not given away."""
+        tops = self.tops
+        if not tops or time > tops[-1] or self.is_above(time, want[0]):
+            self.append((want[:], array("q", [time]) * n), n)
+            return
+        i, j = self.place(time, want[0])
+        ids, times = self.chunks[i] or self.load(i)
+        if n > 1 and (times[j], ids[j]) < (time, want[-1]):
+            for at in range(n):
+                self.add(want[at : at + 1], 1, time)
+            return
+        self.insert(i, j, (want, array("q", [time]) * n))
+
+    def add_one(self, key: int, time: int) -> None:
+        """`add` of one ID, directly where it goes to the end."""
+        tops = self.tops
+        if tops and (not self.serials[-1] or self.reopen()):
+            ids, times = self.chunks[-1] or self.load(-1)
+            last = tops[-1]
+            if time < last or (time == last and key < ids[-1]):
+                self.add(self.new((key,)), 1, time)
+                return
+            if len(ids) < LOAD:
+                ids.append(key)
+                times.append(time)
+                tops[-1] = time
+                return
+        elif not self.is_above(time, key):
+            self.add(self.new((key,)), 1, time)
+            return
+        self.chunks.append((self.new((key,)), array("q", (time,))))
+        self.serials.append(0)
+        tops.append(time)
+
+    def remove(self, time: int, key: int) -> None:
+        """An entry that is there goes."""
+        i, j = self.place(time, key)
+        ids, times = self.own(i) if self.serials[i] else self.chunks[i] or self.load(i)
+        if len(ids) == 1:
+            del self.chunks[i], self.tops[i], self.serials[i]
+        else:
+            del ids[j], times[j]
+            self.tops[i] = times[-1]
+
+    # --- chunks that are not in memory
+
+    def fits(self, i: int, chunk: Chunk) -> None:
+        super().fits(i, chunk)
+        if chunk[0][-1] != self.last_of(i):
+            raise ValueError("its row holds other entries")
+
+    def describe(self, i: int) -> str:
+        after = f"after {self.tops[i - 1]} " if i else ""
+        last = self.id_text(self.last_of(i))
+        return self.described(f"delivered {after}up to {self.tops[i]} ms, the last ID {last},", i)
+
+    def evict(self) -> None:
+        self.lasts = {serial: self.last_of(i) for i, serial in enumerate(self.serials) if serial}
+        super().evict()

@@ -1,0 +1,370 @@
+"""Chunks of one order of the pending entries, and which of them a checkpoint holds.
+
+An order is a list of chunks; a chunk is a tuple of columns of equal length, its IDs first, of about LOAD
+entries. Beside the chunks lie two lists that are always in memory:
+
+    tops      the last value of each chunk in the column that orders the chunks
+    serials   0: changed since it was last handed to a checkpoint; else the serial of the CHUNK row that has
+              exactly this content
+
+A chunk with a serial never changes: a frozen copy may hold it. Who wants to change it takes its place with
+a copy first (`own`), and the serial goes to the shelf's `dropped`, so that the next checkpoint deletes the row. A chunk
+that is not in memory is None; it has a serial, and `load` brings it. Only `find_run` and what appends do
+without: they treat such a chunk as one that does not match, or has no room.
+
+No chunk is empty.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, repeat
+from typing import ClassVar, Final
+
+from tidelog.engine.chunk_rows import Chunk, Column, new_column, unpack_chunk
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.idlist import id_of
+from tidelog.engine.ids import text
+from tidelog.engine.rowkeys import chunk_row
+
+Part = tuple[int, int, int]  # chunk, from, to
+
+LOAD: Final = 64  # entries of a chunk; at twice as many it is cut up again
+
+
+class Shelf:
+    """What the orders of one group share: serials, and where chunks that are not in memory lie.
+
+    next_serial  of the next chunk handed to a checkpoint, never used twice in a group
+    dropped      serials of rows that no chunk has any more, since the last freeze
+    unstored     serials handed to a checkpoint that failed: to be handed again, and not to be forgotten
+    away         whether a chunk may be missing from memory
+    """
+
+    __slots__ = ("next_serial", "dropped", "unstored", "away", "cold", "stream", "group", "name")
+
+    def __init__(self) -> None:
+        self.next_serial = 1
+        self.dropped: list[int] = []
+        self.unstored: set[int] = set()
+        self.away = False
+        self.cold: ColdStore | None = None
+        self.stream = 0  # numbers, as row keys have them
+        self.group = 0
+        self.name = b""  # of the group, for errors
+
+    def place_at(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
+        """Say where the rows lie."""
+        self.cold, self.stream, self.group, self.name = cold, stream, group, name
+
+    def read(self, serial: int, codes: str, wide: bool) -> Chunk:
+        """The chunk with this serial. CorruptBlock and ValueError if its row is damaged or missing."""
+        assert self.cold is not None
+        payload = self.cold.get(chunk_row(self.stream, self.group, serial))
+        if payload is None:
+            raise ValueError("its row is missing")
+        return unpack_chunk(payload, codes, wide)
+
+
+class FrozenOrder:
+    """One order at a freeze. Its lists are its own; the chunks in them never change."""
+
+    __slots__ = ("chunks", "tops", "serials", "fresh")
+
+    def __init__(
+        self, chunks: list[Chunk | None], tops: Column, serials: list[int], fresh: Sequence[int]
+    ) -> None:
+        self.chunks = chunks
+        self.tops = tops
+        self.serials = serials
+        self.fresh = fresh  # positions of the chunks whose rows are to be written
+
+    def new_chunks(self) -> Iterator[tuple[int, Chunk]]:
+        """(serial, chunk) of those to be written."""
+        for i in self.fresh:
+            chunk = self.chunks[i]
+            assert chunk is not None
+            yield self.serials[i], chunk
+
+
+class Order:
+    """The chunks of one order. What is shared by all three; each adds how entries find their place."""
+
+    __slots__ = ("chunks", "tops", "serials", "shelf", "new")
+
+    CODES: ClassVar[str] = "q"  # typecodes of the columns
+    TOP: ClassVar[int] = 0  # the column whose last value is the top
+
+    def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
+        self.chunks: list[Chunk | None] = []
+        self.serials: list[int] = []
+        self.shelf = shelf
+        self.new = new  # a column of IDs: an array of keys, or a list in the wide form
+        self.tops = self.new_tops(())
+
+    def new_tops(self, values: Iterable[int]) -> Column:
+        """A column of tops."""
+        return self.new(values) if self.TOP == 0 else new_column(values)
+
+    # --- chunks that are not in memory
+
+    def peek(self, i: int) -> Chunk:
+        """Chunk i, which does not stay in memory if it was not there. May raise CorruptBlock."""
+        chunk = self.chunks[i]
+        if chunk is not None:
+            return chunk
+        try:
+            chunk = self.shelf.read(self.serials[i], self.CODES, self.new is list)
+            self.fits(i, chunk)
+        except (CorruptBlock, ValueError, TypeError, OverflowError) as error:
+            raise CorruptBlock(f"{self.describe(i)}: {error}") from error
+        return chunk
+
+    def load(self, i: int) -> Chunk:
+        """Bring chunk i into memory. May raise CorruptBlock; then nothing has changed."""
+        chunk = self.chunks[i] = self.peek(i)
+        return chunk
+
+    def load_all(self) -> None:
+        """Bring all chunks into memory. May raise CorruptBlock."""
+        for i, chunk in enumerate(self.chunks):
+            if chunk is None:
+                self.load(i)
+
+    def fits(self, i: int, chunk: Chunk) -> None:
+        """ValueError unless what was read can be chunk i."""
+        if chunk[self.TOP][-1] != self.tops[i]:
+            raise ValueError("its row holds other entries")
+
+    def describe(self, i: int) -> str:
+        """Chunk i in words, for an error."""
+        after = f"after {self.id_text(self.tops[i - 1])} " if i else ""
+        return self.described(f"with IDs {after}up to {self.id_text(self.tops[i])}", i)
+
+    def described(self, entries: str, i: int) -> str:
+        shelf = self.shelf
+        name = shelf.name.decode("utf-8", "backslashreplace")
+        return (
+            f"stream number {shelf.stream}, group {name!r} (number {shelf.group}): pending entries "
+            f"{entries} cannot be read (chunk {self.serials[i]})"
+        )
+
+    def id_text(self, key: int) -> str:
+        return text(key if self.new is list else id_of(key)).decode()
+
+    def evict(self) -> None:
+        """Forget the chunks that a checkpoint holds."""
+        unstored = self.shelf.unstored
+        for i, serial in enumerate(self.serials):
+            if serial and serial not in unstored:
+                self.chunks[i] = None
+
+    # --- freezing
+
+    def freeze(self) -> FrozenOrder:
+        """The order as it is now. Afterwards each chunk has a serial. O(chunks) at C speed."""
+        serials, unstored = self.serials, self.shelf.unstored
+        changed = serials.count(0)
+        first = self.shelf.next_serial
+        self.shelf.next_serial = first + changed
+        fresh: Sequence[int]
+        if changed == len(serials):
+            serials[:] = range(first, first + changed)
+            fresh = range(changed)
+        else:
+            fresh = (
+                [i for i, serial in enumerate(serials) if serial in unstored] if unstored else []
+            )
+            at = 0
+            for serial in range(first, first + changed):
+                at = serials.index(0, at)
+                serials[at] = serial
+                fresh.append(at)
+        return FrozenOrder(self.chunks[:], self.tops[:], serials[:], fresh)
+
+    def restore(self, tops: Column, serials: list[int]) -> None:
+        """Become the order of a checkpoint, with no chunk in memory."""
+        self.tops, self.serials = tops, serials
+        self.chunks = list(repeat(None, len(serials)))
+
+    # --- changing
+
+    def own(self, i: int) -> Chunk:
+        """Chunk i, which has a serial and is in memory, as one that may be changed."""
+        chunk = self.chunks[i] or self.load(i)
+        self.shelf.dropped.append(self.serials[i])
+        self.serials[i] = 0
+        chunk = self.chunks[i] = tuple([column[:] for column in chunk])
+        return chunk
+
+    def reopen(self) -> bool:
+        """Whether the last chunk, which has a serial, is one that entries can be appended to, from now on."""
+        chunk = self.chunks[-1]
+        if chunk is None or len(chunk[0]) >= LOAD:
+            return False
+        self.own(-1)
+        return True
+
+    def append(self, run: Chunk, n: int) -> None:
+        """n entries above all others, into the last chunk or new ones. The columns are given away."""
+        tops = self.tops
+        if tops and (not self.serials[-1] or self.reopen()):
+            chunk = self.chunks[-1] or self.load(-1)
+            size = len(chunk[0])
+            if size < LOAD and size + n < 2 * LOAD:
+                for column, more in zip(chunk, run):
+                    column.extend(more)
+                tops[-1] = run[self.TOP][-1]
+                return
+        if n < 2 * LOAD:
+            self.chunks.append(run)
+            self.serials.append(0)
+            tops.append(run[self.TOP][-1])
+            return
+        for at in range(0, n, LOAD):
+            part = tuple([column[at : at + LOAD] for column in run])
+            self.chunks.append(part)
+            self.serials.append(0)
+            tops.append(part[self.TOP][-1])
+
+    def insert(self, i: int, j: int, run: Chunk) -> None:
+        """Entries into chunk i, which is in memory, before its entry j. The columns are not given away."""
+        if not j and LOAD <= len(run[0]) < 2 * LOAD:
+            self.chunks.insert(i, tuple([column[:] for column in run]))
+            self.serials.insert(i, 0)
+            self.tops.insert(i, run[self.TOP][-1])
+            return
+        chunk = self.own(i) if self.serials[i] else self.chunks[i] or self.load(i)
+        for column, more in zip(chunk, run):
+            column[j:j] = more
+        if len(chunk[0]) >= 2 * LOAD:
+            self.split(i)
+
+    def split(self, i: int) -> None:
+        """Cut up a chunk of twice the load or more, which may be changed."""
+        chunk = self.chunks[i] or self.load(i)
+        size = len(chunk[0])
+        parts = [tuple([c[at : at + LOAD] for c in chunk]) for at in range(0, size, LOAD)]
+        self.chunks[i : i + 1] = parts
+        self.serials[i : i + 1] = [0] * len(parts)
+        self.tops[i : i + 1] = self.new_tops([part[self.TOP][-1] for part in parts])
+
+    def cut(self, parts: list[Part]) -> None:
+        """The entries of these parts go; their chunks are in memory."""
+        chunks, tops, serials, top = self.chunks, self.tops, self.serials, self.TOP
+        for i, j, k in reversed(parts):
+            chunk = chunks[i] or self.load(i)
+            if k - j == len(chunk[0]):
+                if serials[i]:
+                    self.shelf.dropped.append(serials[i])
+                del chunks[i], tops[i], serials[i]
+            else:
+                if serials[i]:
+                    chunk = self.own(i)
+                for column in chunk:
+                    del column[j:k]
+                tops[i] = chunk[top][-1]
+
+    def sweep(self, gone: Callable[[Chunk], list[bool] | None]) -> None:
+        """Drop many entries: `gone` says for a chunk which to keep, None for all. O(n), but at C speed."""
+        old = zip(list(self.chunks), self.tops[:], self.serials[:])
+        self.chunks.clear()
+        self.serials.clear()
+        del self.tops[:]
+        for chunk, top, serial in old:
+            assert chunk is not None
+            keep = gone(chunk)
+            if keep is not None:
+                if serial:
+                    self.shelf.dropped.append(serial)
+                    serial = 0
+                chunk = tuple(
+                    [
+                        array(column.typecode, compress(column, keep))
+                        if isinstance(column, array)
+                        else list(compress(column, keep))
+                        for column in chunk
+                    ]
+                )
+                if not chunk[0]:
+                    continue
+                top = chunk[self.TOP][-1]
+            self.chunks.append(chunk)
+            self.tops.append(top)
+            self.serials.append(serial)
+
+    def widen(self) -> None:
+        """Turn to the wide form. Every chunk is in memory."""
+        self.shelf.dropped += filter(None, self.serials)
+        self.serials = [0] * len(self.serials)
+        self.new = list
+        for i, chunk in enumerate(self.chunks):
+            assert chunk is not None
+            self.chunks[i] = ([id_of(key) for key in chunk[0]], *chunk[1:])
+        if self.TOP == 0:
+            self.tops = [id_of(key) for key in self.tops]
+
+    # --- looking
+
+    def find_run(self, i: int, j: int, want: Column) -> list[Part] | None:
+        """Where `want` lies as one stretch from chunk i, position j on; None if it does not, or if a chunk
+        of it is not in memory.
+        """
+        chunks = self.chunks
+        n = len(want)
+        if i < len(chunks):
+            chunk = chunks[i]
+            if chunk is not None and len(chunk[0]) - j >= n:
+                return [(i, j, j + n)] if chunk[0][j : j + n] == want else None
+        parts = []
+        at = 0
+        while at < n:
+            chunk = chunks[i] if i < len(chunks) else None
+            if chunk is None:
+                return None
+            column = chunk[0]
+            k = min(len(column), j + n - at)
+            if column[j:k] != want[at : at + k - j]:
+                return None
+            parts.append((i, j, k))
+            at += k - j
+            i += 1
+            j = 0
+        return parts
+
+    def place_run(self, want: Column) -> list[Part] | None:
+        """`find_run` from where the first ID lies. For the orders by ID. May raise CorruptBlock."""
+        i = bisect_left(self.tops, want[0])
+        if i == len(self.tops):
+            return None
+        ids = (self.chunks[i] or self.load(i))[0]
+        j = bisect_left(ids, want[0])
+        k = j + len(want)
+        if k <= len(ids):  # as `find_run` does, without the call
+            return [(i, j, k)] if ids[j:k] == want else None
+        return self.find_run(i, j, want)
+
+    def copy_to(self, other: Order) -> None:
+        """Make `other`, which is empty, hold the same entries. May raise CorruptBlock."""
+        other.chunks = [
+            tuple([column[:] for column in self.peek(i)]) for i in range(len(self.chunks))
+        ]
+        other.tops = self.tops[:]
+        other.serials = [0] * len(self.chunks)
+
+    def check(self) -> None:
+        """Assert what is true of every order. Brings nothing into memory."""
+        assert len(self.chunks) == len(self.tops) == len(self.serials)
+        for i, (top, serial) in enumerate(zip(self.tops, self.serials)):
+            assert serial or self.chunks[i] is not None
+            assert serial < self.shelf.next_serial
+            chunk = self.peek(i)
+            assert 0 < len(chunk[0]) < 2 * LOAD
+            assert {len(column) for column in chunk} == {len(chunk[0])}
+            assert len(chunk) == len(self.CODES)
+            assert chunk[self.TOP][-1] == top
+        held = [serial for serial in self.serials if serial]
+        assert len(held) == len(set(held))

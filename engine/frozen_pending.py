@@ -1,0 +1,124 @@
+"""The pending entries of one group at a freeze, and the rows they make.
+
+Taken under the store's lock in O(chunks) at C speed; packed later without it, since no chunk in it changes
+any more. The directory, part of the GROUP row, is what has to be in memory of a group whose chunks are not:
+
+    [n, wide, nack time, next serial, free owner numbers, by ID, by time, by owner]
+    by ID     [tops, serials]
+    by time   [tops, serials, last IDs]
+    by owner  for each owner number [n, tops, serials], or nil
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from tidelog.engine.by_id import IdOrder
+from tidelog.engine.by_owner import Owned
+from tidelog.engine.by_time import TimeOrder
+from tidelog.engine.chunk_rows import column_bytes, column_of, ids_of, pack_chunk
+from tidelog.engine.chunks import FrozenOrder, Order, Shelf
+from tidelog.engine.rowkeys import chunk_row
+
+Put = tuple[str, bytes, bytes]
+Delete = tuple[str, bytes]
+
+
+class FrozenPending:
+    """What `Pending.freeze` hands to a checkpoint."""
+
+    __slots__ = (
+        *("n", "wide", "nack_time", "next_serial", "free", "dropped"),
+        *("by_id", "by_time", "lasts", "owned"),
+    )
+
+    def __init__(
+        self,
+        n: int,
+        wide: bool,
+        nack_time: int,
+        free: list[int],
+        by_id: IdOrder,
+        by_time: TimeOrder,
+        owned: list[Owned | None],
+        shelf: Shelf,
+    ) -> None:
+        self.n = n
+        self.wide = wide
+        self.nack_time = nack_time
+        self.free = free[:]
+        self.by_id = by_id.freeze()
+        self.by_time = by_time.freeze()
+        self.lasts = by_time.lasts.copy()
+        self.owned = [None if each is None else (each.n, each.freeze()) for each in owned]
+        self.dropped = shelf.dropped
+        self.next_serial = shelf.next_serial
+        shelf.dropped = []
+        shelf.unstored = set()
+
+    def orders(self) -> Iterator[FrozenOrder]:
+        """All orders."""
+        yield self.by_id
+        yield self.by_time
+        for each in self.owned:
+            if each is not None:
+                yield each[1]
+
+    def facts(self) -> tuple[Any, ...]:
+        """What may change with no chunk changed."""
+        return self.n, self.wide, self.nack_time, self.free
+
+    def changed(self) -> bool:
+        """Whether there is any row to write or delete."""
+        return bool(self.dropped) or any(order.fresh for order in self.orders())
+
+    def handed(self) -> Iterator[int]:
+        """Serials of the chunks whose rows are to be written."""
+        for order in self.orders():
+            yield from [order.serials[i] for i in order.fresh]
+
+    def rows(self, number: int, group: int) -> Iterator[Put | Delete]:
+        """What changes in the CHUNK rows of a stream's group."""
+        for order in self.orders():
+            for serial, chunk in order.new_chunks():
+                yield "put", chunk_row(number, group, serial), pack_chunk(chunk)
+        for serial in self.dropped:
+            yield "delete", chunk_row(number, group, serial)
+
+    def directory(self) -> list[Any]:
+        """What has to be in memory of all chunks."""
+        by_time = self.by_time
+        lasts: Any = [
+            self.lasts[serial] if chunk is None else chunk[0][-1]
+            for chunk, serial in zip(by_time.chunks, by_time.serials)
+        ]
+        if not self.wide:
+            lasts = array("q", lasts)
+        return [
+            *(self.n, self.wide, self.nack_time, self.next_serial, self.free),
+            _packed(self.by_id),
+            [*_packed(by_time), column_bytes(lasts)],
+            [None if each is None else [each[0], *_packed(each[1])] for each in self.owned],
+        ]
+
+
+def _packed(order: FrozenOrder) -> list[bytes]:
+    return [column_bytes(order.tops), column_bytes(array("q", order.serials))]
+
+
+def restore_order(order: Order, tops: bytes, serials: bytes) -> None:
+    """Bring an empty order to what a directory says. ValueError if its parts do not fit."""
+    wide = order.new is list and order.TOP == 0
+    order.restore(ids_of(tops, wide), column_of(serials).tolist())
+    if len(order.tops) != len(order.serials):
+        raise ValueError("a directory of different lengths")
+
+
+def restore_lasts(order: TimeOrder, lasts: bytes) -> None:
+    """The last IDs of the time order's chunks."""
+    column = ids_of(lasts, order.new is list)
+    if len(column) != len(order.serials):
+        raise ValueError("a directory of different lengths")
+    order.lasts = dict(zip(order.serials, column))
