@@ -21,11 +21,12 @@ class AofError(Exception):
 class NotAStore(AofError):
     """The directory holds something else, or nothing. Name another directory, or an empty one."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} is not a tidelog store: {reason}. Name the directory of a store; "
+    def __init__(self, path: Path, reason: str, advice: str = "") -> None:
+        advice = advice or (
+            "Name the directory of a store; "
             "opening an empty or missing one for writing makes it a store"
         )
+        super().__init__(f"{path} is not a tidelog store: {reason}. {advice}")
         self.path = path
 
 

@@ -30,6 +30,7 @@ NAME: Final = "STORE"
 FORMAT: Final = 1
 AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
+RESTORING: Final = "RESTORING"  # beside no STORE: a restore was cut short
 CHECKPOINT: Final = "checkpoint/data.mdb"
 
 # What a creation that lost power may leave behind.
@@ -64,7 +65,8 @@ def parse(path: Path, data: bytes) -> bytes:
 def read(disk: Disk, root: Path) -> bytes:
     """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
 
-    Without a whole STORE it is still a store if there are segments: then it is damaged, and may be repaired.
+    Without a whole STORE it is still a store if there are segments: then it is damaged, and may be repaired;
+    but for a restore that was cut short.
     """
     path = root / NAME
     try:
@@ -74,6 +76,12 @@ def read(disk: Disk, root: Path) -> bytes:
             raise DamagedFile(path, 0, "it does not begin as this file does") from None
         raise
     except (FileNotFoundError, NotADirectoryError):
+        if disk.exists(root / RESTORING):
+            raise NotAStore(
+                root,
+                "an unfinished restore lies in it",
+                "Restore the snapshot into it again, or remove the directory",
+            ) from None
         if _has_segments(disk, root):
             raise DamagedFile(path, 0, f"the file is missing, and {AOF}/ holds segments") from None
         raise NotAStore(root, _absence(disk, root)) from None

@@ -30,6 +30,8 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.effects import Effect
 
+_VANISHED_MAX = 100
+
 _logger = logging.getLogger("tidelog")
 
 
@@ -192,12 +194,15 @@ def read_beside(
     Raises Damage if the newest checkpoint does not fit either.
     """
     start, apply = begin()
+    vanished = 0
     while True:
         try:
             return read_all(disk, directory, uuid, apply, live=True, start=start)
-        except (Vanished, MissingSegment, DoesNotFit):
+        except (Vanished, MissingSegment, DoesNotFit) as error:
             newest, apply = begin()
-            if newest == start:
+            # A segment that ended with the checkpoint may go also without a newer one.
+            vanished += isinstance(error, Vanished)
+            if newest == start and not (isinstance(error, Vanished) and vanished < _VANISHED_MAX):
                 raise
             start = newest
 

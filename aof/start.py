@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.aof import identity, segment
-from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment
+from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment, Vanished
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC
 from tidelog.aof.reader import Epoch, Scan, Segment, segments
 from tidelog.aof.segment import End, Position, SegmentHeader
@@ -62,19 +62,28 @@ def beginning(
 ) -> tuple[list[Segment], Position | None]:
     """The segments to read for what lies behind `start`, and where in the first one (None: all of it).
 
-    Raises DoesNotFit, CorruptFrame, and as reader.segments.
+    Raises DoesNotFit, CorruptFrame, Vanished beside a writer, and as reader.segments.
     """
     try:
         found = segments(disk, directory, uuid, after=start.lsn)
     except MissingSegment as error:  # the directory
         raise DoesNotFit(directory, 0, error.what) from None
+    try:
+        return found, _place(disk, directory, uuid, found, start)
+    except FileNotFoundError:
+        raise Vanished(found[0].path) from None
+
+
+def _place(
+    disk: Disk, directory: Path, uuid: bytes, found: list[Segment], start: Start
+) -> Position | None:
     if not found:
         if start.lsn:
             reason = (
                 f"there is no segment, and the checkpoint holds records through LSN {start.lsn}"
             )
             raise DoesNotFit(directory, 0, reason)
-        return [], None
+        return None
     first = found[0]
     first_lsn = first.header.first_lsn
     if first_lsn > start.lsn + 1:
@@ -93,7 +102,7 @@ def beginning(
                 f"the frame that ends with LSN {start.lsn} had the checksum {before.crc:08x} in this log, "
                 f"and {start.crc:08x} in the checkpoint's: another history",
             )
-        return found, None
+        return None
     if first_lsn != start.segment:
         raise _other_segment(disk, directory, first, start)
     if first.header.incarnation != start.incarnation:
@@ -105,7 +114,7 @@ def beginning(
         )
     if not _belongs(disk, first.path, crc32c_of(uuid), start):
         raise _mismatch(disk, first, start)
-    return found, start.position
+    return start.position
 
 
 def create_behind(disk: Disk, root: Path, uuid: bytes, start: Start, time_ms: int) -> None:

@@ -13,6 +13,7 @@ from tidelog.aof import identity, lock
 from tidelog.aof.errors import LogPoisoned, NotAStore
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.aof.recovery import Recovered, recover
+from tidelog.aof.start import Start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.engine.effects import END, EPOCH, OPCODE, Effect
@@ -38,7 +39,10 @@ def data_only(effects: list[Effect]) -> list[Effect]:
 
 
 def open_store(
-    disk: Disk, apply: Callable[[list[Effect]], object], root: Path = ROOT
+    disk: Disk,
+    apply: Callable[[list[Effect]], object],
+    root: Path = ROOT,
+    start: Start | None = None,
 ) -> tuple[File, Recovered]:
     """What a store does to open its log: lock, identity, recovery."""
     recipe.make_directory(disk, root)
@@ -52,7 +56,7 @@ def open_store(
             identity.create(disk, root, UUID)
             uuid = UUID
         assert uuid == UUID
-        return held, recover(disk, root, UUID, apply)
+        return held, recover(disk, root, UUID, apply, start)
     except BaseException:
         held.close()
         raise
@@ -69,11 +73,18 @@ def read_back(disk: Disk, root: Path = ROOT) -> list[Effect]:
 class Life:
     """One process's time with the log: opened on construction. Units and answers are kept in `past`."""
 
-    def __init__(self, disk: Disk, past: Past, policy: Policy = "no", **options: Any) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        past: Past,
+        policy: Policy = "no",
+        start: Start | None = None,
+        **options: Any,
+    ) -> None:
         self.past = past
         self.disk = disk
         applied: list[Effect] = []
-        self.held, self.recovered = open_store(disk, applied.extend)
+        self.held, self.recovered = open_store(disk, applied.extend, start=start)
         past.recovered(data_only(applied))
         self.log = Log(
             disk,
