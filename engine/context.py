@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.engine.effects import DEL, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.keyspace import resident
 from tidelog.engine.state import Database, Settings, State
 from tidelog.engine.stream import Stream
 
@@ -40,10 +41,11 @@ class Context:
     def peek(self, key: bytes) -> Stream | bytes | None:
         """`lookup` by a command that looks at the key from outside (OBJECT, TYPE, TTL): it stays as idle as it was."""
         database = self.state.databases[self.db]
-        try:
-            value = database.keys[key]
-        except KeyError:
-            return None
+        value: Stream | bytes | None = resident(database.keys, key)
+        if value is None:
+            value = database.keys.load(key)
+            if value is None:
+                return None
         if database.expires.count and database.expires.get(key, self.now) < self.now:
             self.expire(self.db, key)
             return None

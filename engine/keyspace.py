@@ -34,7 +34,7 @@ Value = Stream | bytes
 CHUNK = 256  # keys of one chunk of the order; twice that and it is split
 PLACES = 1 << 52  # cursors stay exact in a double: some clients have no other number
 _SURPLUS_BITS = 12
-_resident = dict.get
+resident = dict.get  # of a keyspace and a key: what it holds in memory, or None
 _residents = dict.__len__
 _is_resident = dict.__contains__
 assert PLACES == 1 << 8 * PLACE_BYTES - _SURPLUS_BITS
@@ -137,16 +137,16 @@ class Keyspace(dict[bytes, Value]):
     # --- looking
 
     def __missing__(self, key: bytes) -> Value:
-        value = self._load(key)
+        value = self.load(key)
         if value is None:
             raise KeyError(key)
         return value
 
     def get(self, key: bytes, default: Any = None) -> Any:
         """The value of a key, or `default`."""
-        value = _resident(self, key)
+        value = resident(self, key)
         if value is None:
-            value = self._load(key)
+            value = self.load(key)
         return default if value is None else value
 
     def __contains__(self, key: object) -> bool:
@@ -200,7 +200,7 @@ class Keyspace(dict[bytes, Value]):
 
     def is_string(self, key: bytes) -> bool:
         """Whether a key that is there holds a string. Loads nothing."""
-        value = _resident(self, key)
+        value = resident(self, key)
         if value is not None:
             return isinstance(value, bytes)
         row = self._cold_row(key)
@@ -239,10 +239,13 @@ class Keyspace(dict[bytes, Value]):
     # --- changing: called by apply alone
 
     def __setitem__(self, key: bytes, value: Value) -> None:
-        before = _resident(self, key)
+        before = resident(self, key)
         if before is None and self.count != _residents(self):
-            before = self._load(key)
-        self.table.change(key)
+            before = self.load(key)
+        if self.table.keeper is None:
+            self.table.changed[key] = None  # as `change`, a call less
+        else:
+            self.table.change(key)
         if before is None:
             self.count += 1
             if self._order is not None:
@@ -278,7 +281,7 @@ class Keyspace(dict[bytes, Value]):
     def change(self, key: bytes) -> None:
         """The expiry of a key that is there is about to change."""
         if not _is_resident(self, key):
-            self._load(key)
+            self.load(key)
         self.table.change(key)
 
     def end(self) -> None:
@@ -294,7 +297,7 @@ class Keyspace(dict[bytes, Value]):
 
     def evict(self, key: bytes) -> bool:
         """Drop from memory what a key holds; the checkpoint has it. False: it is not in memory, or it changed."""
-        value = _resident(self, key)
+        value = resident(self, key)
         changes = self.table.changes
         if value is None or changes.cold is None or not self.table.stored(key):
             return False
@@ -307,8 +310,10 @@ class Keyspace(dict[bytes, Value]):
         self.expires.evict(key)
         return True
 
-    def _load(self, key: bytes) -> Value | None:
+    def load(self, key: bytes) -> Value | None:
         """Bring a key into memory that is not there. None: there is no such key."""
+        if self.table.changes.cold is None:
+            return None
         row = self._cold_row(key)
         if row is None:
             return None
@@ -323,7 +328,7 @@ class Keyspace(dict[bytes, Value]):
 
     def _look(self, key: bytes) -> tuple[Value, int]:
         """The value of a key that is there, and when it expires or NO_EXPIRY, without bringing it into memory."""
-        value = _resident(self, key)
+        value = resident(self, key)
         if value is not None:
             return value, self.expires.get(key, NO_EXPIRY)
         row = self._cold_row(key)
