@@ -16,6 +16,7 @@ from tidelog.engine import keyrow
 from tidelog.engine.changes import Table
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.keyrow import NO_EXPIRY
+from tidelog.engine.keyspace import Keyspace, resident
 from tidelog.engine.rowkeys import (
     KIND_STREAM,
     expiry_prefix,
@@ -24,9 +25,9 @@ from tidelog.engine.rowkeys import (
     key_row,
     stream_prefixes,
 )
+from tidelog.engine.stream import Stream
 
 if TYPE_CHECKING:
-    from tidelog.engine.keyspace import Keyspace
     from tidelog.engine.state import State
 
 Operation = (
@@ -66,17 +67,23 @@ class FrozenTable:
 
     def take_some(self, limit: int) -> int:
         """Copy up to `limit` keys. How many there were."""
-        kept, copy, take = self._kept, self._copy, self.taken.append
-        number = 0
-        for number, key in enumerate(islice(self._left, limit), 1):
-            take(kept.pop(key) if key in kept else copy(key))
-        self.left -= number
-        return number
+        keys, kept, take = self._keys, self._kept, self.taken.append
+        expire_at = keys.expires.get
+        names = list(islice(self._left, limit))
+        for key in names:
+            if key in kept:
+                take(kept.pop(key))
+            else:  # as `_copy`, a call less
+                value = resident(keys, key)
+                held = value.number if value.__class__ is Stream else value
+                take((key, held, expire_at(key, NO_EXPIRY)))
+        self.left -= len(names)
+        return len(names)
 
     def _copy(self, key: bytes) -> _Copy:
         # What changed and was not written yet is in memory, or gone.
-        value = dict.get(self._keys, key)
-        held = value if value is None or isinstance(value, bytes) else value.number
+        value = resident(self._keys, key)
+        held = value.number if value.__class__ is Stream else value
         return key, held, self._keys.expires.get(key, NO_EXPIRY)
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
