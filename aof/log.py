@@ -78,6 +78,7 @@ class Log:
         "written_lsn",
         "synced_lsn",
         "parked",
+        "_pressed",
         "last_now",
         "incarnation",
         "epoch",
@@ -144,7 +145,8 @@ class Log:
         self.next_lsn = recovered.last_lsn + 1
         self.written_lsn = recovered.last_lsn
         self.synced_lsn = recovered.last_lsn
-        self.parked = False  # everysec and the disk lags two seconds: `wait` for WRITTEN does wait
+        # everysec and the disk lags two seconds, or `press`: `wait` for WRITTEN does wait
+        self.parked = self._pressed = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
         self.epoch = recovered.epochs[-1].number + 1 if recovered.epochs else 1
@@ -407,8 +409,13 @@ class Log:
             self._dirty_since = time.monotonic()  # gathered, or added just when a sync began
         return self._sync_since or self._dirty_since
 
+    def press(self, on: bool) -> None:
+        """[lock] Have every reply wait for the disk, since something else is to be waited for besides; or not any more."""
+        self._pressed = on
+        self._park(on)
+
     def _park(self, parked: bool) -> None:
-        self.parked = parked
+        self.parked = parked or self._pressed
         if self._fsync_failed:  # which may have come in between
             self.parked = True
 
@@ -630,7 +637,7 @@ class Log:
             if self.written_lsn > lsn and not self._dirty_since:
                 self._dirty_since = started
             self._sync_since = 0.0
-            self.parked = False
+            self.parked = self._pressed
             if self._durable is not None:
                 try:
                     self._durable.write(self.incarnation, lsn)

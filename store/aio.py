@@ -39,9 +39,12 @@ from tidelog.store.types import KeyT, PatternT, Text
 from tidelog.store.waiters import Caller
 
 if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.aio import AsyncQueue
 
 T = TypeVar("T")
+RELIEF_S = 0.01  # how often a task looks whether memory is within its budget again
 
 
 class AsyncStore(Face, AsyncMethods):
@@ -84,6 +87,8 @@ class AsyncStore(Face, AsyncMethods):
             error = await _reached(log, lsn, level or core.policy_level())
             if error is not None:
                 raise unheld(error, wrote) from error
+            while wrote and core.relief is not None:  # as Core.hold, without holding up the loop
+                await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
             self._receive(claim)
 
@@ -233,6 +238,24 @@ class AsyncStore(Face, AsyncMethods):
     async def config_set(self, name: str, value: Any, *args: Any) -> bool:
         """Change settings of this open; nothing of it is stored."""
         return self._config_set(name, value, args)
+
+    async def checkpoint(self) -> int:
+        """Fold the log into the checkpoint now, beside whatever goes on. The LSN up to which that holds everything.
+
+        Raises CheckpointFailed; then nothing has changed, and the log is kept.
+        """
+        return await asyncio.to_thread(self._checkpoints().fold, self._core)
+
+    async def snapshot(self) -> Snapshot:
+        """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
+
+        Raises CheckpointFailed.
+        """
+        return await asyncio.to_thread(self._checkpoints().snapshot, self._core)
+
+    async def verify(self) -> list[Finding]:
+        """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""
+        return await asyncio.to_thread(self._checkpoints().verify)
 
     async def refresh(self) -> int:
         """Read-only stores: follow the writer on to what the log holds now. The last LSN."""

@@ -20,6 +20,7 @@ that what is to expire, or be idle for long enough, does so in time.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,8 @@ class Core:
         self.forked = False
         self.keeper: Any = None  # see store.lifetime
         self.queues: Any = None  # see store.queue.leases
+        self.checkpoints: Any = None  # see store.checkpoints
+        self.relief: threading.Event | None = None
         self.finalizer: Any = None
 
     # --- running commands: each takes the lock
@@ -245,7 +248,7 @@ class Core:
         """Whether `lsn` has reached `level`; 0 is the level that the fsync policy promises."""
         if level == WRITTEN or (not level and self.relaxed):
             return lsn <= log.written_lsn and not log.parked
-        return lsn <= log.synced_lsn
+        return lsn <= log.synced_lsn and self.relief is None
 
     def hold(self, claim: Claim, level: int) -> None:
         """Until a claim has reached `level`. Raises OutcomeUnknown (a write), StorePoisoned (a read)."""
@@ -254,7 +257,7 @@ class Core:
             if lsn <= log.written_lsn and not log.parked:
                 return
             level = WRITTEN
-        elif lsn <= log.synced_lsn:
+        elif lsn <= log.synced_lsn and self.relief is None:
             return
         else:
             level = FSYNCED
@@ -262,6 +265,15 @@ class Core:
             log.wait(lsn, level)
         except aof.AofError as error:
             raise unheld(error, wrote) from error
+        relief = self.relief
+        if wrote and relief is not None:
+            relief.wait()
+
+    def press(self, relief: threading.Event | None) -> None:
+        """Memory is over its budget: who writes waits for `relief` before the reply; None: it is not any more."""
+        with self.lock:
+            self.relief = relief
+            self.log.press(relief is not None)
 
     def policy_level(self) -> int:
         """What a reply promises unless the caller asks otherwise."""
@@ -561,7 +573,7 @@ class Core:
             raise self._end()
         try:
             state = self._recover(self)
-        except (aof.AofError, OSError) as error:
+        except (aof.AofError, CorruptBlock, OSError) as error:
             text = f"memory could not be rebuilt from the log: {error}"
             if isinstance(error, aof.NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE:
                 raise OutOfSpace(f"{text}; it is tried again with the next call") from error

@@ -5,6 +5,7 @@ Grouped by what the caller can do about it:
     the call was refused, nothing changed      ResponseError and its kin, DataError, WatchError
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     nobody knows whether it was stored         OutcomeUnknown
+    no checkpoint now, nothing is lost         CheckpointFailed
     this store object is of no more use        StoreClosed, StorePoisoned
     the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
 """
@@ -86,6 +87,13 @@ class UnitTooLarge(NotStored):
 
 class OutcomeUnknown(TidelogError):
     """The call was under way when the store failed: after reopening its effects are there whole, or not at all."""
+
+
+# --- the log goes on
+
+
+class CheckpointFailed(TidelogError):
+    """No checkpoint, or no snapshot, could be made. Nothing stored has changed, and the log is kept. Try again."""
 
 
 # --- this object is of no more use

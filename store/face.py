@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.aof.log import POLICIES
 from tidelog.engine.commands.add import decide_xadd_many
@@ -18,6 +18,9 @@ from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.idrange import IdRange
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.types import KeyT
+
+if TYPE_CHECKING:
+    from tidelog.store.checkpoints import Checkpoints
 
 REDIS_VERSION = "8.8.0"
 # CONFIG names that an embedded store has, and the setting behind each.
@@ -116,6 +119,13 @@ class Face:
         ms, seq, count = reply
         return IdRange(ms, seq, count, self._decode)
 
+    def _checkpoints(self) -> Checkpoints:
+        self._core.look(nothing)  # raises if the store was closed
+        found: Checkpoints | None = self._core.checkpoints
+        if found is None:
+            raise DataError("this store is open read-only: its writer makes checkpoints and snapshots")
+        return found
+
     def _digest(self) -> Answer:
         return self._core.look(digest)
 
@@ -143,6 +153,7 @@ class Face:
             "reloads": core.reloads,
             "failure": None if log.failure is None else str(log.failure),
             "blocked_clients": blocked,
+            **(core.checkpoints.info(core) if core.checkpoints is not None else {}),
             **databases,
         }
 

@@ -20,11 +20,12 @@ _open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 class Keeper:
-    """What has to be released with a store: its log and the file that holds the lock."""
+    """What has to be released with a store: its log, its checkpoint, and the file that holds the lock."""
 
-    def __init__(self, log: Any, lock: Any) -> None:
+    def __init__(self, log: Any, lock: Any, checkpoints: Any = None) -> None:
         self.log = log
         self.lock = lock
+        self.checkpoints = checkpoints
         self._closing = threading.Lock()
         self._released = False
 
@@ -36,6 +37,8 @@ class Keeper:
             try:
                 self.log.close()
             finally:
+                if self.checkpoints is not None:
+                    self.checkpoints.release()
                 if self.lock is not None:
                     # Said, since a child that was just forked may hold the descriptor for a moment longer.
                     self.lock.unlock()
@@ -71,6 +74,8 @@ def close(core: Core) -> None:
     """End a store. Raises StorePoisoned, everything released, if records were never confirmed."""
     if core.queues is not None and not core.ended:
         core.queues.close()
+    if core.checkpoints is not None and not core.ended:
+        core.checkpoints.finish(core)
     with core.lock:
         if core.ended:
             if core.forked:

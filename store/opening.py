@@ -19,12 +19,15 @@ from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
+from tidelog.aof.reader import Epoch
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import Effect
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.state import Settings, State
+from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Core
 from tidelog.store.errors import (
@@ -139,6 +142,8 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
         raise NewerFormat(str(error)) from error
     except aof.Damage as error:
         raise StoreDamaged(str(error)) from error
+    except CorruptBlock as error:
+        raise StoreDamaged(f"{error}. {ADVICE}") from error
     except aof.AofError as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
@@ -172,24 +177,29 @@ class _Opener:
         self._disk, self._root, self._options = disk, root, options
         self._clock = clock
         self._uuid = identity.read(disk, root)
+        self._checkpoints = Checkpoints(disk, root, self._uuid, options)
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
 
     def open(self, lock: Any) -> Core:
         """Recover and start. The lock file is released with the store."""
-        state = State()
-        policy: Policy = self._options.fsync  # type: ignore[assignment]  # it was checked
-        log = self._log(state, policy, None)
-        core = Core(log, state, Settings(), self.rebuild, self._clock)
+        try:
+            policy: Policy = self._options.fsync  # type: ignore[assignment]  # it was checked
+            log, state = self._log(policy, None)
+            core = Core(log, state, Settings(), self.rebuild, self._clock)
+        except BaseException:
+            self._checkpoints.release()
+            raise
         self._core = weakref.ref(core)
-        keep(core, Keeper(log, lock))
+        self._checkpoints.attend(core)
+        keep(core, Keeper(log, lock, self._checkpoints))
         return core
 
     def rebuild(self, core: Core) -> State:
-        """[lock] A new state from what the log holds, after memory may have got ahead of it.
+        """[lock] A new state from checkpoint and log, after memory may have got ahead of them.
 
         If the log itself is sound, units that others gathered are written first and it goes on. If a write
-        broke off, only recovery can say where it ends: another life begins. Raises AofError, OSError.
+        broke off, only recovery can say where it ends: another life begins. Raises AofError, OSError, CorruptBlock.
         """
         log = core.log
         if log.failure is None:
@@ -203,13 +213,15 @@ class _Opener:
         # Remembered first: an interrupt may strike anywhere from here on, and then this runs again.
         self._retired = log
         log.retire()
-        state = State()
-        core.log = core.keeper.log = self._log(state, log.policy, core.lock)
+        core.log, state = self._log(log.policy, core.lock)
+        core.keeper.log = core.log
         return state
 
-    def _log(self, state: State, policy: Policy, lock: Any) -> Log:
-        recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state))
-        return Log(
+    def _log(self, policy: Policy, lock: Any) -> tuple[Log, State]:
+        state, start = self._checkpoints.begin()
+        recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state), start)
+        self._checkpoints.epochs = list(recovered.epochs)
+        log = Log(
             self._disk,
             self._root,
             self._uuid,
@@ -220,11 +232,12 @@ class _Opener:
             policy=policy,
             segment_bytes=self._options.segment_bytes,
         )
+        return log, state
 
     def _read(self) -> State:
-        state = State()
+        state, start = self._checkpoints.begin()
         directory = self._root / identity.AOF
-        recovery.read_all(self._disk, directory, self._uuid, applier(state))
+        recovery.read_all(self._disk, directory, self._uuid, applier(state), start=start)
         return state
 
     def _began(self, effect: Effect) -> None:
@@ -232,6 +245,7 @@ class _Opener:
         core = self._core()
         if core is not None:
             APPLY[effect[0]](core.state, effect)
+            self._checkpoints.lived(Epoch(effect[1], effect[2], core.log.written_lsn))
 
 
 def applier(state: State) -> Callable[[list[Effect]], None]:

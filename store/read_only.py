@@ -14,14 +14,21 @@ from typing import Any
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
 from tidelog.aof.reader import FrameTuple, Replay, Scan, segments
+from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.engine.apply import APPLY
 from tidelog.engine.context import Context
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide, resolve
+from tidelog.engine.freeze import load_state
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
+from tidelog.snapshot import manifest, portable
+from tidelog.snapshot.environment import ColdRows, open_environment
+from tidelog.snapshot.errors import DamagedCheckpoint
+from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.store.checkpoints import DIRECTORY
 from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
 from tidelog.store.errors import StoreDamaged, from_command
@@ -66,6 +73,47 @@ class _ReadLog:
     def abandon(self) -> None: ...
 
 
+class _Beneath:
+    """The checkpoint that a read-only store looks through, and its place among what has to be released."""
+
+    def __init__(self) -> None:
+        self.rows: ColdRows | None = None
+        self.meta: Meta | None = None
+
+    def open(self, disk: Disk, directory: Path) -> bool:
+        """Look at the newest one from now on. False if there is none. Raises Damage, CheckpointError, OSError."""
+        self.release()
+        try:
+            environment = open_environment(disk, directory, read_only=True)
+        except FileNotFoundError:
+            return False
+        try:
+            rows = ColdRows(environment)
+            self.meta = read_meta(rows, rows.path)
+        except BaseException:
+            environment.close()
+            raise
+        self.rows = rows
+        return self.meta is not None
+
+    def is_newest(self) -> bool:
+        """Whether no checkpoint was committed since this one was opened."""
+        if self.rows is None or self.meta is None:
+            return True
+        other = ColdRows(self.rows.environment)
+        try:
+            newest = read_meta(other, other.path)
+        finally:
+            other.close()
+        return newest is None or newest.number == self.meta.number
+
+    def release(self) -> None:
+        rows, self.rows, self.meta = self.rows, None, None
+        if rows is not None:
+            rows.close()
+            rows.environment.close()
+
+
 class ReadOnlyCore(Core):
     """A core that refuses every write, and follows its log on `refresh`."""
 
@@ -73,10 +121,13 @@ class ReadOnlyCore(Core):
         log: Any = _ReadLog()
         super().__init__(log, State(), Settings(), _read_anew, clock)
         self.decide_words = _decide_read
+        self.beneath = _Beneath()
         self._follow: _ReadLog = log
         self._disk = disk
+        self._root = root
         self._directory = root / identity.AOF
-        self._uuid = identity.read(disk, root)
+        self._snapshot = _is_snapshot(disk, root)
+        self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
     def begin(self, db: int, may_block: bool) -> Context:
         next_expiry, self.state.next_expiry = self.state.next_expiry, 1 << 62
@@ -102,7 +153,7 @@ class ReadOnlyCore(Core):
             if self.trouble is not None:
                 self.mend()
             try:
-                self._read()
+                self._read_on()
             except aof.Damage as error:
                 raise StoreDamaged(str(error)) from error
             finally:
@@ -111,16 +162,27 @@ class ReadOnlyCore(Core):
                     self.serve()
             return self._follow.next_lsn - 1
 
-    def _read(self) -> None:
-        if self._follow.next_lsn == 1:
-            _, replay = recovery.read_all(
-                self._disk, self._directory, self._uuid, self._apply, live=True
-            )
-            self.now = max(self.now, replay.now)
+    def _read_on(self) -> None:
+        if self._snapshot:
             return
-        for info in segments(self._disk, self._directory, self._uuid):
+        if self._follow.next_lsn > 1 and self.beneath.is_newest():
+            try:
+                self._follow_log()
+                return
+            except (aof.Vanished, FileNotFoundError):
+                pass  # released: a newer checkpoint holds it
+        # Over the newest checkpoint: that lets go of the one before, whose pages the writer may then use again.
+        if self.waiting.keys:
+            self.waiting.signal(list(self.waiting.keys))
+        self.watches.touch(list(self.watches.keys))
+        self._anew()
+
+    def _follow_log(self) -> None:
+        for info in segments(self._disk, self._directory, self._uuid, after=self._follow.next_lsn - 1):
             if info.end is not None and info.end.lsn < self._follow.next_lsn:
                 continue
+            if info.header.first_lsn > self._follow.next_lsn:
+                raise aof.Vanished(info.path)
             following = Scan(self._disk, info, live=True)
             replay = Replay(self._apply)
             replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
@@ -145,10 +207,39 @@ class ReadOnlyCore(Core):
             raise
 
     def _anew(self) -> State:
-        self.state = State()
-        self._follow.next_lsn = 1
-        self._read()
+        if self._snapshot:
+            self._over_snapshot()
+        else:
+            _, replay = recovery.read_beside(self._disk, self._directory, self._uuid, self._begin)
+            self.now = max(self.now, replay.now)
+        self.ctx = Context(self.state, self.settings)
         return self.state
+
+    def _begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
+        """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
+        found = self.beneath.open(self._disk, self._root / DIRECTORY)
+        rows, meta = self.beneath.rows, self.beneath.meta
+        if not found or rows is None or meta is None:
+            self.state = State()
+            self._follow.next_lsn = 1
+            return None, self._apply
+        self.state = load_state(rows, meta.tables)
+        self._follow.next_lsn = meta.position.lsn + 1
+        return meta.start, self._apply
+
+    def _over_snapshot(self) -> None:
+        portable.read_snapshot(self._disk, self._root)
+        self.beneath.open(self._disk, self._root)
+        rows, meta = self.beneath.rows, self.beneath.meta
+        if rows is None or meta is None:
+            raise DamagedCheckpoint(self._root / manifest.DATA, 0, "it holds no finished checkpoint")
+        self.state = load_state(rows, meta.tables)
+        self._follow.next_lsn = meta.position.lsn + 1
+        self.now = max(self.now, meta.now)
+
+
+def _is_snapshot(disk: Disk, root: Path) -> bool:
+    return disk.exists(root / manifest.NAME) and not disk.exists(root / identity.NAME)
 
 
 def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
@@ -165,8 +256,12 @@ def _read_anew(core: Core) -> State:
 
 
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
-    """Read the log of the store in `root`. Raises NotAStore, Damage, NewerFormat, OSError."""
+    """Read the store, or the snapshot, in `root`. Raises NotAStore, Damage, NewerFormat, CorruptBlock, OSError."""
     core = ReadOnlyCore(disk, root, clock)
-    core._read()
-    keep(core, Keeper(core._follow, None))
+    try:
+        core._anew()
+    except BaseException:
+        core.beneath.release()
+        raise
+    keep(core, Keeper(core._follow, None, core.beneath))
     return core

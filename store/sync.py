@@ -27,6 +27,8 @@ from tidelog.store.types import KeyT, PatternT, Text
 from tidelog.store.waiters import ThreadCaller
 
 if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.face import Queue
 
 T = TypeVar("T")
@@ -260,6 +262,24 @@ class Store(Face, Methods):
     def config_set(self, name: str, value: Any, *args: Any) -> bool:
         """Change settings of this open; nothing of it is stored."""
         return self._config_set(name, value, args)
+
+    def checkpoint(self) -> int:
+        """Fold the log into the checkpoint now, beside whatever goes on. The LSN up to which that holds everything.
+
+        Raises CheckpointFailed; then nothing has changed, and the log is kept.
+        """
+        return self._checkpoints().fold(self._core)
+
+    def snapshot(self) -> Snapshot:
+        """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
+
+        Raises CheckpointFailed.
+        """
+        return self._checkpoints().snapshot(self._core)
+
+    def verify(self) -> list[Finding]:
+        """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""
+        return self._checkpoints().verify()
 
     def refresh(self) -> int:
         """Read-only stores: follow the writer on to what the log holds now. The last LSN."""

@@ -1,0 +1,379 @@
+"""Checkpoints of an open store: when the log is folded, what may then leave memory, and which segments may go.
+
+One thread looks at the triggers a few times a second and does all of it; an explicit `fold` is done in the
+caller's thread, in turn with it:
+
+    log bytes, or changes and seconds, since the last checkpoint      Options.checkpoint_bytes, .save
+    changed bytes over half the memory budget                         over the budget, who writes waits for it
+    snapshot_every                                                    a snapshot, which is made of a checkpoint
+    a clean close with a tail that would be felt at the next open     TAIL_BYTES
+
+A checkpoint that fails changes nothing: the log goes on, a warning says why, and it is tried again after a pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.aof import identity
+from tidelog.aof.errors import AofError
+from tidelog.aof.reader import Epoch, segments
+from tidelog.aof.release import release
+from tidelog.aof.segment import Position
+from tidelog.aof.start import Start
+from tidelog.disk.interface import Disk
+from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
+from tidelog.engine.state import State
+from tidelog.snapshot import portable
+from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
+from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.portable import Snapshot
+from tidelog.store.errors import CheckpointFailed, StoreClosed
+from tidelog.store.options import Options
+from tidelog.store.residence import Residence
+
+if TYPE_CHECKING:
+    from tidelog.snapshot.scrub import Finding
+    from tidelog.store.core import Core
+
+LOOK_S: Final = 0.1  # how often the triggers are looked at
+TAIL_BYTES: Final = 1 << 20  # replayed in the time that a checkpoint takes to be written
+RETRY_S: Final = 1.0  # after a failure; doubled with each
+RETRY_S_MAX: Final = 60.0
+PENDING_BYTES: Final = 64  # what a pending entry takes in memory, while the log needs 8 of it
+
+DIRECTORY: Final = "checkpoint"
+SNAPSHOTS: Final = "snapshots"
+BEGINNING: Final = Position(0, 0, 0, 0, 0)
+
+_logger = logging.getLogger("tidelog")
+
+
+class Checkpoints:
+    """The checkpoints of one store that is open for writing.
+
+    meta      of the newest one, None before the first
+    epochs    every life of the store so far
+    """
+
+    def __init__(self, disk: Disk, root: Path, uuid: bytes, options: Options) -> None:
+        self.meta: Meta | None = None
+        self.epochs: list[Epoch] = []
+        self.residence = Residence(options.memory_budget)
+        self.failure: BaseException | None = None  # of the last attempt
+        self.seconds = 0.0  # that the last one took
+        self._disk, self._root, self._uuid, self._options = disk, root, uuid, options
+        self._directory = root / DIRECTORY
+        self._possible = disk.beneath(self._directory) is not None
+        self._environment: Environment | None = None
+        self._rows: ColdRows | None = None
+        self._one = threading.Lock()  # held by whoever folds
+        self._wake = threading.Event()
+        self._stopping = self._abandoned = False
+        self._thread: threading.Thread | None = None
+        self._core: Callable[[], Core | None] = lambda: None
+        self._beneath = 0  # number of the checkpoint that the present state was loaded over
+        self._began = self._snapshot_at = time.monotonic()
+        self._failures = 0
+        self._not_before = 0.0
+        if self._possible and disk.exists(self._directory / "data.mdb"):
+            self._attach()
+
+    # --- opening
+
+    def _attach(self) -> None:
+        """Open the file, and read what it says of itself. Raises Damage, CheckpointError, OSError."""
+        self._environment = open_environment(self._disk, self._directory)
+        try:
+            self._rows = ColdRows(self._environment)
+            self.meta = read_meta(self._rows, self._environment.path)
+            if self.meta is not None and self.meta.uuid != self._uuid:
+                raise CheckpointError(
+                    f"{self._rows.path} is the checkpoint of another store, {self.meta.uuid.hex()}; if it was copied "
+                    "here by mistake, move it away"
+                )
+        except BaseException:
+            self._detach()
+            raise
+
+    def begin(self) -> tuple[State, Start | None]:
+        """A state to replay the log onto, and from where. Also to rebuild memory in the middle of a life."""
+        meta, rows = self.meta, self._rows
+        if meta is None or rows is None:
+            return State(), None
+        rows.renew()  # one that was just committed counts
+        self.meta = meta = read_meta(rows, rows.path) or meta
+        self._beneath = meta.number
+        return load_state(rows, meta.tables), meta.start
+
+    def attend(self, core: Core) -> None:
+        """From now on look after this store; it is not kept alive by that."""
+        self._core = weakref.ref(core)
+        core.checkpoints = self
+
+    def lived(self, epoch: Epoch) -> None:
+        """[lock] A life has begun with its first write: from now on there is something to look at."""
+        self.epochs.append(epoch)
+        if self._possible and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
+            self._thread.start()
+
+    # --- what is due
+
+    @property
+    def position(self) -> Position:
+        """Where the newest checkpoint was taken."""
+        return BEGINNING if self.meta is None else self.meta.position
+
+    def _due(self, core: Core) -> bool:
+        options = self._options
+        with core.lock:
+            if core.ended or core.trouble is not None or core.log.failure is not None:
+                return False
+            nbytes, changes = core.log.since(self.position)
+        if changes <= 0:
+            return False
+        budget = options.memory_budget
+        if budget is not None:
+            changed = self._changed_bytes(core, nbytes)
+            if changed > budget and core.relief is None:
+                core.press(threading.Event())
+            if changed > budget // 2:
+                return True
+        if options.checkpoint_bytes and nbytes >= options.checkpoint_bytes:
+            return True
+        age = time.monotonic() - self._began
+        return any(age >= seconds and changes >= many for seconds, many in options.save)
+
+    def _changed_bytes(self, core: Core, logged: int) -> int:
+        """About what memory holds that no checkpoint does: as much as the log grew, and pending entries take more."""
+        with core.lock:
+            changed = list(core.state.changes.streams.values())[:1000]
+            pending = sum(len(g.pending) for stream in changed for g in stream.groups.values())
+        return logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // 8)
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+            core = self._core()
+            if core is None or self._stopping or core.ended:
+                return
+            try:
+                self._look(core)
+            except (CheckpointFailed, StoreClosed):
+                pass  # told already
+            except Exception:
+                _logger.exception("looking after the checkpoints of %s failed", self._root)
+                self._not_before = time.monotonic() + RETRY_S_MAX
+            del core
+
+    def _look(self, core: Core) -> None:
+        now = time.monotonic()
+        if now < self._not_before:
+            return
+        every = self._options.snapshot_every
+        if every is not None and now - self._snapshot_at >= every:
+            self._snapshot_at = now
+            self.snapshot(core)
+        elif self._due(core):
+            self.fold(core)
+        self.residence.relieve(core)
+
+    # --- folding
+
+    def fold(self, core: Core) -> int:
+        """Fold the log into the checkpoint. P: the LSN that it holds everything up to.
+
+        Raises CheckpointFailed: nothing changed, and the log is kept; StoreClosed.
+        """
+        if not self._possible:
+            raise CheckpointFailed(
+                f"{self._directory}: this disk lies in memory, so there can be no checkpoint on it"
+            )
+        try:
+            with self._one:
+                return self._fold(core)
+        finally:
+            relief = core.relief
+            if relief is not None:  # also after a failure: better too much memory than to hang
+                core.press(None)
+                relief.set()
+
+    def _fold(self, core: Core) -> int:
+        started = time.monotonic()
+        frozen: Frozen | None = None
+        state = core.state
+        try:
+            if self._environment is None:
+                if self._abandoned:
+                    raise Cancelled
+                self._attach()
+            environment, rows = self._environment, self._rows
+            assert environment is not None and rows is not None
+            with core.lock:
+                if core.trouble is not None:
+                    core.mend()
+                position = core.log.position()
+                if self.meta is not None and self.meta.position.lsn == position.lsn:
+                    return position.lsn
+                state, now = core.state, core.now
+                meta = Meta(
+                    uuid=self._uuid,
+                    position=position,
+                    epochs=tuple(self.epochs),
+                    now=now,
+                    number=1 if self.meta is None else self.meta.number + 1,
+                    taken=core.time_ns() // 1_000_000,
+                    tables=state.tables_meta(),
+                )
+                frozen = freeze(state)
+                self._began = started
+            write_checkpoint(
+                environment,
+                rows,
+                frozen,
+                meta,
+                lock=core.lock,
+                sync=lambda: core.log.sync_through(position.lsn),
+                cancelled=lambda: core.state is not state or core.ended or self._abandoned,
+            )
+            with core.lock:
+                rows.renew()
+                self.meta = meta
+                if core.state is state:
+                    state.changes.cold = rows
+                    settle(state, frozen)
+                    self._beneath = meta.number
+                elif self._beneath != meta.number:
+                    # Memory was rebuilt over the one before, in the very moment of the commit.
+                    core.trouble = core.trouble or "a newer checkpoint lies beneath"
+        except BaseException as error:
+            if frozen is not None and state.changes.frozen is frozen:
+                with core.lock:
+                    thaw(state, frozen)
+            raise self._failed(error)
+        self.failure, self._failures = None, 0
+        self.seconds = time.monotonic() - started
+        self._release_segments(core, position.lsn)
+        return position.lsn
+
+    def _failed(self, error: BaseException) -> BaseException:
+        if not isinstance(error, (CheckpointError, AofError, OSError, Cancelled)):
+            return error
+        if isinstance(error, Cancelled):
+            return StoreClosed("the store was closed, or memory was rebuilt, while a checkpoint was being written")
+        self.failure = error
+        pause = min(RETRY_S * 2**self._failures, RETRY_S_MAX)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+        _logger.warning("no checkpoint of %s: %s. The log goes on; tried again in %d s", self._root, error, pause)
+        told = CheckpointFailed(str(error))
+        told.__cause__ = error
+        return told
+
+    def _release_segments(self, core: Core, lsn: int) -> None:
+        """Let go of segments that nobody needs: checkpoint, kept snapshots, or retention."""
+        options = self._options
+        directory = self._root / identity.AOF
+        try:
+            kept = portable.oldest_lsn(self._disk, self._root / SNAPSHOTS)
+            keep_from = lsn if kept is None else min(lsn, kept)
+            if options.retain_seconds is not None:
+                since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
+                for found in segments(self._disk, directory, self._uuid):
+                    # What it holds was written before the next one was begun.
+                    if found.header.time >= since:
+                        keep_from = min(keep_from, found.header.first_lsn - 1)
+                        break
+            release(self._disk, directory, keep_from, options.retain_bytes)
+        except (AofError, OSError) as error:
+            _logger.warning("old segments of %s stay for now: %s", self._root, error)
+
+    # --- snapshots
+
+    def snapshot(self, core: Core) -> Snapshot:
+        """Fold the log, and publish a copy of the checkpoint. What it is, as `portable.Snapshot`."""
+        self.fold(core)
+        with self._one:
+            environment = self._environment
+            assert environment is not None
+            directory = self._root / SNAPSHOTS
+            try:
+                made = portable.create(self._disk, environment, directory)
+                if self._options.keep_snapshots:
+                    portable.prune(self._disk, directory, self._options.keep_snapshots)
+            except (CheckpointError, AofError, OSError) as error:
+                raise self._failed(error) from error
+            return made
+
+    def verify(self) -> list[Finding]:
+        """Read everything that is stored: checkpoint, log, and whether they fit."""
+        from tidelog.snapshot.scrub import verify_store  # not with the rest: few ask for it
+
+        return verify_store(self._disk, self._root)
+
+    def info(self, core: Core) -> dict[str, Any]:
+        """What INFO says of persistence and memory."""
+        position, meta, residence = self.position, self.meta, self.residence
+        with core.lock:
+            nbytes, changes = (0, 0) if core.ended else core.log.since(position)
+        return {
+            "checkpoint_lsn": position.lsn,
+            "checkpoint_unix_ms": 0 if meta is None else meta.taken,
+            "checkpoint_seconds": self.seconds,
+            "checkpoint_failure": None if self.failure is None else str(self.failure),
+            "bytes_since_checkpoint": nbytes,
+            "changes_since_checkpoint": changes,
+            "memory_budget": residence.budget,
+            "memory_estimate": residence.bytes,
+            "writers_wait": core.relief is not None,
+        }
+
+    # --- the end
+
+    def finish(self, core: Core) -> None:
+        """Before a clean close: fold a tail that would be felt at the next open. Failures are only logged."""
+        self.stop()
+        try:
+            with core.lock:
+                if core.ended or core.log.failure is not None:
+                    return
+                nbytes, _ = core.log.since(self.position)
+            if self._possible and nbytes >= TAIL_BYTES:
+                self.fold(core)
+        except (CheckpointFailed, StoreClosed):
+            pass
+
+    def stop(self) -> None:
+        """End the thread; a checkpoint that it is writing is finished first."""
+        self._stopping = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def release(self) -> None:
+        """Let go of the file. Nothing is read from it any more; a checkpoint that is being written is given up."""
+        self._stopping = self._abandoned = True
+        self._wake.set()
+        with self._one:
+            self._detach()
+
+    def _detach(self) -> None:
+        rows, self._rows = self._rows, None
+        environment, self._environment = self._environment, None
+        if rows is not None:
+            rows.close()
+        if environment is not None:
+            environment.close()

@@ -1,0 +1,135 @@
+"""Residence: what leaves memory when it holds more than its budget, the least recently used first.
+
+Only what a checkpoint holds may leave. Of a stream that changed since, its sealed blocks and chunks of pending entries
+may; one that did not change goes as a whole, and comes back when somebody touches it. Sizes are estimates, taken
+now and then in slices, so that no command pays for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from tidelog.engine.freeze import release
+from tidelog.engine.keyspace import Keyspace
+from tidelog.engine.stream import Stream
+from tidelog.store.core import Core
+
+SLICE_S: Final = 0.0005  # the lock, and the interpreter, are kept no longer than this
+PAUSE_S: Final = 0.0005
+SAMPLE: Final = 8  # blocks of a stream that are looked at to guess the size of the others
+BLOCK_BYTES: Final = 240  # of a block, besides its data
+TAIL_ENTRY_BYTES: Final = 140  # of an entry in the open tail, besides its fields
+FIELD_BYTES: Final = 40
+PENDING_BYTES: Final = 64
+GROUP_BYTES: Final = 2000
+STREAM_BYTES: Final = 1200
+KEY_BYTES: Final = 200
+
+
+def stream_bytes(stream: Stream) -> int:
+    """About what a stream takes in memory, in bytes. O(groups), not O(entries)."""
+    size = STREAM_BYTES
+    blocks = len(stream.blocks) - stream.head
+    if blocks > 0:
+        step = max(1, blocks // SAMPLE)
+        sample = [b for b in islice(stream.blocks, stream.head, None, step) if b is not None]
+        if sample:
+            mean = sum(len(block.data) for block in sample) // len(sample)
+            size += blocks * (mean + BLOCK_BYTES)
+    if stream.tail_rows:
+        row = stream.tail_rows[-1]
+        entry = TAIL_ENTRY_BYTES + sum(map(len, row)) + FIELD_BYTES * len(row)
+        size += len(stream.tail_rows) * entry
+    for group in stream.groups.values():
+        size += GROUP_BYTES + group.pending.resident() * PENDING_BYTES
+    return size
+
+
+def value_bytes(key: bytes, value: Stream | bytes) -> int:
+    """About what a key and its value take in memory, in bytes."""
+    size = len(value) if isinstance(value, bytes) else stream_bytes(value)
+    return KEY_BYTES + len(key) + size
+
+
+class Residence:
+    """The budget of one store, and what was last seen of it.
+
+    budget    bytes, None = no bound          bytes    estimate of what is resident, as of the last survey
+    """
+
+    def __init__(self, budget: int | None) -> None:
+        self.budget = budget
+        self.bytes = 0
+        self.next_survey = 0.0
+
+    def relieve(self, core: Core) -> None:
+        """See that memory is within the budget, as far as what is stored may leave it. Not with the lock held."""
+        if self.budget is None or time.monotonic() < self.next_survey:
+            return
+        started = time.monotonic()
+        found = self._survey(core)
+        # Down to half, so that not every look finds something to do.
+        surplus = self.bytes - self.budget // 2 if self.bytes > self.budget else 0
+        if surplus > 0:
+            for _, db, key, size in sorted(found):
+                if surplus <= 0:
+                    break
+                surplus -= self._evict(core, db, key, size)
+            self.bytes = self.budget // 2 + max(surplus, 0)
+        # No more than a twentieth of the time goes into looking.
+        now = time.monotonic()
+        self.next_survey = now + 20 * (now - started)
+
+    def _survey(self, core: Core) -> list[tuple[int, int, bytes, int]]:
+        """(last access in unix ms, database, key, bytes) of all that is resident."""
+        found: list[tuple[int, int, bytes, int]] = []
+        for db in range(len(core.state.databases)):
+            with core.lock:
+                names = list(dict.keys(core.state.databases[db].keys))
+            waiting = iter(names)
+            more = True
+            while more:
+                with core.lock:
+                    more = self._measure(core, db, waiting, found)
+                time.sleep(PAUSE_S)
+        self.bytes = sum(size for *_, size in found)
+        return found
+
+    def _measure(
+        self, core: Core, db: int, names: Iterator[bytes], found: list[tuple[int, int, bytes, int]]
+    ) -> bool:
+        """[lock] One slice of a survey; whether there is more."""
+        keys: Keyspace = core.state.databases[db].keys
+        accessed = keys.accessed
+        until = time.perf_counter() + SLICE_S
+        for name in names:
+            value = dict.get(keys, name)
+            if value is not None:
+                found.append((accessed.get(name, 0), db, name, value_bytes(name, value)))
+            if time.perf_counter() > until:
+                return True
+        return False
+
+    def _evict(self, core: Core, db: int, key: bytes, size: int) -> int:
+        """Let one key's value leave memory, as much of it as is stored. How many bytes that gave back, about."""
+        with core.lock:
+            state = core.state
+            changes = state.changes
+            if changes.frozen is not None or core.trouble is not None:
+                return 0  # the next survey comes after the checkpoint
+            keys = state.databases[db].keys
+            value = dict.get(keys, key)
+            if value is None:
+                return 0
+            if isinstance(value, bytes):
+                return size if keys.evict(key) else 0
+            if keys.evict(key):
+                return size
+            release(state, value)
+            if state.cold is not None:
+                for group in value.groups.values():
+                    group.evict(state.cold, value.number)
+            return max(0, size - value_bytes(key, value))
