@@ -9,15 +9,9 @@ from tidelog.engine import effects as e
 from tidelog.engine import idlist
 from tidelog.engine.effects import Effect
 from tidelog.engine.idmp import Idmp
+from tidelog.engine.node import ENTRY_BYTES_MAX, SEPARATOR, SEQ_LARGE_BYTES, SEQ_SMALL_MAX
 from tidelog.engine.state import State
-from tidelog.engine.stream import (
-    COUNTER_MAX,
-    ENTRY_BYTES_MAX,
-    SEPARATOR,
-    SEQ_LARGE_BYTES,
-    SEQ_SMALL_MAX,
-    Stream,
-)
+from tidelog.engine.stream import COUNTER_MAX, Stream
 
 
 def _existing(state: State, effect: Effect) -> Stream:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 DURATION_DEFAULT_S: Final = 100
 MAXSIZE_DEFAULT: Final = 100
 DURATION_MAX_S: Final = 86400
 MAXSIZE_MAX: Final = 10000
 _DIGEST_BYTES: Final = 16
+_ID_BYTES: Final = 16
 
 Table = dict[bytes, int]  # iid -> entry ID, oldest first
 
@@ -28,7 +29,7 @@ class Idmp:
     producers   pid -> iid -> entry ID; producers in the order of their latest add
     """
 
-    __slots__ = ("duration", "maxsize", "producers", "added", "duplicates")
+    __slots__ = ("duration", "maxsize", "producers", "added", "duplicates", "_handed")
 
     def __init__(self, duration: int = DURATION_DEFAULT_S, maxsize: int = MAXSIZE_DEFAULT) -> None:
         self.duration = duration
@@ -36,6 +37,8 @@ class Idmp:
         self.producers: dict[bytes, Table] = {}
         self.added = 0
         self.duplicates = 0
+        # Tables that a freeze holds too: copied before they change. Some may be held by nobody any more.
+        self._handed: dict[bytes, Table] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
         """The entry ID an unexpired iid stands for, or None."""
@@ -48,6 +51,8 @@ class Idmp:
     def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
         """Remember `iid -> entry_id` as the newest of its producer; drop the oldest beyond `maxsize`."""
         table = self.producers.pop(pid, None) or {}
+        if self._handed.get(pid) is table:
+            table = self._own(pid, table)
         table.pop(iid, None)
         table[iid] = entry_id
         while len(table) > self.maxsize:
@@ -62,6 +67,9 @@ class Idmp:
             oldest = next(iter(table))
             if not self._expired(table[oldest], now):
                 break
+            if self._handed.get(pid) is table:
+                # In its place: the order of the producers stays.
+                table = self.producers[pid] = self._own(pid, table)
             del table[oldest]
         if table is not None and not table:
             del self.producers[pid]
@@ -76,6 +84,7 @@ class Idmp:
         self.duration = duration
         self.maxsize = maxsize
         self.producers.clear()
+        self._handed = {}
 
     def tracked(self, now: int) -> tuple[int, int]:
         """(producers, iids) as XINFO counts them: those not expired."""
@@ -98,6 +107,42 @@ class Idmp:
         other.added = self.added
         other.duplicates = self.duplicates
         return other
+
+    def _own(self, pid: bytes, table: Table) -> Table:
+        del self._handed[pid]
+        return dict(table)
+
+    # --- checkpoints
+
+    def freeze(self) -> Idmp:
+        """The same, to be read alone, whatever becomes of this one. O(producers)."""
+        other = Idmp(self.duration, self.maxsize)
+        other.producers = self.producers.copy()
+        other.added = self.added
+        other.duplicates = self.duplicates
+        self._handed = self.producers.copy()
+        return other
+
+    def pack(self) -> list[Any]:
+        """As a value for msgpack."""
+        producers = [
+            [pid, list(table), b"".join([id.to_bytes(_ID_BYTES, "big") for id in table.values()])]
+            for pid, table in self.producers.items()
+        ]
+        return [self.duration, self.maxsize, self.added, self.duplicates, producers]
+
+    @classmethod
+    def unpack(cls, packed: list[Any]) -> Idmp:
+        """What `pack` made. Raises ValueError if it did not."""
+        duration, maxsize, added, duplicates, producers = packed
+        self = cls(duration, maxsize)
+        self.added = added
+        self.duplicates = duplicates
+        for pid, iids, ids in producers:
+            places = range(0, len(ids), _ID_BYTES)
+            numbers = [int.from_bytes(ids[at : at + _ID_BYTES], "big") for at in places]
+            self.producers[pid] = dict(zip(iids, numbers, strict=True))
+        return self
 
     def _expired(self, entry_id: int, now: int) -> bool:
         return entry_id >> 64 <= now - self.duration * 1000

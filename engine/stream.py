@@ -5,13 +5,22 @@ A node is a run of slots, one per entry ever put there; a deleted entry keeps it
 entry goes, the stream has no tail until the next XADD. Whether an XADD starts a node is decided, never found
 out here: nothing in this module knows a limit, and no mutating method reads an entry's bytes or can fail.
 
-    blocks   [ dropped... | B | B | hole | B ]  + tail          firsts[i] = first slot's ID of blocks[i]
-               ^0           ^head                               ordinal of blocks[i] = first_ordinal + i - head
+    cold  + blocks   [ dropped... | B | B | hole | B ]  + tail     firsts[i] = first slot's ID of blocks[i]
+                       ^0           ^head                          ordinal of blocks[i] = first_ordinal + i - head
 
 A node that dies between living ones leaves a hole (None), so ordinals of the others stay what they are.
 
-What is kept true: slot IDs ascend strictly inside a node and across nodes; blocks[head] is no hole; without a tail,
-blocks[-1] is none either; no node is without a live entry; length = live entries. `check()` walks all of it.
+A checkpoint holds sealed nodes in pages (engine.pages). What is sure to lie there can be *released*: the first nodes,
+those below `first_ordinal`, are then in `cold` only and are read from there. Nothing that a command answers and no
+ordinal depends on which nodes are in memory; where cold nodes are changed or looked for, CorruptBlock may come up,
+of `apply` as well. Whether a stream's nodes are stored, and which of them changed since, is told by
+
+    handed_stop    below: they were handed to a checkpoint, so deletions are noted down in `marks`
+    stored_stop    below: they are in the checkpoint that is committed, but for those from `cut` on
+
+What is kept true: slot IDs ascend strictly inside a node and across nodes; no node is without a live entry; the first
+node is live (blocks[head], if nothing is cold), and the last one if there is no tail; length = live entries; cold ends
+at first_ordinal and is None if no cold node is live. `check()` walks all of it.
 """
 
 from __future__ import annotations
@@ -19,88 +28,36 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.engine import listpack
 from tidelog.engine.block import Block, Row, encode
 from tidelog.engine.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.node import (
+    COUNTERS_MAX,
+    MS_DIFF_MAX,
+    NODE_BYTES_BASE,
+    SEQ_LARGE_BYTES,
+    SEQ_SMALL_MAX,
+    Node,
+    highest_live,
+    live_slots,
+    lowest_live,
+    row_bytes_max,
+)
+from tidelog.engine.pages import ColdPages, Marks
 
 if TYPE_CHECKING:
+    from tidelog.engine.cold import ColdStore
     from tidelog.engine.group import Group
 
 COUNTER_MAX: Final = (1 << 63) - 1
-NEVER_HANDED: Final = -1
+NEVER_HANDED: Final = 0  # no generation; those of a state over a checkpoint begin at 2
+LOADED: Final = 1
 NO_CUT: Final = 1 << 62
 COMPACT_AT: Final = 64  # dropped list positions kept before they are given back
-
-# `tail_bound`, an upper bound of the tail's size in Redis that is cheap enough for every XADD. Of an element: its
-# length, 2 for encoding and backlen (the two bytes of SEPARATOR), and a 32nd of the row for longer headers; of an
-# entry: flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the element that no separator follows.
-# It holds while ms diffs stay below MS_DIFF_MAX, which `tail_until` says; beyond, sizes are counted exactly.
-SEPARATOR: Final = b"\0\0"
-ENTRY_BYTES_MAX: Final = 15
-MS_DIFF_MAX: Final = 32767
-SEQ_SMALL_MAX: Final = 4095  # a greater diff of seqs takes up to 7 bytes more
-SEQ_LARGE_BYTES: Final = 7
-COUNTERS_MAX: Final = 20  # count and deleted
-NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # and header, EOF, numfields, terminator
-
-
-def row_bytes_max(row: Row) -> int:
-    """An upper bound of a row's bytes in a node, all but large diffs."""
-    size = len(SEPARATOR.join(row))
-    return size + (size >> 5) + ENTRY_BYTES_MAX
-
-
-class Node:
-    """One node as decide, digest and checks look at it. `block` is None for the open tail."""
-
-    __slots__ = ("ordinal", "count", "deleted", "first", "last", "block", "_ids", "_rows")
-
-    def __init__(
-        self,
-        ordinal: int,
-        deleted: int,
-        first: int,
-        last: int,
-        block: Block | None,
-        ids: list[int],
-        rows: list[Row],
-    ) -> None:
-        self.ordinal = ordinal
-        self.count = block.count if block is not None else len(ids)  # slots
-        self.deleted = deleted  # bit i set = slot i is deleted
-        self.first = first  # IDs of the first and last slot
-        self.last = last
-        self.block = block
-        self._ids = ids
-        self._rows = rows
-
-    @property
-    def live(self) -> int:
-        """Entries that are not deleted."""
-        return self.count - self.deleted.bit_count()
-
-    def ids(self) -> list[int]:
-        """IDs of all slots. May raise CorruptBlock."""
-        return self._ids if self.block is None else self.block.decoded().ids()
-
-    def rows(self) -> list[Row]:
-        """Rows of all slots. May raise CorruptBlock."""
-        return self._rows if self.block is None else self.block.decoded().rows()
-
-    def live_slots(self) -> list[int]:
-        """Slots that are not deleted, ascending."""
-        if not self.deleted:
-            return list(range(self.count))
-        return live_slots(self.deleted, 0, self.count)
-
-    def node_bytes(self) -> int:
-        """The size Redis gives this node, exactly. May raise CorruptBlock."""
-        body = listpack.body_size(self.ids(), self.rows())
-        return body + listpack.counters_size(self.live, self.count - self.live)
 
 
 class Stream:
@@ -141,18 +98,18 @@ class Stream:
         self.tail_body = 0
         self.tail_counted = 0
         self._first: int | None = None
-        # What checkpoints know of it. Changed by engine.changes and engine.freeze too.
-        self.mark = 0  # the generation of changes in which it changed last; 0: unchanged since it was loaded
+        # What checkpoints know of it; engine.changes and engine.freeze write here too.
+        self.mark = (
+            0  # the generation of changes in which it changed last; 0: not since it was loaded
+        )
         self.handed_gen = (
-            NEVER_HANDED  # the generation that was last handed to a checkpoint; 0: loaded
+            NEVER_HANDED  # the generation that was handed over last; 1 or more if it was loaded
         )
-        self.handed_stop = 0  # nodes below this ordinal were handed over
-        self.stored_stop = (
-            0  # nodes below this ordinal surely lie in the checkpoint that is committed
-        )
-        self.cold: Any = None
-        self.marks: Any = None
-        self.cut = NO_CUT  # stored nodes from this ordinal on are none of the stream's any more
+        self.handed_stop = 0
+        self.stored_stop = 0
+        self.cut = NO_CUT  # stored nodes from this ordinal on are the stream's no more
+        self.cold: ColdPages | None = None
+        self.marks: Marks | None = None  # with the first handing over
         self.next_group = 1  # number of the next group
 
     # --- looking
@@ -162,13 +119,15 @@ class Stream:
         if not self.length:
             return 0
         if self._first is None:
-            if self.head < len(self.blocks):
+            if self.cold is not None:
+                self._first = self.cold.first_live()
+            elif self.head < len(self.blocks):
                 block = self.blocks[self.head]
                 assert block is not None
-                slot = _lowest_live(block.deleted)
+                slot = lowest_live(block.deleted)
                 self._first = block.decoded().id_at(slot) if slot else self.firsts[self.head]
             else:
-                self._first = self.tail_ids[_lowest_live(self.tail_deleted)]
+                self._first = self.tail_ids[lowest_live(self.tail_deleted)]
         return self._first
 
     def last_live_id(self) -> int:
@@ -176,14 +135,17 @@ class Stream:
         if self.tail_ids:
             if not self.tail_deleted:
                 return self.tail_ids[-1]
-            return self.tail_ids[_highest_live(self.tail_deleted, len(self.tail_ids))]
+            return self.tail_ids[highest_live(self.tail_deleted, len(self.tail_ids))]
         if not self.length:
             return 0
+        if self.head == len(self.blocks):
+            assert self.cold is not None
+            return self.cold.last_live()
         block = self.blocks[-1]
         assert block is not None
         if not block.deleted >> (block.count - 1):
             return block.last
-        return block.decoded().id_at(_highest_live(block.deleted, block.count))
+        return block.decoded().id_at(highest_live(block.deleted, block.count))
 
     def find(self, entry_id: int) -> tuple[int, int] | None:
         """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
@@ -195,7 +157,8 @@ class Stream:
             return None
         at = bisect_right(self.firsts, entry_id, self.head) - 1
         if at < self.head:
-            return None
+            found = self.cold.find(entry_id) if self.cold is not None else None
+            return (found[0].ordinal, found[1]) if found is not None else None
         block = self.blocks[at]
         if block is None or block.last < entry_id:
             return None
@@ -221,6 +184,9 @@ class Stream:
             node = ordinal - self.first_ordinal + self.head
             if node == len(self.blocks):
                 ids, deleted = self.tail_ids, self.tail_deleted
+            elif node < self.head:
+                assert self.cold is not None
+                ids, deleted = self.cold.slots(ordinal, entry_ids[at])
             else:
                 block = self.blocks[node]
                 assert block is not None
@@ -249,6 +215,10 @@ class Stream:
         at = found[0] - self.first_ordinal + self.head
         if at == len(self.blocks):
             return self.tail_rows[found[1]]
+        if at < self.head:
+            there = self.cold.find(entry_id) if self.cold is not None else None
+            assert there is not None
+            return there[0].decoded().row(there[1])
         block = self.blocks[at]
         assert block is not None
         return block.decoded().row(found[1])
@@ -265,36 +235,30 @@ class Stream:
             return NO_ENTRIES
         parts: list[Part] = []
         total = 0
-        for at in self._positions(start, end, reverse):
+        for block, first, deleted in self._between(start, end, reverse):
             part: Part
-            if at == len(self.blocks):
+            if block is None:
                 ids = self.tail_ids
-                low = bisect_left(ids, start) if ids[0] < start else 0
+                low = bisect_left(ids, start) if first < start else 0
                 high = bisect_right(ids, end) if ids[-1] > end else len(ids)
-                if self.tail_deleted:
-                    slots = live_slots(self.tail_deleted, low, high)
-                    slots = slots[-left:] if reverse else slots[:left]
-                    part = RowsPart([ids[s] for s in slots], [self.tail_rows[s] for s in slots])
-                    size = len(slots)
-                else:
-                    low, high = _cut(low, high, left, reverse)
-                    part = RowsPart(ids[low:high], self.tail_rows[low:high])
-                    size = high - low
             else:
-                block = self.blocks[at]
-                if block is None:
-                    continue
-                low = block.decoded().slot_from(start) if self.firsts[at] < start else 0
+                low = block.decoded().slot_from(start) if first < start else 0
                 high = block.decoded().slot_from(end + 1) if block.last > end else block.count
-                if block.deleted:
-                    slots = live_slots(block.deleted, low, high)
-                    slots = slots[-left:] if reverse else slots[:left]
-                    part = BlockPart(block, low, high, slots)
-                    size = len(slots)
+            if deleted:
+                slots = live_slots(deleted, low, high)
+                slots = slots[-left:] if reverse else slots[:left]
+                size = len(slots)
+                if block is None:
+                    part = RowsPart([ids[s] for s in slots], [self.tail_rows[s] for s in slots])
                 else:
-                    low, high = _cut(low, high, left, reverse)
+                    part = BlockPart(block, low, high, slots)
+            else:
+                low, high = _cut(low, high, left, reverse)
+                size = high - low
+                if block is None:
+                    part = RowsPart(ids[low:high], self.tail_rows[low:high])
+                else:
                     part = BlockPart(block, low, high, None)
-                    size = high - low
             if size > 0:
                 parts.append(part)
                 total += size
@@ -314,7 +278,11 @@ class Stream:
                     return NO_ENTRIES
                 return Entries((RowsPart(ids, self.tail_rows[low : low + count]),), len(ids))
         else:
-            at = max(bisect_right(self.firsts, entry_id, self.head) - 1, self.head)
+            at = bisect_right(self.firsts, entry_id, self.head) - 1
+            if at < self.head:
+                if self.cold is not None:
+                    return self.range(entry_id + 1, MAX, count)
+                at = self.head
             block = blocks[at] if at < len(blocks) else None
             if (
                 block is not None and block.last <= entry_id
@@ -330,10 +298,13 @@ class Stream:
 
     def nodes(self) -> int:
         """How many nodes there are (XINFO's radix-tree-keys)."""
-        return len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
+        resident = len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
+        return resident if self.cold is None else resident + self.cold.nodes
 
     def walk(self) -> Iterator[Node]:
-        """Every node from the head on."""
+        """Every node from the head on. May raise CorruptBlock."""
+        if self.cold is not None:
+            yield from self.cold.walk()
         for at in range(self.head, len(self.blocks)):
             block = self.blocks[at]
             if block is not None:
@@ -352,7 +323,7 @@ class Stream:
         """The last sealed node, or None."""
         at = len(self.blocks) - 1
         if at < self.head:
-            return None
+            return self.cold.last_node() if self.cold is not None and not self.tail_ids else None
         block = self.blocks[at]
         if block is None:
             return None
@@ -360,7 +331,7 @@ class Stream:
         return Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
 
     def memory(self) -> int:
-        """Bytes of entries held, roughly: sealed data, and what lists and rows of the tail weigh."""
+        """Bytes of entries held in memory, roughly: sealed data, and what lists and rows of the tail weigh."""
         sealed = sum(len(block.data) + 240 for block in self.blocks if block is not None)
         rows = sum(sum(map(len, row)) + 40 * len(row) + 140 for row in self.tail_rows)
         return 600 + sealed + rows
@@ -455,22 +426,43 @@ class Stream:
 
     def reopen(self, ids: list[int], rows: list[Row], deleted: int) -> None:
         """Make the last sealed node, whose slots these are, the open tail. There must be no tail."""
-        self.blocks.pop()
-        self.firsts.pop()
+        if self.head < len(self.blocks):
+            self.blocks.pop()
+            self.firsts.pop()
+        else:
+            assert self.cold is not None
+            self.cold.pop()
+            self._after_cold()
+        self._end_nodes()
+        self.restore_tail(ids, rows, deleted)
+        self._tidy()
+
+    def restore_tail(
+        self, ids: list[int], rows: list[Row], deleted: int, void: bool = False
+    ) -> None:
+        """Have an open tail of these slots. `void`: as `set_id` leaves it where its last slots are beyond last_id."""
         self.tail_ids = ids
         self.tail_rows = rows
         self.tail_deleted = deleted
         self._start_bound(ids[0], rows[0])
         for entry_id, row in zip(ids, rows):
             self._bound(entry_id, row)
-        self._tidy()
+        if void:
+            self.tail_until = 0
 
     def trim(self, length: int, drop: int, floor: int, slots: tuple[int, ...]) -> None:
         """Drop `drop` nodes from the head, the slots below `floor` of the next, and then `slots`."""
+        if drop and self.cold is not None:
+            dropped, last = self.cold.drop(drop)
+            drop -= dropped
+            self.removed_max = max(self.removed_max, last)
+            self._after_cold()
+            self._tidy()
         for _ in range(drop):
             self._drop(self.head)
         if floor:
-            self._mark(self.head, (1 << floor) - 1)
+            first = self.head if self.cold is None else self._at(self.cold.head)
+            self._mark(first, (1 << floor) - 1)
         self._mark_slots(slots)
         self.length = length
         self._first = None
@@ -479,9 +471,9 @@ class Stream:
         """Delete entries at `slots` whose IDs are `ids`, ascending; raises max_deleted_id."""
         if len(ids) == 1:
             ordinal, slot = slots
-            self._mark(ordinal - self.first_ordinal + self.head, 1 << slot)
+            self._mark(ordinal - self.first_ordinal + self.head, 1 << slot, ids[0])
         else:
-            self._mark_slots(slots)
+            self._mark_slots(slots, ids)
         self.length -= len(ids)
         if ids[-1] > self.max_deleted_id:
             self.max_deleted_id = ids[-1]
@@ -498,31 +490,107 @@ class Stream:
             self.tail_until = 0
 
     def copy(self, number: int) -> Stream:
-        """The same stream under another number; groups are left to the caller. Sealed bytes are shared."""
+        """The same stream under another number, all of it in memory; groups are left to the caller.
+
+        Sealed bytes are shared. May raise CorruptBlock.
+        """
         other = Stream(number)
         for name in self.__slots__:
-            if name not in ("number", "groups"):
+            if name not in _OWN:
                 setattr(other, name, getattr(self, name))
         other.blocks = [block.copy() if block is not None else None for block in self.blocks]
         other.firsts = self.firsts[:]
+        if self.cold is not None:
+            other._bring_in(self.cold)
         other.tail_ids = self.tail_ids[:]
         other.tail_rows = self.tail_rows[:]
         other.idmp = self.idmp.copy() if self.idmp is not None else None
         return other
 
-    def _mark_slots(self, slots: tuple[int, ...]) -> None:
+    # --- memory: what lies in a checkpoint need not be here
+
+    def settle(self, committed: int) -> None:
+        """`committed` is the newest generation that a checkpoint holds."""
+        if self.handed_gen <= committed:
+            self.stored_stop = self.handed_stop
+
+    def release(self, store: ColdStore, stop: int) -> int:
+        """Forget the sealed nodes below ordinal `stop`, of those that are surely stored: how many went."""
+        count = min(stop, self.stored_stop) - self.first_ordinal
+        if count <= 0:
+            return 0
+        blocks, firsts, head = self.blocks, self.firsts, self.head
+        gone = [block for block in blocks[head : head + count] if block is not None]
+        if self.cold is None:
+            assert self.marks is not None
+            self.cold = ColdPages(
+                *(store, self.number, self.marks, self.first_ordinal, firsts[head]),
+                *(self.first_ordinal, 0, 0),
+            )
+        cold = self.cold
+        cold.stop += count
+        cold.nodes += len(gone)
+        cold.last_id = max([cold.last_id, *[block.last for block in gone]])
+        del blocks[: head + count], firsts[: head + count]
+        self.head = 0
+        self.holes -= count - len(gone)
+        self.first_ordinal += count
+        return len(gone)
+
+    def load_all(self) -> None:
+        """Bring all nodes into memory. May raise CorruptBlock."""
+        if self.cold is not None:
+            self._bring_in(self.cold)
+            self.cold = None
+
+    def _bring_in(self, cold: ColdPages) -> None:
+        nodes = list(cold.all_blocks())
+        self.firsts[: self.head] = [first for first, _ in nodes]
+        self.blocks[: self.head] = [block for _, block in nodes]
+        self.head = 0
+        self.holes = self.blocks.count(None)
+        self.first_ordinal = cold.head
+
+    def _at(self, ordinal: int) -> int:
+        """The position of a node; of a cold one before the head."""
+        return ordinal - self.first_ordinal + self.head
+
+    def _after_cold(self) -> None:
+        """Cold nodes went."""
+        cold = self.cold
+        assert cold is not None
+        self.first_ordinal = cold.stop
+        if not cold.nodes:
+            self.cold = None
+
+    def _end_nodes(self) -> None:
+        """Sealed nodes at the end went: those that are stored are none any more."""
+        end = self.first_ordinal + len(self.blocks) - self.head
+        if end < self.handed_stop:
+            self.handed_stop = end
+            self.stored_stop = min(self.stored_stop, end)
+            self.cut = min(self.cut, end)
+            assert self.marks is not None
+            self.marks.cut(end)
+
+    # --- what changing is made of
+
+    def _mark_slots(self, slots: tuple[int, ...], ids: list[int] | None = None) -> None:
+        """Mark (ordinal, slot, ordinal, slot, ...) deleted; `ids` are theirs, if they are known."""
         pairs = iter(slots)
-        node, mask = -1, 0
-        for ordinal, slot in zip(pairs, pairs):
+        node, mask, entry_id = -1, 0, None
+        for index, (ordinal, slot) in enumerate(zip(pairs, pairs)):
             if ordinal != node:
                 if mask:
-                    self._mark(node - self.first_ordinal + self.head, mask)
+                    self._mark(self._at(node), mask, entry_id)
                 node, mask = ordinal, 0
+                if ids is not None:
+                    entry_id = ids[index]
             mask |= 1 << slot
         if mask:
-            self._mark(node - self.first_ordinal + self.head, mask)
+            self._mark(self._at(node), mask, entry_id)
 
-    def _mark(self, at: int, mask: int) -> None:
+    def _mark(self, at: int, mask: int, entry_id: int | None = None) -> None:
         """Mark slots of one node deleted; the node goes with its last live entry."""
         if at == len(self.blocks):
             self.removed_max = max(self.removed_max, self.tail_ids[-1])
@@ -530,19 +598,30 @@ class Stream:
             if self.tail_deleted.bit_count() == len(self.tail_ids):
                 self._drop(at)
             return
+        ordinal = self.first_ordinal + at - self.head
+        if at < self.head:
+            assert self.cold is not None
+            last = self.cold.mark(ordinal, mask, entry_id)
+            self.removed_max = max(self.removed_max, last)
+            self._after_cold()
+            self._tidy()
+            return
         block = self.blocks[at]
         assert block is not None
         self.removed_max = max(self.removed_max, block.last)
         block.deleted |= mask
+        if ordinal < self.handed_stop:
+            assert self.marks is not None
+            self.marks.now[ordinal] = (self.firsts[at], block.deleted)
         if block.deleted.bit_count() == block.count:
             self._drop(at)
 
     def _drop(self, at: int) -> None:
-        """Drop a whole node."""
+        """Drop a whole node that is in memory."""
         if at == len(self.blocks):
             self.removed_max = max(self.removed_max, self.tail_ids[-1])
             self._clear_tail()
-            if at == self.head:
+            if at == self.head and self.cold is None:
                 self.first_ordinal += 1
         else:
             block = self.blocks[at]
@@ -560,37 +639,62 @@ class Stream:
     def _tidy(self) -> None:
         """No hole at the head, none at the end without a tail; give dropped positions back now and then."""
         blocks, firsts, head = self.blocks, self.firsts, self.head
-        while head < len(blocks) and blocks[head] is None:
-            head += 1
-        self.first_ordinal += head - self.head
-        self.holes -= head - self.head
+        if self.cold is None:
+            while head < len(blocks) and blocks[head] is None:
+                head += 1
+            self.first_ordinal += head - self.head
+            self.holes -= head - self.head
+            self.head = head
         if not self.tail_ids:
-            while len(blocks) > head and blocks[-1] is None:
-                blocks.pop()
-                firsts.pop()
-                self.holes -= 1
+            if len(blocks) > head and blocks[-1] is None:
+                while len(blocks) > head and blocks[-1] is None:
+                    blocks.pop()
+                    firsts.pop()
+                    self.holes -= 1
+                self._end_nodes()
+            if len(blocks) == head and self.cold is not None:
+                self.cold.tidy_end()
+                self._after_cold()
+                self._end_nodes()
         if head > COMPACT_AT and 2 * head > len(blocks) or head == len(blocks):
             del blocks[:head], firsts[:head]
-            head = 0
-        self.head = head
+            self.head = 0
 
-    def _positions(self, start: int, end: int, reverse: bool) -> Iterator[int]:
-        """Positions of nodes that may hold IDs start..end; len(blocks) is the tail."""
-        low = max(bisect_right(self.firsts, start, self.head) - 1, self.head)
-        stop = bisect_right(self.firsts, end, self.head)
-        last = len(self.blocks)
-        with_tail = bool(self.tail_ids) and self.tail_ids[0] <= end
-        if with_tail and self.tail_ids[0] <= start:
-            low = stop = last
+    def _between(
+        self, start: int, end: int, reverse: bool
+    ) -> Iterator[tuple[Block | None, int, int]]:
+        """(block, ID of its first slot, deleted slots) of nodes that may hold IDs start..end; None: the tail."""
+        blocks, firsts, tail_ids, cold = self.blocks, self.firsts, self.tail_ids, self.cold
+        low = bisect_right(firsts, start, self.head) - 1
+        if low < self.head:
+            low = self.head
+        else:
+            cold = None
+        stop = bisect_right(firsts, end, self.head)
+        with_tail = bool(tail_ids) and tail_ids[0] <= end
+        if with_tail and tail_ids[0] <= start:
+            low, stop, cold = 0, 0, None
         span = range(low, stop)
         if reverse:
             if with_tail:
-                yield last
-            yield from reversed(span)
+                yield None, tail_ids[0], self.tail_deleted
+            for at in reversed(span):
+                block = blocks[at]
+                if block is not None:
+                    yield block, firsts[at], block.deleted
+            if cold is not None:
+                for page, at, deleted in cold.back(start, end):
+                    yield cold.block(page, at), page.firsts[at], deleted
         else:
-            yield from span
+            if cold is not None:
+                for page, at, deleted in cold.between(start, end):
+                    yield cold.block(page, at), page.firsts[at], deleted
+            for at in span:
+                block = blocks[at]
+                if block is not None:
+                    yield block, firsts[at], block.deleted
             if with_tail:
-                yield last
+                yield None, tail_ids[0], self.tail_deleted
 
     def check(self) -> None:
         """Assert what this module keeps true. O(entries); for tests and verify."""
@@ -598,8 +702,12 @@ class Stream:
         assert self.head <= len(self.blocks)
         assert self.blocks.count(None) == self.head + self.holes
         if self.head < len(self.blocks):
-            assert self.blocks[self.head] is not None
+            assert self.cold is not None or self.blocks[self.head] is not None
             assert self.tail_ids or self.blocks[-1] is not None
+        if self.cold is not None:
+            assert self.cold.nodes > 0
+            assert self.cold.head < self.cold.stop == self.first_ordinal <= self.stored_stop
+        assert self.stored_stop <= self.handed_stop <= self.cut
         before = -1
         length = 0
         nodes = 0
@@ -625,17 +733,10 @@ class Stream:
         )
 
 
-def live_slots(deleted: int, start: int, stop: int) -> list[int]:
-    """The slots start..stop-1 whose bit is not set."""
-    return [slot for slot in range(start, stop) if not deleted >> slot & 1]
-
-
-def _lowest_live(deleted: int) -> int:
-    return (~deleted & (deleted + 1)).bit_length() - 1
-
-
-def _highest_live(deleted: int, count: int) -> int:
-    return (~deleted & ((1 << count) - 1)).bit_length() - 1
+# What a copy has of its own.
+_OWN: Final = frozenset(
+    ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
+)
 
 
 def _cut(low: int, high: int, left: int, reverse: bool) -> tuple[int, int]:

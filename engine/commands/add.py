@@ -22,17 +22,17 @@ from tidelog.engine.effects import END, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
 from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.engine.reply import Reply
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import (
+from tidelog.engine.node import (
     NODE_BYTES_BASE,
     SEPARATOR,
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
     Node,
-    Stream,
     row_bytes_max,
 )
+from tidelog.engine.reply import Reply
+from tidelog.engine.state import Settings, State
+from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
 ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node

@@ -10,10 +10,11 @@ from tidelog.engine.context import Context
 from tidelog.engine.effects import XTRIM, Effect
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
+from tidelog.engine.node import Node
 from tidelog.engine.references import ACKED, DELREF, KEEPREF, POLICIES, drop_references, referenced
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings
-from tidelog.engine.stream import Node, Stream
+from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
 MAXLEN: Final = b"MAXLEN"

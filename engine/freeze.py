@@ -1,0 +1,153 @@
+"""Freeze: the changes of a state since the last freeze, taken at one moment and turned into rows afterwards.
+
+    freeze       [lock]  takes away the sets of what changed, and copies nothing
+    take_some    [lock]  copies some of it; whatever is about to change before its turn is copied then
+    rows                 packs what has been copied; needs no lock
+    settle, thaw [lock]  the rows are committed; or they are not, and all of it counts as changed again
+
+A state over a checkpoint begins empty (`load_state`); keys, streams and groups are loaded when they are first named.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.frozen_keys import FrozenKeys, Operation
+from tidelog.engine.frozen_stream import FrozenStream, unpack_stream
+from tidelog.engine.pages import forget_pages
+from tidelog.engine.rowkeys import stream_prefixes
+from tidelog.engine.state import State
+
+if TYPE_CHECKING:
+    from tidelog.engine.stream import Stream
+
+
+class Frozen:
+    """The changes of one generation, on their way into a checkpoint."""
+
+    __slots__ = (
+        "generation",
+        "_streams",
+        "_taken",
+        "_to_pack",
+        "_ended",
+        "_to_end",
+        "_keys",
+        "_committed",
+    )
+
+    def __init__(self, state: State) -> None:
+        changes = state.changes
+        self.generation = changes.generation
+        self._committed = changes.committed
+        self._streams = changes.streams
+        self._taken: list[tuple[Stream, FrozenStream]] = []
+        self._to_pack: deque[FrozenStream] = deque()
+        self._ended = self._to_end = changes.ended
+        self._keys = FrozenKeys(state)
+
+    def take(self, stream: Stream) -> None:
+        """[lock] Copy a stream that is about to change, if it is among those and was not copied before."""
+        if self._streams.pop(stream.number, None) is None:
+            return
+        frozen = FrozenStream(stream, self.generation, self._committed)
+        self._taken.append((stream, frozen))
+        self._to_pack.append(frozen)
+
+    def take_some(self, limit: int) -> int:
+        """[lock] Copy up to `limit` streams and keys; how many are left.
+
+        A stream costs O(tail + nodes that are new + chunks of pending entries).
+        """
+        streams = self._streams
+        while streams and limit > 0:
+            self.take(streams[next(iter(streams))])
+            limit -= 1
+        return len(streams) + self._keys.take_some(limit)
+
+    def rows(self, read: ColdStore) -> Iterator[Operation]:
+        """What becomes of the rows because of all that was copied since the last call: to be written in this order.
+
+        read: the checkpoint that they go into. May raise CorruptBlock.
+        """
+        to_end, self._to_end = self._to_end, []
+        for number in to_end:
+            for prefix in stream_prefixes(number):
+                yield "delete_prefix", prefix
+        while self._to_pack:
+            yield from self._to_pack.popleft().rows(read)
+        yield from self._keys.rows(read)
+
+    def settle(self, state: State) -> None:
+        """See `settle`."""
+        state.changes.committed = self.generation
+        self._keys.settle()
+
+    def thaw(self, state: State) -> None:
+        """See `thaw`."""
+        changes = state.changes
+        ended = set(changes.ended)
+        changes.ended = self._ended + changes.ended
+        changed = dict(self._streams)
+        for stream, frozen in self._taken:
+            if stream.number not in ended:
+                frozen.thaw(stream)
+                changed[stream.number] = stream
+        for number, stream in changed.items():
+            if number not in ended:
+                stream.mark = changes.generation
+                changes.streams[number] = stream
+        self._keys.thaw(state)
+
+
+def freeze(state: State) -> Frozen:
+    """[lock] Take what changed since the last freeze. O(databases). None other may be in flight."""
+    changes = state.changes
+    assert changes.frozen is None, "a checkpoint is in flight"
+    frozen = changes.frozen = Frozen(state)
+    changes.streams = {}
+    changes.ended = []
+    changes.generation += 1
+    return frozen
+
+
+def settle(state: State, frozen: Frozen) -> None:
+    """[lock] Its rows are committed, and `state.cold` shows them. O(databases)."""
+    state.changes.frozen = None
+    frozen.settle(state)
+    forget_pages()
+
+
+def thaw(state: State, frozen: Frozen) -> None:
+    """[lock] Its rows were not written: what it took counts as changed now."""
+    state.changes.frozen = None
+    frozen.thaw(state)
+
+
+def load_state(cold: ColdStore, meta: dict[str, Any]) -> State:
+    """The state of a checkpoint, nothing of it in memory. `meta` is what `tables_meta` gave when it was frozen."""
+    return State.over(cold, meta)
+
+
+def load_stream(cold: ColdStore, number: int) -> Stream:
+    """A stream of a checkpoint: its tail and its groups, the sealed nodes stay there. Raises CorruptBlock."""
+    return unpack_stream(cold, number)
+
+
+def is_clean(state: State, stream: Stream) -> bool:
+    """Whether the checkpoint has all of a stream, so that it may leave memory."""
+    return state.cold is not None and stream.mark <= state.changes.committed
+
+
+def release(state: State, stream: Stream, stop: int | None = None) -> int:
+    """[lock] Forget the sealed nodes of a stream that the checkpoint has, those below ordinal `stop` if it is given.
+
+    How many nodes went.
+    """
+    if state.cold is None:
+        return 0
+    stream.settle(state.changes.committed)
+    return stream.release(state.cold, stream.stored_stop if stop is None else stop)

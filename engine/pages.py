@@ -1,0 +1,579 @@
+"""Pages: the sealed nodes of a stream as a checkpoint holds them, and the nodes of a stream that are only there.
+
+A page is up to PAGE_NODES consecutive nodes in two rows, so that a walk over nodes reads no entries:
+
+    PAGE row    msgpack [ordinal, firsts, lasts, counts, lengths, masks]
+                    ordinal   of the first node
+                    firsts    ID of each node's first slot, 16 bytes big-endian; the first of them is in the row's key
+                    lasts     ID of each node's last slot
+                    counts    slots of each node; 0 is a node that was dropped before it was stored
+                    lengths   bytes of each node's block
+                    masks     deleted slots of each node, little-endian; [] if there are none in the whole page
+    DATA row    the blocks, one after the other
+
+A block never changes once it is stored; a deletion changes the mask. Until the next checkpoint writes it, it stands in
+the stream's `Marks`. Ordinals have no gaps inside a page nor from page to page, so a missing page is noticed by
+whoever crosses it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Final
+
+import msgpack
+
+from tidelog.engine.block import Block, Decoded, Row
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.ids import MAX, text
+from tidelog.engine.node import Node, highest_live, lowest_live
+from tidelog.engine.rowkeys import data_row, page_prefix, page_row
+
+PAGE_NODES: Final = 16
+PAGE_BYTES_MAX: Final = 60_000  # of blocks; a single node may be larger
+ID_BYTES: Final = 16
+_FIRST_AT: Final = 9  # of a PAGE row's key
+
+Mark = tuple[int, int]  # ID of the node's first slot, deleted slots
+
+
+def split_ids(packed: bytes) -> list[int]:
+    """IDs out of 16 bytes each."""
+    return [
+        int.from_bytes(packed[at : at + ID_BYTES], "big") for at in range(0, len(packed), ID_BYTES)
+    ]
+
+
+def join_ids(ids: Sequence[int]) -> bytes:
+    """IDs as 16 bytes each."""
+    return b"".join([entry_id.to_bytes(ID_BYTES, "big") for entry_id in ids])
+
+
+class Marks:
+    """Deleted slots of nodes that were handed to a checkpoint: ordinal -> mark. Newer than what the PAGE rows say.
+
+    now      since the last freeze          handed   of the freeze before; never changed in place
+    """
+
+    __slots__ = ("now", "handed")
+
+    def __init__(self) -> None:
+        self.now: dict[int, Mark] = {}
+        self.handed: dict[int, Mark] = {}
+
+    def mask(self, ordinal: int, stored: int) -> int:
+        """The deleted slots of a node whose PAGE row says `stored`."""
+        mark = self.now.get(ordinal) or self.handed.get(ordinal)
+        return mark[1] if mark is not None else stored
+
+    def hand(self) -> dict[int, Mark]:
+        """A freeze: what is to be written."""
+        self.handed = self.now
+        self.now = {}
+        return self.handed
+
+    def take_back(self) -> None:
+        """What was handed is not written."""
+        self.now = {**self.handed, **self.now}
+        self.handed = {}
+
+    def cut(self, stop: int) -> None:
+        """Forget the nodes from `stop` on: their ordinals will be those of others."""
+        self.now = {ordinal: mark for ordinal, mark in self.now.items() if ordinal < stop}
+        self.handed = {ordinal: mark for ordinal, mark in self.handed.items() if ordinal < stop}
+
+
+class Page:
+    """One page as its PAGE row has it. `blocks` are there once the DATA row was read."""
+
+    __slots__ = ("ordinal", "firsts", "lasts", "counts", "lengths", "masks", "blocks")
+
+    def __init__(
+        self,
+        ordinal: int,
+        firsts: list[int],
+        lasts: list[int],
+        counts: list[int],
+        lengths: list[int],
+        masks: list[int],
+    ) -> None:
+        self.ordinal = ordinal
+        self.firsts = firsts
+        self.lasts = lasts
+        self.counts = counts
+        self.lengths = lengths
+        self.masks = masks
+        self.blocks: list[StoredBlock] | None = None
+
+    @property
+    def first(self) -> int:
+        """The ID in the keys of its rows."""
+        return self.firsts[0]
+
+    @property
+    def stop(self) -> int:
+        """The ordinal after its last node."""
+        return self.ordinal + len(self.counts)
+
+    def pack(self) -> bytes:
+        """The PAGE row."""
+        masks: list[bytes] = []
+        if any(self.masks):
+            masks = [mask.to_bytes((mask.bit_length() + 7) // 8, "little") for mask in self.masks]
+        packed: bytes = msgpack.packb(
+            (
+                *(self.ordinal, join_ids(self.firsts), join_ids(self.lasts)),
+                *(self.counts, self.lengths, masks),
+            )
+        )
+        return packed
+
+    def cut(self, nodes: int) -> None:
+        """Keep the first `nodes` nodes only."""
+        for column in (self.firsts, self.lasts, self.counts, self.lengths, self.masks):
+            del column[nodes:]
+        self.blocks = None
+
+
+def unpack_page(first: int, row: bytes) -> Page:
+    """A page out of its PAGE row. Raises ValueError, or whatever comes of bytes that are none."""
+    ordinal, firsts, lasts, counts, lengths, masks = msgpack.unpackb(row)
+    page = Page(
+        ordinal,
+        split_ids(firsts),
+        split_ids(lasts),
+        counts,
+        lengths,
+        [int.from_bytes(mask, "little") for mask in masks] or [0] * len(counts),
+    )
+    sizes = {len(page.firsts), len(page.lasts), len(counts), len(lengths), len(page.masks)}
+    if len(sizes) > 1 or not counts or page.first != first:
+        raise ValueError("columns do not fit each other")
+    return page
+
+
+class StoredBlock(Block):
+    """A sealed block out of a page; its errors say where it stood."""
+
+    __slots__ = ("number", "ordinal", "first")
+
+    def __init__(
+        self, data: bytes, count: int, last: int, number: int, ordinal: int, first: int
+    ) -> None:
+        super().__init__(data, count, last)
+        self.number = number
+        self.ordinal = ordinal
+        self.first = first
+
+    def decoded(self) -> Decoded:
+        """As Block's; names stream, block and IDs."""
+        try:
+            return super().decoded()
+        except CorruptBlock as damage:
+            raise CorruptBlock(
+                f"stream {self.number}, block {self.ordinal} (IDs {_text(self.first)} to {_text(self.last)}):"
+                f" {damage}"
+            ) from damage
+
+
+def _text(entry_id: int) -> str:
+    return text(entry_id).decode()
+
+
+# --- the cache
+
+CACHED_PAGES: Final = 256
+CACHED_BYTES: Final = 8 << 20  # of blocks
+
+# Pages read last, oldest use first, by ColdPages and first ID: pure cache. It names no store, so it keeps none open.
+# Several stores of a process share it, each under its own lock: single dict operations only.
+_cache: dict[tuple[int, int], Page] = {}
+_serials = count()
+
+
+def forget_pages() -> None:
+    """Empty the cache: rows are about to change."""
+    _cache.clear()
+
+
+def _remember(key: tuple[int, int], page: Page) -> None:
+    _cache[key] = page
+    pages = list(_cache.items())
+    surplus = len(pages) - CACHED_PAGES
+    held = sum(sum(each.lengths) for _, each in pages if each.blocks is not None)
+    for old_key, old in pages:
+        if (surplus <= 0 and held <= CACHED_BYTES) or old is page:
+            break
+        surplus -= 1
+        if old.blocks is not None:
+            held -= sum(old.lengths)
+        _cache.pop(old_key, None)
+
+
+# --- nodes that are not in memory
+
+
+class ColdNode(Node):
+    """A node in a page: reading its IDs or rows reads the DATA row."""
+
+    __slots__ = ("_cold", "_page")
+
+    def __init__(self, cold: ColdPages, page: Page, at: int, deleted: int) -> None:
+        self.ordinal = page.ordinal + at
+        self.count = page.counts[at]
+        self.deleted = deleted
+        self.first = page.firsts[at]
+        self.last = page.lasts[at]
+        self.block = None
+        self._cold = cold
+        self._page = page
+
+    def _decoded(self) -> Decoded:
+        page = self._page
+        return self._cold.block(page, self.ordinal - page.ordinal).decoded()
+
+    def ids(self) -> list[int]:
+        """IDs of all slots. May raise CorruptBlock."""
+        return self._decoded().ids()
+
+    def rows(self) -> list[Row]:
+        """Rows of all slots. May raise CorruptBlock."""
+        return self._decoded().rows()
+
+
+Place = tuple[Page, int, int]  # page, index of the node in it, deleted slots of the node
+
+
+class ColdPages:
+    """The nodes `head` up to `stop` of a stream, which lie in pages only. At least one of them is live, and `head` is.
+
+    number    of the stream                     marks     what its PAGE rows do not say yet
+    head_id   ID of the head's first slot       last_id   no slot has a greater ID
+    nodes     how many are live
+
+    Every method may raise CorruptBlock, which names the stream, the blocks and the IDs.
+    """
+
+    __slots__ = (
+        *("store", "number", "marks", "head", "head_id", "stop", "nodes", "last_id"),
+        *("_serial", "_recent"),
+    )
+
+    def __init__(
+        self,
+        store: ColdStore,
+        number: int,
+        marks: Marks,
+        head: int,
+        head_id: int,
+        stop: int,
+        nodes: int,
+        last_id: int,
+    ) -> None:
+        self.store = store
+        self.number = number
+        self.marks = marks
+        self.head = head
+        self.head_id = head_id
+        self.stop = stop
+        self.nodes = nodes
+        self.last_id = last_id
+        self._serial = next(_serials)
+        self._recent = -1  # first ID of the page used last
+
+    # --- pages
+
+    def _damaged(self, start: int, stop: int, low: int, high: int, what: str) -> CorruptBlock:
+        return CorruptBlock(
+            f"stream {self.number}, blocks {start} to {max(stop - 1, start)} (IDs {_text(low)} to {_text(high)}):"
+            f" {what}"
+        )
+
+    def _page(self, row: tuple[bytes, bytes]) -> Page:
+        key, payload = row
+        first = self._recent = int.from_bytes(key[_FIRST_AT:], "big")
+        place = (self._serial, first)
+        page = _cache.pop(place, None)
+        if page is None:
+            try:
+                page = unpack_page(first, payload)
+            except Exception as error:
+                raise self._damaged(
+                    self.head, self.stop, first, self.last_id, f"a page is unreadable: {error}"
+                ) from error
+            _remember(place, page)
+        else:
+            _cache[place] = page
+        return page
+
+    def _row_before(self, entry_id: int) -> tuple[bytes, bytes] | None:
+        try:
+            return self.store.before(page_row(self.number, entry_id), page_prefix(self.number))
+        except CorruptBlock as damage:
+            raise self._damaged(
+                self.head, self.stop, self.head_id, entry_id, f"the last page of these: {damage}"
+            ) from damage
+
+    def _seek(self, entry_id: int) -> Page | None:
+        """The page of the node with the greatest first ID up to `entry_id`; None if that is before the head."""
+        recent = _cache.get((self._serial, self._recent))
+        if recent is not None and recent.firsts[0] <= entry_id <= recent.firsts[-1]:
+            if self.head < recent.stop and recent.stop <= self.stop:
+                return recent
+        page: Page | None = None
+        before = entry_id
+        while row := self._row_before(before):
+            page = self._page(row)
+            if page.ordinal < self.stop:
+                break
+            before = page.first - 1  # what was cut off, until a checkpoint takes it away
+            page = None
+        if page is None or page.stop <= self.head:
+            if entry_id < self.head_id:
+                return None
+            raise self._damaged(
+                self.head, self.stop, self.head_id, entry_id, "the page of the first is missing"
+            )
+        return page
+
+    def _after(self, page: Page) -> Page:
+        """The next page, which there must be."""
+        start, low = page.stop, page.lasts[-1] + 1
+        try:
+            row = self.store.after(page_row(self.number, page.first + 1), page_prefix(self.number))
+        except CorruptBlock as damage:
+            raise self._damaged(
+                start, self.stop, low, self.last_id, f"the first page of these: {damage}"
+            ) from damage
+        found = self._page(row) if row is not None else None
+        if found is None or found.ordinal != start:
+            stop, high = self.stop, self.last_id
+            if found is not None and start < found.ordinal < stop:
+                stop, high = found.ordinal, found.first - 1
+            raise self._damaged(start, stop, low, high, "they are missing")
+        return found
+
+    def _before(self, page: Page) -> Page:
+        """The page before, which there must be."""
+        stop, high = page.ordinal, page.first - 1
+        try:
+            row = self._row_before(high)
+        except CorruptBlock as damage:
+            raise self._damaged(
+                self.head, stop, self.head_id, high, f"the last page of these: {damage}"
+            ) from damage
+        found = self._page(row) if row is not None else None
+        if found is None or found.stop != stop:
+            start, low = self.head, self.head_id
+            if found is not None and start < found.stop < stop:
+                start, low = found.stop, found.lasts[-1] + 1
+            raise self._damaged(start, stop, low, high, "they are missing")
+        return found
+
+    def _with(self, ordinal: int, entry_id: int) -> tuple[Page, int]:
+        """The page of a node, and where it is in it. `entry_id`: of the node, or of one not far from it."""
+        page = _cache.get((self._serial, self._recent))
+        if page is None or not page.ordinal <= ordinal < page.stop:
+            page = self._seek(entry_id) or self._seek(self.head_id)
+            assert page is not None
+            while page.ordinal > ordinal:
+                page = self._before(page)
+            while page.stop <= ordinal:
+                page = self._after(page)
+        return page, ordinal - page.ordinal
+
+    def block(self, page: Page, at: int) -> StoredBlock:
+        """The block of a node. Its `deleted` is not kept up."""
+        if page.blocks is None:
+            self._fetch(page)
+            assert page.blocks is not None
+        return page.blocks[at]
+
+    def _fetch(self, page: Page) -> None:
+        try:
+            data = self.store.get(data_row(self.number, page.first))
+        except CorruptBlock as damage:
+            raise self._damaged(
+                page.ordinal, page.stop, page.first, page.lasts[-1], str(damage)
+            ) from damage
+        if data is None or len(data) != sum(page.lengths):
+            what = "their data is missing"
+            if data is not None:
+                what = f"their data has {len(data)} bytes instead of {sum(page.lengths)}"
+            raise self._damaged(page.ordinal, page.stop, page.first, page.lasts[-1], what)
+        blocks: list[StoredBlock] = []
+        start = 0
+        ordinal = page.ordinal
+        for length, slots, first, last in zip(page.lengths, page.counts, page.firsts, page.lasts):
+            part = data[start : start + length]
+            blocks.append(StoredBlock(part, slots, last, self.number, ordinal, first))
+            start += length
+            ordinal += 1
+        page.blocks = blocks
+        _remember((self._serial, page.first), page)
+
+    # --- walking
+
+    def _locate(self, entry_id: int) -> tuple[Page, int] | None:
+        """The node with the greatest first ID up to `entry_id`, live or not; None if that is before the head."""
+        page = self._seek(entry_id)
+        if page is None:
+            return None
+        low = max(self.head - page.ordinal, 0)
+        nodes = min(self.stop - page.ordinal, len(page.counts))
+        at = bisect_right(page.firsts, entry_id, low, nodes) - 1
+        if at < low:
+            return None
+        if at == nodes - 1 and entry_id > page.lasts[at] and page.stop < self.stop:
+            self._after(page)  # it begins beyond, or it is missing
+        return page, at
+
+    def between(self, start: int, end: int) -> Iterator[Place]:
+        """Live nodes that may hold IDs start..end, ascending."""
+        if end < self.head_id:
+            return
+        found = self._locate(max(start, self.head_id))
+        assert found is not None
+        page, low = found
+        while True:
+            nodes = min(self.stop - page.ordinal, len(page.counts))
+            for at in range(low, nodes):
+                if page.firsts[at] > end:
+                    return
+                deleted = self.marks.mask(page.ordinal + at, page.masks[at])
+                if deleted.bit_count() < page.counts[at]:
+                    yield page, at, deleted
+            if page.stop >= self.stop:
+                return
+            page = self._after(page)
+            low = 0
+
+    def back(self, start: int, end: int) -> Iterator[Place]:
+        """Live nodes that may hold IDs start..end, descending."""
+        found = self._locate(end)
+        if found is None:
+            return
+        page, at = found
+        while True:
+            for at in range(at, max(self.head - page.ordinal, 0) - 1, -1):
+                deleted = self.marks.mask(page.ordinal + at, page.masks[at])
+                if deleted.bit_count() < page.counts[at]:
+                    yield page, at, deleted
+                if page.firsts[at] <= start:
+                    return
+            if page.ordinal <= self.head:
+                return
+            page = self._before(page)
+            at = len(page.counts) - 1
+
+    def walk(self) -> Iterator[Node]:
+        """Every live node."""
+        for page, at, deleted in self.between(0, MAX):
+            yield ColdNode(self, page, at, deleted)
+
+    def all_blocks(self) -> Iterator[tuple[int, Block | None]]:
+        """(first ID, block or None if it is not live) of every node from the head on, as a stream keeps them."""
+        page, low = self._with(self.head, self.head_id)
+        while True:
+            for at in range(low, min(self.stop - page.ordinal, len(page.counts))):
+                deleted = self.marks.mask(page.ordinal + at, page.masks[at])
+                block: Block | None = None
+                if deleted.bit_count() < page.counts[at]:
+                    stored = self.block(page, at)
+                    block = Block(stored.data, stored.count, stored.last, deleted)
+                yield page.firsts[at], block
+            if page.stop >= self.stop:
+                return
+            page = self._after(page)
+            low = 0
+
+    # --- looking
+
+    def first_live(self) -> int:
+        """ID of the first live entry."""
+        page, at = self._with(self.head, self.head_id)
+        slot = lowest_live(self.marks.mask(self.head, page.masks[at]))
+        return self.block(page, at).decoded().id_at(slot) if slot else self.head_id
+
+    def last_live(self) -> int:
+        """ID of the last live entry."""
+        page, at, deleted = next(self.back(0, MAX))
+        slots = page.counts[at]
+        if not deleted >> (slots - 1):
+            return page.lasts[at]
+        return self.block(page, at).decoded().id_at(highest_live(deleted, slots))
+
+    def last_node(self) -> Node:
+        """The last node, if it is live, as it is when it is the last of its stream."""
+        page, at, deleted = next(self.back(0, MAX))
+        return ColdNode(self, page, at, deleted)
+
+    def find(self, entry_id: int) -> tuple[StoredBlock, int] | None:
+        """(block, slot) of a live entry, or None."""
+        found = self._locate(entry_id)
+        if found is None:
+            return None
+        page, at = found
+        if page.lasts[at] < entry_id:
+            return None
+        deleted = self.marks.mask(page.ordinal + at, page.masks[at])
+        if deleted.bit_count() >= page.counts[at]:
+            return None
+        block = self.block(page, at)
+        slot = block.decoded().find(entry_id)
+        return None if slot < 0 or deleted >> slot & 1 else (block, slot)
+
+    def slots(self, ordinal: int, entry_id: int) -> tuple[list[int], int]:
+        """(IDs of all slots, which are deleted) of a node that has this ID."""
+        page, at = self._with(ordinal, entry_id)
+        ids = self.block(page, at).decoded().ids()
+        return ids, self.marks.mask(ordinal, page.masks[at])
+
+    # --- changing; afterwards `nodes` may be 0: then there are none, and the object is to be dropped
+
+    def mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> int:
+        """Mark slots of a node deleted; the ID of its last slot. `entry_id` as for a node near which one is known."""
+        page, at = self._with(ordinal, self.head_id if entry_id is None else entry_id)
+        mask |= self.marks.mask(ordinal, page.masks[at])
+        self.marks.now[ordinal] = (page.firsts[at], mask)
+        if mask.bit_count() == page.counts[at]:
+            self.nodes -= 1
+            if ordinal == self.head and self.nodes:
+                self._move_head(0)
+        return page.lasts[at]
+
+    def drop(self, nodes: int) -> tuple[int, int]:
+        """Drop live nodes from the head, at most all: (how many were dropped, no slot of them has a greater ID)."""
+        if nodes >= self.nodes:
+            dropped, self.nodes = self.nodes, 0
+            return dropped, self.last_id
+        last = self._move_head(nodes)
+        self.nodes -= nodes
+        return nodes, last
+
+    def _move_head(self, nodes: int) -> int:
+        """Let the head be the live node after `nodes` others: the greatest ID of any slot of those."""
+        last = 0
+        for page, at, _ in self.between(0, MAX):
+            if not nodes:
+                self.head = page.ordinal + at
+                self.head_id = page.firsts[at]
+                return last
+            nodes -= 1
+            last = max(last, page.lasts[at])
+        raise self._damaged(
+            self.head, self.stop, self.head_id, self.last_id, "fewer are live than were stored"
+        )
+
+    def pop(self) -> None:
+        """Take away the last node, which is live."""
+        self.stop -= 1
+        self.nodes -= 1
+
+    def tidy_end(self) -> None:
+        """No node at the end that is not live."""
+        page, at, _ = next(self.back(0, MAX))
+        self.stop = page.ordinal + at + 1
