@@ -26,12 +26,14 @@ AOF = {
     "export": ("tidelog.tools.aof_export", "Write the log as commands for redis-cli --pipe."),
 }
 TOP = {
-    "aof":    ("tidelog.tools.cli", "Look into the append-only file of a store."),
-    "info":   ("tidelog.tools.info", "Say what a store holds."),
-    "queue":  ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
-    "digest": ("tidelog.tools.digest", "Print the digest of a store's whole state."),
-    "demo":   ("tidelog.tools.demo", "Kill workers at random and prove that nothing is lost."),
-    "bench":  ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
+    "aof":      ("tidelog.tools.cli", "Look into the append-only file of a store."),
+    "info":     ("tidelog.tools.info", "Say what a store holds."),
+    "snapshot": ("tidelog.tools.snapshot_group", "Make, check, restore and delete snapshots of a store."),
+    "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
+    "queue":    ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
+    "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
+    "demo":     ("tidelog.tools.demo", "Kill workers at random and prove that nothing is lost."),
+    "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # fmt: on
 
@@ -71,14 +73,17 @@ def command() -> None:
 def exit_code(error: Exception) -> int | None:
     """The exit code of an expected error; None for one that is a mistake of ours."""
     from tidelog.aof import errors as aof
+    from tidelog.engine.errors import CorruptBlock
+    from tidelog.snapshot import manifest as snapshot
     from tidelog.store import errors as store
 
     # fmt: off
     table: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
-        (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, FileNotFoundError, NotADirectoryError)),
-        (exits.NEWER,       (aof.NewerFormat, store.NewerFormat)),
-        (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked)),
-        (exits.DAMAGED,     (aof.Damage, store.StoreDamaged)),
+        (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, snapshot.NotASnapshot, FileNotFoundError,
+                             NotADirectoryError)),
+        (exits.NEWER,       (aof.NewerFormat, store.NewerFormat, snapshot.NewerSnapshot)),
+        (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked, snapshot.SnapshotsLocked)),
+        (exits.DAMAGED,     (aof.Damage, store.StoreDamaged, snapshot.SnapshotDamaged, CorruptBlock)),
         (exits.SYSTEM,      (OSError, store.CannotOpen)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),
     )

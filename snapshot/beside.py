@@ -1,0 +1,165 @@
+"""A snapshot of a store that someone else may be writing: its checkpoint, and the log behind that.
+
+The checkpoint is copied, the records behind it are applied over the copy and folded into it, and a compact copy of
+that is what gets published. The store's own files are only read. What the snapshot holds of the log is fsynced
+before, so no power cut leaves a snapshot that is ahead of its store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tidelog.aof import identity
+from tidelog.aof.errors import Damage, Vanished
+from tidelog.aof.reader import Epoch, Scan
+from tidelog.aof.recovery import read_beside
+from tidelog.aof.segment import HEADER_BYTES, Position
+from tidelog.aof.start import Start
+from tidelog.disk.interface import Disk
+from tidelog.engine.effects import Effect
+from tidelog.engine.state import State
+from tidelog.snapshot.content import Opened, open_copy
+from tidelog.snapshot.environment import open_environment
+from tidelog.snapshot.folding import applier, fold_into
+from tidelog.snapshot.manifest import DATA, SNAPSHOTS
+from tidelog.snapshot.portable import (
+    FOLD,
+    Progress,
+    Snapshot,
+    beneath,
+    copy_of,
+    create,
+    held,
+    publish,
+    read_all,
+    silent,
+    sweep,
+)
+from tidelog.snapshot.tail import Bound, follow
+
+CHECKPOINT = "checkpoint"
+BEGINNING = Position(0, 0, 1, HEADER_BYTES, 0)
+
+
+def create_beside(
+    disk: Disk, root: Path, *, created_ms: int | None = None, progress: Progress = silent
+) -> Snapshot:
+    """Make a snapshot of the store in `root`, of everything that its log holds now.
+
+    Needs memory for what the log holds behind the newest checkpoint. Raises NotAStore, Damage, NewerFormat,
+    SnapshotsLocked, SnapshotDamaged, CheckpointError, CorruptBlock, OSError.
+    """
+    uuid = identity.read(disk, root)
+    disk, root = beneath(disk, root)
+    directory = root / SNAPSHOTS
+    if _nothing_behind(disk, root, uuid):
+        environment = open_environment(disk, root / CHECKPOINT, read_only=True)
+        try:
+            return create(disk, environment, directory, created_ms=created_ms, progress=progress)
+        finally:
+            environment.close()
+    with held(disk, directory):
+        folder = directory / FOLD
+        if not disk.exists(folder):
+            disk.mkdir(folder)
+        _fold(disk, root, uuid, folder, progress)
+
+        def copy(work: Path) -> None:
+            environment = open_environment(disk, folder, read_only=True)
+            try:
+                copy_of(disk, environment, work, progress)
+            finally:
+                environment.close()
+
+        return publish(
+            disk,
+            directory,
+            copy,
+            lambda work: read_all(disk, work, progress),
+            time.time_ns() // 1_000_000 if created_ms is None else created_ms,
+            progress,
+        )
+
+
+def _nothing_behind(disk: Disk, root: Path, uuid: bytes) -> bool:
+    """Is there a checkpoint that holds all of the log?"""
+    if not disk.exists(root / CHECKPOINT / DATA):
+        return False
+    try:
+        opened = open_copy(disk, root / CHECKPOINT)
+    except FileNotFoundError:
+        return False
+    start = opened.meta.start
+    opened.close()
+    try:
+        bound = Bound(lsn=start.lsn)
+        tail = follow(disk, root / identity.AOF, uuid, start, lambda records: None, bound)
+        return not tail.bound
+    except (Damage, Vanished):
+        return False  # a newer one was made meanwhile, or it is told when all of it is read
+
+
+class _Copied:
+    """A copy of the newest checkpoint, and the state that the log is applied to."""
+
+    def __init__(self, disk: Disk, root: Path, folder: Path, progress: Progress) -> None:
+        self._disk, self._root, self._folder, self._progress = disk, root, folder, progress
+        self.opened: Opened | None = None
+        self.state = State()
+
+    def begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
+        """Copy it (again)."""
+        self.close()
+        sweep(self._disk, self._folder.parent)
+        self.state = State()
+        start = None
+        if self._disk.exists(self._root / CHECKPOINT / DATA):
+            start = self._copy()
+        return start, applier(self.state)
+
+    def _copy(self) -> Start | None:
+        try:
+            environment = open_environment(self._disk, self._root / CHECKPOINT, read_only=True)
+        except FileNotFoundError:  # its first checkpoint was cut short
+            return None
+        try:
+            copy_of(self._disk, environment, self._folder, self._progress)
+        finally:
+            environment.close()
+        self.opened = open_copy(self._disk, self._folder, write=True)
+        self.state = self.opened.state()
+        return self.opened.meta.start
+
+    def close(self) -> None:
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
+
+
+def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress) -> None:
+    """Leave in `folder` a checkpoint of everything that the store in `root` has."""
+    copied = _Copied(disk, root, folder, progress)
+    try:
+        with progress("replaying", 0):
+            scan, replay = read_beside(disk, root / identity.AOF, uuid, copied.begin)
+        position = BEGINNING if scan is None else scan.position
+        if scan is not None:
+            _settle(disk, scan)
+        start = Start(*position, tuple(Epoch(*epoch) for epoch in replay.epochs), replay.now)
+        fold_into(disk, folder, copied.state, uuid, start)
+    finally:
+        copied.close()
+
+
+def _settle(disk: Disk, scan: Scan) -> None:
+    """Have on the disk what was read. Every segment before the last was fsynced before that one was begun."""
+    try:
+        file = disk.open(scan.path)
+    except FileNotFoundError:  # released: a checkpoint holds it, and more
+        return
+    try:
+        file.fsync()
+    finally:
+        file.close()

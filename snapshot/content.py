@@ -1,0 +1,164 @@
+"""What a checkpoint file holds, counted by reading all of it: for manifests, and to compare with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from heapq import heappush, heappushpop
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof.reader import Epoch
+from tidelog.aof.segment import Position
+from tidelog.disk.interface import Disk
+from tidelog.engine.freeze import load_state
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.errors import DamagedCheckpoint
+from tidelog.snapshot.manifest import (
+    KEY_BYTES_MAX,
+    LARGEST_MAX,
+    Counts,
+    DatabaseCount,
+    StreamCount,
+)
+from tidelog.snapshot.meta import Meta, read_meta
+
+PAUSE_KEYS: Final = (
+    16  # a stream takes up to 20 us; nothing in the background keeps the interpreter for 0.5 ms
+)
+PAUSE_S: Final = 0.00005
+
+
+class Content(NamedTuple):
+    """What a copy holds, as read from it."""
+
+    uuid: bytes
+    position: Position
+    epochs: tuple[Epoch, ...]
+    now_ms: int
+    counts: Counts
+
+
+class Opened(NamedTuple):
+    """A checkpoint file open for reading. `close` it."""
+
+    environment: Environment
+    rows: ColdRows
+    meta: Meta
+
+    def close(self) -> None:
+        self.rows.close()
+        self.environment.close()
+
+    def state(self) -> State:
+        """Its state, nothing of which is in memory yet."""
+        return load_state(self.rows, self.meta.tables)
+
+
+def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
+    """The checkpoint in `folder`; unless it is to be written to, read-only, and no file is created.
+
+    Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
+    """
+    environment = open_environment(disk, folder, read_only=not write)
+    try:
+        rows = ColdRows(environment)
+        try:
+            meta = read_meta(rows, environment.path)
+            if meta is None:
+                raise DamagedCheckpoint(environment.path, 0, "the row that describes it is missing")
+            return Opened(environment, rows, meta)
+        except BaseException:
+            rows.close()
+            raise
+    except BaseException:
+        environment.close()
+        raise
+
+
+def content_of(
+    disk: Disk, folder: Path, advance: Callable[[int], object] = lambda keys: None
+) -> Content:
+    """Read the keys, streams and groups of the checkpoint in `folder`. `advance` is told of keys.
+
+    Raises as `open_copy`, and CorruptBlock.
+    """
+    opened = open_copy(disk, folder)
+    try:
+        meta = opened.meta
+        return Content(
+            meta.uuid, meta.position, meta.epochs, meta.now, count(opened.state(), advance)
+        )
+    finally:
+        opened.close()
+
+
+def count(state: State, advance: Callable[[int], object] = lambda keys: None) -> Counts:
+    """How much a state holds, without keeping it in memory. Raises CorruptBlock."""
+    databases: list[DatabaseCount] = []
+    largest: list[tuple[int, int, bytes, StreamCount]] = []
+    streams = entries = groups = pending = passed = 0
+    for number, database in enumerate(state.databases):
+        keys = 0
+        for key, value in database.keys.items():
+            keys += 1
+            passed += 1
+            if passed % PAUSE_KEYS == 0:
+                advance(PAUSE_KEYS)
+                time.sleep(PAUSE_S)
+            if not isinstance(value, Stream):
+                continue
+            waiting = sum(len(group.pending) for group in value.groups.values())
+            streams += 1
+            entries += value.length
+            groups += len(value.groups)
+            pending += waiting
+            if len(key) > KEY_BYTES_MAX:
+                continue
+            row = StreamCount(number, key, value.length, len(value.groups), waiting)
+            # The heap's first is what goes first: fewest entries, then the last database and key.
+            item = (row.entries, -number, _backwards(key), row)
+            if len(largest) < LARGEST_MAX:
+                heappush(largest, item)
+            else:
+                heappushpop(largest, item)
+        if keys:
+            databases.append(DatabaseCount(number, keys, len(database.expires)))
+    advance(passed % PAUSE_KEYS)
+    rows = sorted((item[3] for item in largest), key=lambda row: (-row.entries, row.db, row.key))
+    return Counts(tuple(databases), streams, entries, groups, pending, tuple(rows))
+
+
+def _backwards(key: bytes) -> bytes:
+    """Bytes whose order is the reverse of that of the keys; the end of one counts as more than any byte."""
+    return bytes(255 - byte for byte in key) + b"\xff\xff"
+
+
+def differences(stated: Counts, found: Counts) -> list[str]:
+    """In what counts that were read differ from those of a manifest, in words."""
+    texts = [
+        f"{name}: {getattr(found, name)} there, and {getattr(stated, name)} by the manifest"
+        for name in ("streams", "entries", "groups", "pending")
+        if getattr(stated, name) != getattr(found, name)
+    ]
+    dbs = {row.db: row for row in stated.databases}, {row.db: row for row in found.databases}
+    for db in sorted(dbs[0].keys() | dbs[1].keys()):
+        told, there = (rows.get(db, DatabaseCount(db, 0, 0)) for rows in dbs)
+        texts += [
+            f"database {db}, {name}: {getattr(there, name)} there, and {getattr(told, name)} by the manifest"
+            for name in ("keys", "expires")
+            if getattr(there, name) != getattr(told, name)
+        ]
+    if stated.largest != found.largest:
+        one, other = set(stated.largest), set(found.largest)
+        for row in sorted((one ^ other) or {stated.largest[0]}, key=lambda row: (row.db, row.key)):
+            where = (
+                "by the manifest and not there" if row in one else "there and not by the manifest"
+            )
+            texts.append(
+                f"database {row.db}, stream {row.key!r} with {row.entries} entries, {row.groups} groups, "
+                f"{row.pending} pending: {where}"
+            )
+    return texts

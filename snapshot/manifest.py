@@ -1,0 +1,388 @@
+"""manifest.json: what a snapshot says of itself, so that a copy that went wrong anywhere is noticed.
+
+    snapshots/00000000000000004711/     named after P, the last LSN that it holds
+        data.mdb                        compact LMDB copy of one transaction (snapshot/environment.py)
+        manifest.json                   this file, UTF-8, sorted keys
+
+    {
+      "tidelog": "snapshot",
+      "format": 1,
+      "uuid": "000102...",              of the store
+      "position": {                     where in the log it was taken, as the copy has it
+        "lsn": 4711,                    P
+        "crc": "89abcdef",              header checksum of the frame that ends at P
+        "segment": 1,                   first LSN of the segment that holds P
+        "offset": 12345,                in it, behind that frame
+        "incarnation": "00000000000000a1"
+      },
+      "epochs": [{"number": 1, "incarnation": "00000000000000a1", "lsn": 1}],
+      "now_ms": 1700000000000,          time of the newest unit in it
+      "created_ms": 1700000000123,      wall clock
+      "data": {"bytes": 8192, "blake2b": "..."},
+      "counts": {
+        "databases": [{"db": 0, "keys": 2, "expires": 0}],
+        "streams": 1, "entries": 3, "groups": 1, "pending": 0,
+        "largest": [{"db": 0, "key": "orders", "entries": 3, "groups": 1, "pending": 0}]
+      },
+      "check": "..."                    BLAKE2b of all of the above, so that no damage passes for a lie
+    }
+
+blake2b   32 bytes, as 64 hex digits; `check` has 16 and is taken over the object without it, as `_canonical`
+          writes it
+largest   every stream, or the 10,000 with the most entries; without those whose key exceeds 1,024 bytes. A key
+          is a string where it is UTF-8, else {"base64": "..."}
+
+Reading is strict: a field too many, too few or of another type is damage, a later format is refused by number.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidelog.aof.errors import AofError
+from tidelog.aof.reader import Epoch
+from tidelog.aof.segment import Position
+from tidelog.aof.start import Start
+from tidelog.disk.interface import Disk
+
+NAME: Final = "manifest.json"
+DATA: Final = "data.mdb"
+SNAPSHOTS: Final = "snapshots"  # the folder of a store that holds them
+FORMAT: Final = 1
+LARGEST_MAX: Final = 10_000
+KEY_BYTES_MAX: Final = 1024
+BYTES_MAX: Final = 64 << 20  # ten thousand keys of 1 KiB in base64, and more
+HASH_BYTES: Final = 32
+
+_KIND: Final = "snapshot"
+_CHECK_BYTES: Final = 16
+_U64_MAX: Final = (1 << 64) - 1
+
+
+class SnapshotError(AofError):
+    """Base of what goes wrong with snapshots. The message says what, where and what to do."""
+
+
+class NotASnapshot(SnapshotError):
+    """The directory holds something else, or nothing."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} is not a snapshot: {reason}. Name a directory below snapshots/ of a store, or a copy of one"
+        )
+        self.path = path
+
+
+class SnapshotDamaged(SnapshotError):
+    """What lies on the disk is not what was published."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}. The snapshot cannot be trusted: use another one, or a copy of this one"
+        )
+        self.path, self.reason = path, reason
+
+
+class NewerSnapshot(SnapshotError):
+    """Written by a newer tidelog."""
+
+    def __init__(self, path: Path, found: int) -> None:
+        super().__init__(
+            f"{path}: format version {found}, and this tidelog reads up to {FORMAT}; "
+            "use the version that wrote it, or a later one"
+        )
+        self.path, self.found = path, found
+
+
+class SnapshotsLocked(SnapshotError):
+    """Someone else is making, sweeping or pruning snapshots there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path.parent} is being written by another snapshot or prune (which holds {path.name}); "
+            "wait for it and try again"
+        )
+        self.path = path
+
+
+class SnapshotRefused(SnapshotError):
+    """What was asked for cannot be had. Nothing was changed."""
+
+
+class DatabaseCount(NamedTuple):
+    """How much a database holds; empty ones are not listed."""
+
+    db: int
+    keys: int
+    expires: int
+
+
+class StreamCount(NamedTuple):
+    """How much a stream holds."""
+
+    db: int
+    key: bytes
+    entries: int
+    groups: int
+    pending: int
+
+
+class Counts(NamedTuple):
+    """How much a snapshot holds. `largest`: most entries first, then by database and key."""
+
+    databases: tuple[DatabaseCount, ...]
+    streams: int
+    entries: int
+    groups: int
+    pending: int
+    largest: tuple[StreamCount, ...]
+
+
+class Manifest(NamedTuple):
+    """The content of a manifest, as the module's docstring draws it."""
+
+    uuid: bytes
+    position: Position
+    epochs: tuple[Epoch, ...]
+    now_ms: int
+    created_ms: int
+    data_bytes: int
+    blake2b: str
+    counts: Counts
+
+    @property
+    def lsn(self) -> int:
+        """P, the last LSN that the snapshot holds."""
+        return self.position.lsn
+
+    @property
+    def start(self) -> Start:
+        """Where the log goes on behind the snapshot."""
+        return Start(*self.position, self.epochs, self.now_ms)
+
+
+def render(manifest: Manifest) -> bytes:
+    """The bytes of the file."""
+    counts = manifest.counts
+    facts: dict[str, Any] = {
+        "tidelog": _KIND,
+        "format": FORMAT,
+        "uuid": manifest.uuid.hex(),
+        "position": {
+            "lsn": manifest.position.lsn,
+            "crc": f"{manifest.position.crc:08x}",
+            "segment": manifest.position.segment,
+            "offset": manifest.position.offset,
+            "incarnation": f"{manifest.position.incarnation:016x}",
+        },
+        "epochs": [
+            {"number": life.number, "incarnation": f"{life.incarnation:016x}", "lsn": life.lsn}
+            for life in manifest.epochs
+        ],
+        "now_ms": manifest.now_ms,
+        "created_ms": manifest.created_ms,
+        "data": {"bytes": manifest.data_bytes, "blake2b": manifest.blake2b},
+        "counts": {
+            "databases": [row._asdict() for row in counts.databases],
+            "streams": counts.streams,
+            "entries": counts.entries,
+            "groups": counts.groups,
+            "pending": counts.pending,
+            "largest": [row._asdict() | {"key": _key_text(row.key)} for row in counts.largest],
+        },
+    }
+    facts["check"] = check_of(facts)
+    return json.dumps(facts, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def check_of(facts: dict[str, Any]) -> str:
+    """What `check` must be in an object that holds these facts."""
+    return blake2b(_canonical(facts), digest_size=_CHECK_BYTES).hexdigest()
+
+
+def parse(path: Path, data: bytes) -> Manifest:
+    """What the bytes of the manifest at `path` say. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot."""
+    try:
+        facts = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotDamaged(path, f"the text is no JSON ({error})") from None
+    if type(facts) is not dict or facts.get("tidelog") != _KIND:
+        raise NotASnapshot(path.parent, f"{path.name} is not of tidelog, or its start is damaged")
+    version = facts.get("format")
+    if type(version) is int and version > FORMAT:
+        raise NewerSnapshot(path, version)
+    if version != FORMAT:
+        raise SnapshotDamaged(path, f"format is {version!r}, which was never written")
+    check = facts.pop("check", None)
+    if check != check_of(facts):
+        raise SnapshotDamaged(path, "the text does not match its own checksum")
+    try:
+        return _manifest(_Fields(facts, ""))
+    except _Fault as fault:
+        raise SnapshotDamaged(path, str(fault)) from None
+
+
+def read(disk: Disk, directory: Path) -> Manifest:
+    """The manifest of the snapshot in `directory`. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError."""
+    path = directory / NAME
+    try:
+        file = disk.open(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotASnapshot(directory, _absence(disk, directory)) from None
+    try:
+        size = file.size()
+        if size > BYTES_MAX:
+            raise SnapshotDamaged(path, f"{size} bytes, and no manifest has more than {BYTES_MAX}")
+        return parse(path, file.pread(size, 0))
+    finally:
+        file.close()
+
+
+def _absence(disk: Disk, directory: Path) -> str:
+    try:
+        names = disk.listdir(directory)
+    except FileNotFoundError:
+        return "there is no such directory"
+    except NotADirectoryError:
+        return "it is no directory"
+    if SNAPSHOTS in names:
+        return f"it is a store, whose snapshots lie in its folder {SNAPSHOTS}/"
+    return f"there is no file {NAME} in it" if names else "it is empty"
+
+
+def _canonical(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _key_text(key: bytes) -> Any:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(key).decode("ascii")}
+
+
+# --- strict reading
+
+
+class _Fault(Exception):
+    """What is wrong with a field, in words."""
+
+
+class _Fields:
+    """The fields of an object, each taken once; `done` says that none is left."""
+
+    def __init__(self, facts: Any, place: str) -> None:
+        if type(facts) is not dict:
+            raise _Fault(f"{place or 'the text'} is no object")
+        self._facts = dict(facts)
+        self._place = f"{place}." if place else ""
+
+    def take(self, name: str) -> Any:
+        if name not in self._facts:
+            raise _Fault(f"the field {self._place}{name} is missing")
+        return self._facts.pop(name)
+
+    def number(self, name: str) -> int:
+        value = self.take(name)
+        if type(value) is not int or not 0 <= value <= _U64_MAX:
+            raise _Fault(f"{self._place}{name} is {value!r}, which is no number that fits")
+        return value
+
+    def hex(self, name: str, nbytes: int) -> bytes:
+        value = self.take(name)
+        try:
+            if type(value) is str and len(value) == 2 * nbytes and value == value.strip().lower():
+                found = bytes.fromhex(value)
+                if len(found) == nbytes:  # blanks between digits are passed over
+                    return found
+        except ValueError:
+            pass
+        raise _Fault(f"{self._place}{name} is not {2 * nbytes} hex digits")
+
+    def key(self, name: str) -> bytes:
+        value = self.take(name)
+        if type(value) is str:
+            return value.encode("utf-8", "surrogatepass")
+        if type(value) is dict and list(value) == ["base64"] and type(value["base64"]) is str:
+            try:
+                return base64.b64decode(value["base64"], validate=True)
+            except (binascii.Error, ValueError):
+                pass
+        raise _Fault(f"{self._place}{name} is no key")
+
+    def object(self, name: str) -> _Fields:
+        return _Fields(self.take(name), f"{self._place}{name}")
+
+    def rows(self, name: str, read: Callable[[_Fields], Any]) -> tuple[Any, ...]:
+        value = self.take(name)
+        if type(value) is not list:
+            raise _Fault(f"{self._place}{name} is no list")
+        found = []
+        for number, item in enumerate(value):
+            fields = _Fields(item, f"{self._place}{name}[{number}]")
+            found.append(read(fields))
+            fields.done()
+        return tuple(found)
+
+    def done(self) -> None:
+        for name in self._facts:
+            raise _Fault(f"the field {self._place}{name} is unknown")
+
+
+def _manifest(fields: _Fields) -> Manifest:
+    fields.take("tidelog")
+    fields.take("format")
+    position = fields.object("position")
+    data = fields.object("data")
+    counts = fields.object("counts")
+    manifest = Manifest(
+        uuid=fields.hex("uuid", 16),
+        position=Position(
+            position.number("lsn"),
+            int.from_bytes(position.hex("crc", 4), "big"),
+            position.number("segment"),
+            position.number("offset"),
+            int.from_bytes(position.hex("incarnation", 8), "big"),
+        ),
+        epochs=fields.rows("epochs", _epoch),
+        now_ms=fields.number("now_ms"),
+        created_ms=fields.number("created_ms"),
+        data_bytes=data.number("bytes"),
+        blake2b=data.hex("blake2b", HASH_BYTES).hex(),
+        counts=Counts(
+            databases=counts.rows("databases", _database),
+            streams=counts.number("streams"),
+            entries=counts.number("entries"),
+            groups=counts.number("groups"),
+            pending=counts.number("pending"),
+            largest=counts.rows("largest", _stream),
+        ),
+    )
+    for part in (position, data, counts, fields):
+        part.done()
+    return manifest
+
+
+def _epoch(fields: _Fields) -> Epoch:
+    incarnation = int.from_bytes(fields.hex("incarnation", 8), "big")
+    return Epoch(fields.number("number"), incarnation, fields.number("lsn"))
+
+
+def _database(fields: _Fields) -> DatabaseCount:
+    return DatabaseCount(fields.number("db"), fields.number("keys"), fields.number("expires"))
+
+
+def _stream(fields: _Fields) -> StreamCount:
+    return StreamCount(
+        fields.number("db"),
+        fields.key("key"),
+        fields.number("entries"),
+        fields.number("groups"),
+        fields.number("pending"),
+    )

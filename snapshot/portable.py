@@ -1,0 +1,389 @@
+"""Snapshots: portable copies of a store at one moment, below its folder snapshots/.
+
+    snapshots/
+        00000000000000004711/   a snapshot: data.mdb and manifest.json (snapshot/manifest.py)
+        work/                   one in the making, or one that is being deleted; means nothing
+        fold/                   a copy into which the tail of a log goes; means nothing
+        LOCK                    flock of whoever makes, sweeps or prunes, and never of who only reads
+
+A snapshot gets its name last: everything in it was fsynced, read again past the page cache, walked by a child
+process and counted before. It loses its name first: deleting begins with a rename to work/. So whatever has a
+name of twenty digits was whole once, and whoever takes the lock may empty the two other folders.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.snapshot import manifest as manifests
+from tidelog.snapshot.content import Content, Opened, content_of, open_copy
+from tidelog.snapshot.environment import ColdRows, Environment
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.manifest import (
+    DATA,
+    Manifest,
+    NotASnapshot,
+    SnapshotDamaged,
+    SnapshotError,
+    SnapshotsLocked,
+)
+from tidelog.snapshot.meta import Meta, read_meta
+
+LOCK: Final = "LOCK"
+WORK: Final = "work"
+FOLD: Final = "fold"
+PIECE_BYTES: Final = 1 << 20
+
+Advance = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""`progress(what, bytes)` opens a progress bar; what the context gives is called with each step's bytes."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot and what its manifest says. `existed`: a call to make it found it there already."""
+
+    path: Path
+    manifest: Manifest
+    existed: bool = False
+
+    @property
+    def lsn(self) -> int:
+        """The last LSN that it holds."""
+        return self.manifest.lsn
+
+
+class Unreadable(NamedTuple):
+    """What has the name of a snapshot, and why it is none that can be used."""
+
+    path: Path
+    error: SnapshotError
+
+
+class Pruned(NamedTuple):
+    """What a prune deleted (or would), what it kept, and what it left alone because it cannot be read."""
+
+    deleted: list[Snapshot]
+    kept: list[Snapshot]
+    left: list[Unreadable]
+
+
+def silent(what: str, nbytes: int) -> AbstractContextManager[Advance]:
+    """The progress that nobody watches."""
+    return nullcontext(lambda done: None)
+
+
+def directory_name(lsn: int) -> str:
+    return f"{lsn:020d}"
+
+
+def lsn_of(name: str) -> int | None:
+    """The LSN that a snapshot's name states, None for any other name."""
+    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
+
+
+# --- looking
+
+
+def snapshots(disk: Disk, directory: Path) -> list[Snapshot | Unreadable]:
+    """The snapshots in `directory`, the folder snapshots/ of a store, oldest first. Reads manifests only.
+
+    Raises OSError.
+    """
+    found: list[Snapshot | Unreadable] = []
+    for path in _paths(disk, directory):
+        try:
+            found.append(read_snapshot(disk, path))
+        except SnapshotError as error:
+            found.append(Unreadable(path, error))
+    return found
+
+
+def read_snapshot(disk: Disk, path: Path) -> Snapshot:
+    """One snapshot, after the checks that take no time: its manifest, its name, the size of its data.
+
+    Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
+    """
+    manifest = manifests.read(disk, path)
+    lsn = lsn_of(path.name)
+    if lsn is not None and lsn != manifest.lsn:  # a copy elsewhere may have any other name
+        raise SnapshotDamaged(path, f"the manifest is that of LSN {manifest.lsn}")
+    data = path / DATA
+    try:
+        file = disk.open(data)
+    except FileNotFoundError:
+        raise SnapshotDamaged(data, "the file is missing") from None
+    try:
+        size = file.size()
+    finally:
+        file.close()
+    if size != manifest.data_bytes:
+        raise SnapshotDamaged(data, f"{size} bytes, and the manifest says {manifest.data_bytes}")
+    return Snapshot(path, manifest)
+
+
+def oldest_lsn(disk: Disk, directory: Path) -> int | None:
+    """The LSN of the oldest snapshot in `directory`, by its name; None if there is none. Raises OSError."""
+    return min((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
+
+
+def _paths(disk: Disk, directory: Path) -> list[Path]:
+    try:
+        names = disk.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [directory / name for name in names if lsn_of(name) is not None]
+
+
+def open_snapshot(disk: Disk, path: Path) -> Opened:
+    """A snapshot as a state to be read: its rows and what they say of themselves, for a store that is read-only.
+
+    Checked is what takes no time: the manifest, the size, and that the two are of one store and LSN; each row
+    when it is read. `scrub.verify_snapshot` checks everything. Raises NotASnapshot, SnapshotDamaged,
+    NewerSnapshot, DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
+    """
+    snapshot = read_snapshot(disk, path)
+    opened = open_copy(disk, path)
+    fault = disagreement(snapshot.manifest, opened.meta)
+    if fault:
+        opened.close()
+        raise SnapshotDamaged(path, fault)
+    return opened
+
+
+def disagreement(manifest: Manifest, meta: Meta) -> str:
+    """What of the data's own description the manifest says otherwise, in words; empty if nothing."""
+    if meta.uuid != manifest.uuid:
+        return f"the data is that of store {meta.uuid.hex()}, and the manifest says {manifest.uuid.hex()}"
+    if meta.position.lsn != manifest.lsn:
+        return f"the data ends with LSN {meta.position.lsn}, and the manifest says {manifest.lsn}"
+    if (meta.position, meta.epochs, meta.now) != (
+        manifest.position,
+        manifest.epochs,
+        manifest.now_ms,
+    ):
+        return "the data was taken at another place of the log, or in other lives, than the manifest says"
+    return ""
+
+
+# --- changing
+
+
+def create(
+    disk: Disk,
+    environment: Environment,
+    directory: Path,
+    *,
+    created_ms: int | None = None,
+    progress: Progress = silent,
+) -> Snapshot:
+    """Publish a copy of a checkpoint in `directory`, the folder snapshots/ of its store.
+
+    One that is there already for the same LSN is answered instead. Takes the time of reading and writing everything;
+    for the store it is one reader more. Raises SnapshotsLocked, CheckpointError, SnapshotDamaged, OSError.
+    """
+    disk, directory = beneath(disk, directory)
+    with held(disk, directory):
+        rows = ColdRows(environment)
+        try:
+            meta = read_meta(rows, environment.path)
+        finally:
+            rows.close()
+        if meta is not None:
+            there = _there(disk, directory / directory_name(meta.position.lsn))
+            if there is not None:
+                return there
+
+        def copy(folder: Path) -> None:
+            copy_of(disk, environment, folder, progress)
+
+        return publish(
+            disk,
+            directory,
+            copy,
+            lambda folder: read_all(disk, folder, progress),
+            time.time_ns() // 1_000_000 if created_ms is None else created_ms,
+            progress,
+        )
+
+
+def beneath(disk: Disk, path: Path) -> tuple[Disk, Path]:
+    """Where LMDB finds a path: it works on files by itself. Raises CheckpointError on a disk in memory."""
+    place = disk.beneath(path)
+    if place is None:
+        raise CheckpointError(
+            f"{path}: this disk lies in memory, so there can be no snapshot on it"
+        )
+    return place
+
+
+def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progress) -> None:
+    """Write a compact copy of a checkpoint into a folder. Raises CheckpointError, OSError."""
+    file = disk.create(folder / DATA)
+    try:
+        with progress("copying", environment.size()) as advance:
+            environment.copy_to(file.fileno())
+            advance(environment.size())
+    finally:
+        file.close()
+
+
+def read_all(disk: Disk, folder: Path, progress: Progress) -> Content:
+    """Walk a copy in a child process, then count what it holds. Raises SnapshotDamaged if it is not sound."""
+    walk_or_raise(disk, folder, progress)
+    return content_of(disk, folder)
+
+
+def walked(disk: Disk, folder: Path, progress: Progress) -> list[str]:
+    """What a child process finds that reads every row of the checkpoint in a folder, in words."""
+    from tidelog.snapshot.walk import walk
+
+    return [str(finding) for finding in walk(disk, folder, progress)]
+
+
+def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
+    """Have a child process read every row of a copy. Raises SnapshotDamaged for what it finds first."""
+    for text in walked(disk, folder, progress):
+        raise SnapshotDamaged(folder / DATA, text)
+
+
+def _there(disk: Disk, path: Path) -> Snapshot | None:
+    """The snapshot of that name, if there is one that can be read."""
+    try:
+        return read_snapshot(disk, path)._replace(existed=True)
+    except (NotASnapshot, SnapshotDamaged):
+        return None
+
+
+@contextmanager
+def held(disk: Disk, directory: Path) -> Iterator[None]:
+    """The folder snapshots/ of a store, created if need be, locked, and swept of what dead attempts left.
+
+    Raises SnapshotsLocked, OSError.
+    """
+    recipe.make_directory(disk, directory)
+    disk.sync_directory(directory.parent)
+    lock = disk.lock(directory / LOCK)
+    if lock is None:
+        raise SnapshotsLocked(directory / LOCK)
+    try:
+        sweep(disk, directory)
+        yield
+    finally:
+        with suppress(OSError):  # a full disk has its room back; else whoever comes next sweeps
+            sweep(disk, directory)
+        lock.unlock()
+        lock.close()
+
+
+def sweep(disk: Disk, directory: Path) -> None:
+    """Empty the two folders that mean nothing. The lock is held. They stay: the next attempt uses them."""
+    for folder in (directory / WORK, directory / FOLD):
+        if disk.exists(folder):
+            for name in disk.listdir(folder):
+                disk.unlink(folder / name)
+
+
+def publish(
+    disk: Disk,
+    directory: Path,
+    copy: Callable[[Path], object],
+    content: Callable[[Path], Content],
+    created_ms: int,
+    progress: Progress = silent,
+) -> Snapshot:
+    """Make a snapshot in `directory`, the `held` folder, and give it its name.
+
+    `copy(folder)` writes data.mdb into a folder; `content(folder)` reads what the file holds, every byte of
+    it. A snapshot of the same LSN that is there already is answered instead; one under that name that is damaged
+    is replaced. Raises SnapshotDamaged if the disk does not give back what was written; OSError.
+    """
+    work = directory / WORK
+    if not disk.exists(work):
+        disk.mkdir(work)
+    copy(work)
+    file = disk.open(work / DATA, write=True)
+    try:
+        file.fsync()
+    finally:
+        file.close()
+    size, digest = hashed(disk, work / DATA, progress, "verifying")
+    found = content(work)  # after the hash, so that it sees what the medium gave back
+    for name in disk.listdir(work):
+        if name != DATA:  # what LMDB puts beside its file
+            disk.unlink(work / name)
+    final = directory / directory_name(found.position.lsn)
+    there = _there(disk, final)
+    if there is not None:
+        return there
+    made = Manifest(
+        uuid=found.uuid,
+        position=found.position,
+        epochs=found.epochs,
+        now_ms=found.now_ms,
+        created_ms=created_ms,
+        data_bytes=size,
+        blake2b=digest,
+        counts=found.counts,
+    )
+    recipe.publish(disk, work / manifests.NAME, manifests.render(made))
+    disk.sync_directory(work)
+    if disk.exists(final):  # and is damaged
+        _give_up_name(disk, directory, final, FOLD)
+    disk.rename(work, final)
+    disk.sync_directory(directory)
+    return Snapshot(final, made)
+
+
+def hashed(disk: Disk, path: Path, progress: Progress, what: str) -> tuple[int, str]:
+    """Size and BLAKE2b of a file, read past the page cache. Raises OSError."""
+    total = blake2b(digest_size=manifests.HASH_BYTES)
+    file = disk.open(path)
+    try:
+        file.drop_cache()
+        offset = 0
+        with progress(what, file.size()) as advance:
+            while piece := file.pread(PIECE_BYTES, offset):
+                total.update(piece)
+                offset += len(piece)
+                advance(len(piece))
+    finally:
+        file.close()
+    return offset, total.hexdigest()
+
+
+def prune(disk: Disk, directory: Path, keep: int, *, dry_run: bool = False) -> Pruned:
+    """Delete all but the newest `keep` snapshots in `directory`, or say which that would be.
+
+    What cannot be read is neither counted nor deleted: it may be the only one of its kind. Raises SnapshotsLocked,
+    OSError.
+    """
+    assert keep >= 0
+    if dry_run or not _paths(disk, directory):
+        return _to_prune(disk, directory, keep)
+    with held(disk, directory):
+        pruned = _to_prune(disk, directory, keep)
+        for snapshot in pruned.deleted:
+            _give_up_name(disk, directory, snapshot.path, WORK)
+            sweep(disk, directory)
+    return pruned
+
+
+def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
+    found = snapshots(disk, directory)
+    sound = [item for item in found if isinstance(item, Snapshot)]
+    cut = max(len(sound) - keep, 0)
+    left = [item for item in found if isinstance(item, Unreadable)]
+    return Pruned(sound[:cut], sound[cut:], left)
+
+
+def _give_up_name(disk: Disk, directory: Path, path: Path, folder: str) -> None:
+    # A rename over an empty folder replaces it, so neither of the two need ever be removed.
+    disk.rename(path, directory / folder)
+    disk.sync_directory(directory)

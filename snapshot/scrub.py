@@ -1,0 +1,319 @@
+"""Scrub: every check that can be made on a store as it lies on the disk, also beside its writer.
+
+    check        what is found with it
+    identity     STORE is damaged or missing
+    checkpoint   rows of the checkpoint that do not match their checksums, are missing, or do not add up
+    headers      a segment's header is damaged, or the segment is another store's
+    segments     records are missing between, before or after segments
+    frames       a frame that was promised is damaged
+    records      the records of a whole frame do not decode, or are none that this version knows
+    blocks       sealed entries inside of a record do not match their checksum
+    agreement    log and checkpoint do not continue each other
+    snapshot     a kept snapshot is damaged
+    durable      aof/DURABLE cannot be read: proof is weaker, no data is missing
+    time         a frame is older than the one before it
+    tail         a torn tail: ordinary after a crash, nothing promised is missing
+
+Nothing is written, created or locked. Files that could kill who maps them are walked in a child process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import durable, identity, recovery
+from tidelog.aof.durable import Promise
+from tidelog.aof.errors import (
+    AofError,
+    CorruptFrame,
+    Damage,
+    DamagedFile,
+    DoesNotFit,
+    MissingSegment,
+    Vanished,
+)
+from tidelog.aof.frame import Frame
+from tidelog.aof.reader import Scan, Segment, records_of
+from tidelog.aof.start import Start, beginning
+from tidelog.aof.verdicts import Verdict
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.engine import effects as e
+from tidelog.engine.apply import APPLY
+from tidelog.engine.block import rows_of
+from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.content import content_of, differences, open_copy
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.manifest import DATA, NAME, SNAPSHOTS, SnapshotDamaged
+from tidelog.snapshot.portable import (
+    Progress,
+    Unreadable,
+    beneath,
+    disagreement,
+    hashed,
+    read_snapshot,
+    silent,
+    snapshots,
+    walked,
+)
+from tidelog.snapshot.restore import difference
+
+CHECKPOINT: Final = "checkpoint"
+HARMLESS: Final = frozenset(
+    ("durable", "time", "tail")
+)  # the store opens and holds all that was promised
+
+_UNKNOWN: Final = APPLY[0]  # the opcode that was never given
+_ATTEMPTS: Final = 5
+_PAUSE_FRAMES: Final = 16
+_PAUSE_S: Final = 0.00005
+
+
+class Finding(NamedTuple):
+    """Something that is not as it was written.
+
+    check   which check found it, as in the module's docstring
+    path    the file
+    text    what, and where in it; names the stream, the block and the range of IDs where there is one
+    """
+
+    check: str
+    path: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+def verify_store(
+    disk: Disk, root: Path, progress: Progress = silent, *, with_snapshots: bool = False
+) -> list[Finding]:
+    """Check the checkpoint, every segment of the log, that they continue each other, and the kept snapshots.
+
+    Raises NotAStore, NewerFormat, CheckpointError, OSError; whatever is damaged is a finding.
+    """
+    findings: list[Finding] = []
+    try:
+        uuid = identity.read(disk, root)
+    except DamagedFile as error:
+        return [Finding("identity", error.path, str(error))]
+    for attempt in range(_ATTEMPTS):
+        findings, moved = _verify_once(disk, root, uuid, progress)
+        if not moved:
+            break
+        time.sleep(0.01 * attempt)  # the writer made a checkpoint and let go of segments meanwhile
+    if with_snapshots:
+        for item in snapshots(disk, root / SNAPSHOTS):
+            if isinstance(item, Unreadable):
+                findings.append(Finding("snapshot", item.path, str(item.error)))
+            else:
+                findings += verify_snapshot(disk, item.path, progress)
+    return findings
+
+
+def _verify_once(
+    disk: Disk, root: Path, uuid: bytes, progress: Progress
+) -> tuple[list[Finding], bool]:
+    start, findings = _checkpoint(disk, root, uuid, progress)
+    log = _Log(disk, root, uuid, start, progress)
+    try:
+        log.run(damaged=bool(findings))
+    except Vanished:
+        return findings + log.findings, True
+    moved = any(finding.check in ("segments", "agreement") for finding in log.findings)
+    return findings + log.findings, moved and _start(disk, root) != start
+
+
+def _start(disk: Disk, root: Path) -> Start | None:
+    """Where the checkpoint that is there now was taken; None if there is none that can be read."""
+    try:
+        real, folder = beneath(disk, root / CHECKPOINT)
+        opened = open_copy(real, folder)
+    except (AofError, OSError):
+        return None
+    try:
+        return opened.meta.start
+    finally:
+        opened.close()
+
+
+def _checkpoint(
+    disk: Disk, root: Path, uuid: bytes, progress: Progress
+) -> tuple[Start | None, list[Finding]]:
+    folder = root / CHECKPOINT
+    path = folder / DATA
+    if not disk.exists(path):
+        return None, []
+    real, folder = beneath(disk, folder)
+    findings = [Finding("checkpoint", path, text) for text in walked(real, folder, progress)]
+    if findings:
+        return _start(disk, root), findings
+    try:
+        opened = open_copy(real, folder)
+    except FileNotFoundError:
+        return None, []  # blank: its first checkpoint was cut short
+    except DamagedFile as error:
+        return None, [Finding("checkpoint", path, str(error))]
+    try:
+        meta = opened.meta
+        if meta.uuid != uuid:
+            text = f"{path} is the checkpoint of another store, {meta.uuid.hex()}"
+            findings.append(Finding("agreement", path, text))
+        return meta.start, findings
+    finally:
+        opened.close()
+
+
+class _Log:
+    """The checks of the log, and of how it continues the checkpoint."""
+
+    def __init__(
+        self, disk: Disk, root: Path, uuid: bytes, start: Start | None, progress: Progress
+    ) -> None:
+        self.findings: list[Finding] = []
+        self._disk, self._directory, self._uuid = disk, root / identity.AOF, uuid
+        self._start = start
+        self._progress = progress
+        self._now = 0
+        self._frames = 0
+
+    def fail(self, check: str, path: Path, text: str) -> None:
+        self.findings.append(Finding(check, path, text))
+
+    def run(self, *, damaged: bool) -> None:
+        """`damaged`: the checkpoint is; without a start it may still have been there. Raises Vanished."""
+        self._check_durable()
+        if self._start is not None:
+            self._check_agreement(self._start)
+        try:
+            promises, found = recovery.survey(
+                self._disk,
+                self._directory,
+                self._uuid,
+                released=self._start is not None or damaged,
+            )
+            self._scan(promises, found)
+        except MissingSegment as error:
+            self.fail("segments", error.path, str(error))
+        except DamagedFile as error:
+            self.fail("headers", error.path, str(error))
+
+    def _check_agreement(self, start: Start) -> None:
+        try:
+            beginning(self._disk, self._directory, self._uuid, start)
+        except DoesNotFit as error:
+            self.fail("agreement", error.path, str(error))
+        except CorruptFrame as error:
+            self.fail("frames", error.path, str(error))
+        except Damage:
+            pass  # found again below, and told there
+
+    def _check_durable(self) -> None:
+        path = self._directory / durable.NAME
+        if not self._disk.exists(path):
+            return
+        data = recipe.read(self._disk, path)
+        if any(data) and not durable.read(self._disk, self._directory, self._uuid):
+            self.fail("durable", path, f"{path}: neither slot is whole and this store's")
+
+    def _scan(self, promises: list[Promise], found: list[Segment]) -> None:
+        scan: Scan | None = None
+        for info in found:
+            try:
+                scan = Scan(self._disk, info, promises, live=True)
+            except FileNotFoundError:
+                raise Vanished(info.path) from None
+            with self._progress(f"reading {info.path.name}", scan.size) as advance:
+                self._segment(scan, advance)
+        recovery.check_lives(self._directory, promises, found, scan)
+
+    def _segment(self, scan: Scan, advance: Callable[[int], object]) -> None:
+        offset = 0
+        for frame in scan.frames():
+            self._frames += 1
+            if self._frames % _PAUSE_FRAMES == 0:
+                advance(frame.offset - offset)
+                offset = frame.offset
+                time.sleep(_PAUSE_S)
+            if frame.now < self._now:
+                text = f"{scan.path}, byte {frame.offset}: time {frame.now} after {self._now}"
+                self.fail("time", scan.path, text)
+            self._now = frame.now
+            self._frame(scan.path, frame)
+        advance(scan.size - offset)
+        error = scan.error()
+        if error is not None:
+            check = "segments" if isinstance(error, MissingSegment) else "frames"
+            self.fail(check, error.path, str(error))
+        elif scan.verdict is Verdict.TORN:
+            nbytes = len(scan.tail())
+            self.fail(
+                "tail",
+                scan.path,
+                f"{scan.path}, byte {scan.offset}: {nbytes} bytes of an unfinished write",
+            )
+
+    def _frame(self, path: Path, frame: Frame) -> None:
+        try:
+            effects = records_of(path, frame)
+        except CorruptFrame as error:
+            return self.fail("records", path, str(error))
+        for lsn, effect in enumerate(effects, frame.lsn):
+            place = f"{path}, byte {frame.offset}, LSN {lsn}"
+            if effect[0] >> 7 or APPLY[effect[0]] is _UNKNOWN:
+                self.fail("records", path, f"{place}: unknown opcode {effect[0]}")
+            elif effect[0] & OPCODE == e.XADD_MANY:
+                for text in _bad_blocks(effect):
+                    self.fail("blocks", path, f"{place}, stream {effect[2]!r}: {text}")
+
+
+def _bad_blocks(effect: Effect) -> Iterator[str]:
+    for number, (count, sealed) in enumerate(effect[6]):
+        try:
+            found = len(rows_of(sealed))
+        except CorruptBlock as error:
+            yield f"node {number}: {error}"
+            continue
+        if found != count:
+            yield f"node {number}: {found} entries instead of {count}"
+
+
+def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list[Finding]:
+    """Check everything about one snapshot: manifest, size, hash, every row, and every count.
+
+    Raises NotASnapshot, NewerSnapshot, OSError; whatever is damaged is a finding.
+    """
+    try:
+        manifest = read_snapshot(disk, path).manifest
+    except SnapshotDamaged as error:
+        return [Finding("snapshot", path, str(error))]
+    data = path / DATA
+    findings = []
+    strange = set(disk.listdir(path)) - {DATA, NAME}
+    if strange:
+        text = f"{path}: {min(strange)} is no part of a snapshot; take it away"
+        findings.append(Finding("snapshot", path / min(strange), text))
+    nbytes, digest = hashed(disk, data, progress, "reading")
+    if (nbytes, digest) != (manifest.data_bytes, manifest.blake2b):
+        text = f"{data}: {difference(manifest, nbytes, digest)}"
+        findings.append(Finding("snapshot", data, text))
+    real, folder = beneath(disk, path)
+    inside = walked(real, folder, progress)
+    findings += [Finding("snapshot", data, text) for text in inside]
+    if inside:
+        return findings
+    try:
+        found = content_of(real, folder)
+    except (DamagedFile, CheckpointError, CorruptBlock) as error:
+        return [*findings, Finding("snapshot", data, str(error))]
+    opened = open_copy(real, folder)
+    try:
+        fault = disagreement(manifest, opened.meta)
+    finally:
+        opened.close()
+    texts = [fault] if fault else differences(manifest.counts, found.counts)
+    return findings + [Finding("snapshot", path, f"{path}: {text}") for text in texts]

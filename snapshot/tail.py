@@ -1,0 +1,178 @@
+"""The log behind a checkpoint, up to a bound: what a snapshot is rolled forward with.
+
+A bound is an LSN or a time. What is applied ends with the last unit that keeps within both: nothing of a
+command, a transaction or a batch is ever there without the rest. The time of a unit is that of its frame,
+which is the time of the newest unit that was gathered into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import durable, frame, segment
+from tidelog.aof.frame import HEADER_BYTES, Frame
+from tidelog.aof.reader import Epoch, FrameTuple, Replay, Scan, records_of, unpacker
+from tidelog.aof.segment import Position
+from tidelog.aof.start import Start, beginning
+from tidelog.disk.interface import Disk
+from tidelog.engine.crc32c import crc32c_of
+from tidelog.engine.effects import END, Effect
+
+NO_BOUND: Final = (1 << 64) - 1
+
+
+class Bound(NamedTuple):
+    """Where to stop: after the last unit that ends at or before an LSN and is not after a time (unix ms)."""
+
+    lsn: int = NO_BOUND
+    ms: int = NO_BOUND
+
+
+class Tail(NamedTuple):
+    """How far the log was followed.
+
+    position   the place behind the last unit that was taken
+    epochs     every life up to there
+    now        time of that unit's frame, unix ms
+    records    how many were taken behind the start
+    bound      the log goes on there, and the bound is what ended it
+    """
+
+    position: Position
+    epochs: tuple[Epoch, ...]
+    now: int
+    records: int
+    bound: bool
+
+    @property
+    def start(self) -> Start:
+        """The same as a place to read on from."""
+        return Start(*self.position, self.epochs, self.now)
+
+
+def follow(
+    disk: Disk,
+    directory: Path,
+    uuid: bytes,
+    start: Start,
+    apply: Callable[[list[Effect]], object],
+    bound: Bound = Bound(),
+    advance: Callable[[int], object] = lambda nbytes: None,
+) -> Tail:
+    """Feed `apply` the records behind `start` of the log in `directory`, whole frames and then whole units.
+
+    `advance` is told the bytes of the frames. Reads only, also beside a writer. Raises DoesNotFit where the
+    log does not go on from `start`, and the other kinds of Damage; Vanished; OSError.
+    """
+    promises = durable.read(disk, directory, uuid)  # before the segments are listed
+    found, at = beginning(disk, directory, uuid, start)
+    replay = Replay(apply)
+    replay.epochs += start.epochs
+    replay.now = start.now
+    place = _Place(start, bound, advance)
+    for info in found:
+        scan = Scan(disk, info, promises, live=True, start=at)
+        at = None
+        place.enter(scan)
+        replay.run(info.path, place.within(scan.tuples()))
+        if place.beyond is not None:
+            _apply_part(info.path, place, uuid, replay, apply)
+            break
+        error = scan.error()
+        if error is not None:
+            raise error
+    return Tail(
+        place.position,
+        tuple(Epoch(*epoch) for epoch in replay.epochs),
+        place.now,
+        place.position.lsn - start.lsn,
+        place.beyond is not None,
+    )
+
+
+class _Place:
+    """Where the following has come to."""
+
+    def __init__(self, start: Start, bound: Bound, advance: Callable[[int], object]) -> None:
+        self.position = start.position
+        self.now = start.now
+        self.bound = bound
+        self.beyond: Frame | None = None  # the frame that the bound lies before or in
+        self._advance = advance
+        self._segment = 0
+        self._incarnation = 0
+
+    def enter(self, scan: Scan) -> None:
+        self._segment = scan.header.first_lsn
+        self._incarnation = scan.header.incarnation
+
+    def within(self, frames: Iterator[FrameTuple]) -> Iterator[FrameTuple]:
+        lsn_max, ms_max = self.bound
+        for fields in frames:
+            offset, lsn, count, now, _, crc, body = fields
+            if lsn + count - 1 > lsn_max or now > ms_max:
+                self.beyond = Frame(*fields)
+                return
+            self.moved(lsn + count - 1, crc, offset + HEADER_BYTES + len(body), now)
+            self._advance(HEADER_BYTES + len(body))
+            yield fields
+
+    def moved(self, lsn: int, crc: int, offset: int, now: int) -> None:
+        self.position = Position(lsn, crc, self._segment, offset, self._incarnation)
+        self.now = now
+
+
+def _apply_part(
+    path: Path, place: _Place, uuid: bytes, replay: Replay, apply: Callable[[list[Effect]], object]
+) -> None:
+    """Take the units of the frame that the bound lies in which end before it."""
+    beyond = place.beyond
+    assert beyond is not None
+    if beyond.now > place.bound.ms or beyond.lsn > place.bound.lsn:
+        return
+    records = records_of(path, beyond)
+    ends = [
+        lsn
+        for lsn, record in enumerate(records, beyond.lsn)
+        if record[0] & END and lsn <= place.bound.lsn
+    ]
+    if not ends:
+        return
+    count = ends[-1] - beyond.lsn + 1
+    body = beyond.body[: _bytes_of(path, beyond, count)]
+    # The frame as it would be if only these units had been gathered: what a log goes on from must be a frame.
+    whole = frame.pack(
+        beyond.lsn, count, beyond.now, beyond.synced, place.position.crc, body, crc32c_of(uuid)
+    )
+    crc = frame.HEADER.unpack(whole[:HEADER_BYTES])[8]
+    apply(records[:count])
+    place.moved(ends[-1], crc, beyond.offset + len(whole), beyond.now)
+
+
+def _bytes_of(path: Path, whole: Frame, count: int) -> int:
+    """How many bytes the first `count` records of a frame have."""
+    unpack = unpacker()
+    unpack.feed(whole.body)
+    for _ in range(count):
+        unpack.skip()
+    return int(unpack.tell())
+
+
+def last_bytes(disk: Disk, directory: Path, uuid: bytes, start: Start) -> int:
+    """About how many bytes of frames lie behind `start`: for progress. Raises as `follow`."""
+    found, at = beginning(disk, directory, uuid, start)
+    total = 0
+    for info in found:
+        if info.end is not None:
+            size = info.end.offset
+        else:
+            file = disk.open(info.path)
+            try:
+                size = file.size()
+            finally:
+                file.close()
+        total += size - (segment.HEADER_BYTES if at is None else at.offset)
+        at = None
+    return total

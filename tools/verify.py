@@ -1,0 +1,72 @@
+"""`tidelog verify`: everything that a store has on the disk, and that its parts belong together.
+
+The exit code is the highest of the failed checks; those of the log are the codes of `tidelog aof verify`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.scrub import Finding, verify_store
+from tidelog.tools import console, exits
+from tidelog.tools.logfiles import STORE_PATH, store_root
+from tidelog.tools.snapshot_facts import progress
+from tidelog.tools.text import examples
+
+# fmt: off
+CHECKS: Final = {
+    # name         exit code              what it means when it fails
+    "tail":       exits.VERIFY_TAIL,     # a torn tail: ordinary after a crash, nothing promised is missing
+    "durable":    exits.VERIFY_DURABLE,  # DURABLE is unreadable: proof is weaker, no data is missing
+    "time":       exits.VERIFY_TIME,     # a frame is older than the one before it
+    "records":    exits.VERIFY_RECORDS,  # a record is no effect that this version knows
+    "blocks":     exits.VERIFY_BLOCKS,   # sealed entries inside of a record do not match their checksum
+    "frames":     exits.VERIFY_FRAMES,   # a frame that was promised is damaged
+    "segments":   exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
+    "headers":    exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
+    "identity":   exits.VERIFY_IDENTITY, # the file STORE is damaged
+    "snapshot":   30,                    # a kept snapshot is damaged
+    "checkpoint": 31,                    # rows of the checkpoint are damaged or missing
+    "agreement":  32,                    # log and checkpoint do not continue each other
+}
+# fmt: on
+
+
+@click.command(
+    help="Check checkpoint, log and snapshots; one exit code per check.",
+    epilog=examples(
+        "tidelog verify orders-data; echo $?",
+        "tidelog verify orders-data --snapshots --json | jq .findings",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option("--snapshots", is_flag=True, help="Check the kept snapshots, too.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(path: Path, snapshots: bool, as_json: bool) -> int:
+    disk = RealDisk()
+    findings = verify_store(disk, store_root(disk, path), progress, with_snapshots=snapshots)
+    (show_json if as_json else show)(findings, snapshots)
+    return max((CHECKS[finding.check] for finding in findings), default=exits.OK)
+
+
+def show(findings: list[Finding], snapshots: bool) -> None:
+    rows = []
+    for check in reversed(CHECKS):
+        count = sum(finding.check == check for finding in findings)
+        skipped = check == "snapshot" and not snapshots
+        rows.append(
+            (check, "FAILED" if count else "left out" if skipped else "ok", str(count or ""))
+        )
+    console.table(("CHECK", "RESULT", "FINDINGS"), rows, right="FINDINGS")
+    for finding in findings:
+        click.echo(str(finding))
+
+
+def show_json(findings: list[Finding], snapshots: bool) -> None:
+    found = [finding._asdict() | {"path": str(finding.path)} for finding in findings]
+    click.echo(json.dumps({"findings": found, "snapshots": snapshots}))
