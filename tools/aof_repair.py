@@ -105,9 +105,12 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
         if header.first_lsn != first:
             return found, DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
         if not found and first != 1:
-            return found, MissingSegment(
-                path, 1, header.first_lsn, "segments before the first are missing"
-            )
+            reason = "segments before the first are missing"
+            if files.has_checkpoint:
+                reason = (
+                    "the log goes on behind a checkpoint, which cannot be part of a repaired copy"
+                )
+            return found, MissingSegment(path, 1, header.first_lsn, reason)
         if found:
             found[-1] = found[-1]._replace(end=header.before)
         found.append(Segment(path, header, None))
@@ -133,6 +136,8 @@ def command(path: Path, target: Path | None) -> int:
         return exits.OK
     for damage in filter(None, (broken_store, found.damage)):
         click.echo(f"damage: {damage.path}, byte {damage.offset}: {damage.reason}")
+    if files.has_checkpoint:
+        click.echo("The checkpoint, which may hold more than what can be kept here, is left out.")
     if not found.last_lsn:
         click.echo("Nothing before the damage can be kept.")
         return exits.DAMAGED

@@ -8,7 +8,7 @@ import click
 
 from tidelog.engine.digest import digest
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.replay import replayed
+from tidelog.tools.replay import contents
 from tidelog.tools.text import examples
 
 
@@ -20,5 +20,5 @@ from tidelog.tools.text import examples
 )
 @click.argument("path", type=STORE_PATH)
 def command(path: Path) -> None:
-    state, _ = replayed(LogFiles(path))
-    click.echo(digest(state))
+    with contents(LogFiles(path)) as found:
+        click.echo(digest(found.state))

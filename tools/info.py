@@ -1,4 +1,4 @@
-"""`tidelog info`: what a store holds, found by replaying its log."""
+"""`tidelog info`: what a store holds, found in its checkpoint and by replaying its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
-from tidelog.tools.replay import replayed
+from tidelog.tools.replay import contents
 from tidelog.tools.text import argument, examples, json_value, size_text, time_text
 
 
@@ -29,25 +29,38 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
 def command(path: Path, as_json: bool) -> None:
     files = LogFiles(path)
     promises, segments = files.survey()
-    state, replay = replayed(files)
-    facts: dict[str, Any] = {
-        "path": str(path),
-        "uuid": files.uuid.hex(),
-        "format": identity.FORMAT,
-        "segments": len(segments),
-        "bytes": files.size(),
-        "records": replay.records,
-        "durable_lsn": max((promise.lsn for promise in promises), default=0),
-        "lives": len(replay.epochs),
-        "last_write_ms": replay.now,
-        "quarantined": quarantined(files),
-        "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
-        "streams": streams(state),
-    }
-    if as_json:
-        click.echo(json.dumps(facts | {"streams": [as_object(row) for row in facts["streams"]]}))
-    else:
-        show(facts)
+    first_lsn = segments[0].header.first_lsn if segments else 1
+    with contents(files) as found:
+        state = found.state
+        facts: dict[str, Any] = {
+            "path": str(path),
+            "uuid": files.uuid.hex(),
+            "format": identity.FORMAT,
+            "segments": len(segments),
+            "bytes": files.size(),
+            "records": found.last_lsn - first_lsn + 1,
+            "durable_lsn": max((promise.lsn for promise in promises), default=0),
+            "lives": state.epoch,
+            "last_write_ms": found.now,
+            "quarantined": quarantined(files),
+            "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
+            "streams": streams(state),
+        }
+        if files.has_checkpoint:
+            facts |= {"first_lsn": first_lsn, "checkpoint_bytes": checkpoint_bytes(files)}
+        if as_json:
+            rows = [as_object(row) for row in facts["streams"]]
+            click.echo(json.dumps(facts | {"streams": rows}))
+        else:
+            show(facts)
+
+
+def checkpoint_bytes(files: LogFiles) -> int:
+    file = files.disk.open(files.root / identity.CHECKPOINT)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def quarantined(files: LogFiles) -> int:
@@ -81,10 +94,13 @@ def as_object(row: tuple[int, bytes, Stream]) -> dict[str, Any]:
 def show(facts: dict[str, Any]) -> None:
     # fmt: off
     click.echo(f"store        {facts['uuid']}, format {facts['format']}")
+    if "checkpoint_bytes" in facts:
+        click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}, holds what came before "
+                   f"LSN {facts['first_lsn']:,}, at least")
     click.echo(f"log          {facts['records']:,} records in {facts['segments']} segments, "
                f"{size_text(facts['bytes'])}, {facts['lives']} lives")
     click.echo(f"on the disk  at least up to LSN {facts['durable_lsn']}")
-    click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['records'] else 'never'}")
+    click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['last_write_ms'] else 'never'}")
     click.echo(f"quarantine   {facts['quarantined']} torn tails")
     # fmt: on
     for number, count in facts["keys"].items():

@@ -13,7 +13,7 @@ import click
 
 from tidelog.aof import identity, recovery, segment
 from tidelog.aof.durable import Promise
-from tidelog.aof.errors import Damage, MissingSegment
+from tidelog.aof.errors import Damage, MissingSegment, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reader import Scan, Segment
 from tidelog.disk.interface import Disk
@@ -44,32 +44,55 @@ class LogFiles:
         # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
         self._position: tuple[str, int, int, int] | None = None
 
-    def survey(self) -> tuple[list[Promise], list[Segment]]:
-        """What was promised, and the segments, read in this order. Raises Damage, NewerFormat, OSError."""
-        return recovery.survey(self.disk, self.directory, self.uuid)
+    @property
+    def has_checkpoint(self) -> bool:
+        return self.disk.exists(self.root / identity.CHECKPOINT)
+
+    def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
+        """What was promised, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
+
+        released   the log need not begin with LSN 1 where a checkpoint holds what came before
+        """
+        try:
+            return recovery.survey(self.disk, self.directory, self.uuid)
+        except MissingSegment:
+            # Looked for now, since a writer's first checkpoint is there before anything is released.
+            if not (released and self.has_checkpoint):
+                raise
+        return recovery.survey(self.disk, self.directory, self.uuid, released=True)
 
     def size(self) -> int:
         """Bytes of all segments, prepared space included."""
         total = 0
         for info in self.survey()[1]:
-            file = self.disk.open(info.path)
+            try:
+                file = self.disk.open(info.path)
+            except FileNotFoundError:
+                continue  # released meanwhile
             try:
                 total += file.size()
             finally:
                 file.close()
         return total
 
-    def scans(self) -> Iterator[Scan]:
+    def scans(self, *, released: bool = True) -> Iterator[Scan]:
         """A scan of each segment, in order; the caller goes through its frames before it asks for the next.
 
-        Raises as `survey`, and MissingSegment after the last if a later one must have been there.
+        Raises as `survey`, MissingSegment after the last if a later one must have been there, and Vanished if a
+        writer released one meanwhile.
         """
-        promises, found = self.survey()
+        promises, found = self.survey(released=released)
         scan: Scan | None = None
         for info in found:
-            scan = Scan(self.disk, info, promises, live=True)
+            scan = self._scan(info, promises)
             yield scan
         recovery.check_lives(self.directory, promises, found, scan)
+
+    def _scan(self, info: Segment, promises: list[Promise]) -> Scan:
+        try:
+            return Scan(self.disk, info, promises, live=True)
+        except FileNotFoundError:
+            raise Vanished(info.path) from None
 
     def frames(self) -> Iterator[tuple[Path, Frame]]:
         """Every frame of the log with its segment. Raises Damage where one is corrupt."""
@@ -115,12 +138,14 @@ class LogFiles:
     def new(self) -> Iterator[tuple[Path, Frame]]:
         """The frames that no earlier call has yielded, in order. For following a writer. Raises as `frames`."""
         promises, found = self.survey()
+        if self._position is not None and found and found[0].header.first_lsn > self._position[2]:
+            raise Vanished(self.directory / self._position[0])
         scan: Scan | None = None
         for info in found:
             name = info.path.name
             if self._position is not None and name < self._position[0]:
                 continue
-            scan = Scan(self.disk, info, promises, live=True)
+            scan = self._scan(info, promises)
             # A segment without a frame may have been replaced by the next life's, of the same name.
             if (
                 self._position is not None

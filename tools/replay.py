@@ -1,17 +1,52 @@
-"""A state made from the files of a log, for tools that say what a store holds."""
+"""A state made from the files of a store, for tools that say what it holds."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from tidelog.aof.reader import Replay
 from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import Effect
 from tidelog.engine.state import State
+from tidelog.store.clock import SYSTEM
+from tidelog.store.lifetime import close
+from tidelog.store.read_only import open_read_only
 from tidelog.tools import console
 from tidelog.tools.logfiles import LogFiles
 
 
-def replayed(files: LogFiles) -> tuple[State, Replay]:
-    """The state after every record of the log, and what was counted on the way. Raises as `LogFiles.frames`."""
+class Contents(NamedTuple):
+    """What a store holds.
+
+    state       with all rows, of which those of a checkpoint are read when they are asked for
+    last_lsn    of the newest record in it, 0 if there is none
+    now         unix ms of its newest write
+    """
+
+    state: State
+    last_lsn: int
+    now: int
+
+
+@contextmanager
+def contents(files: LogFiles) -> Iterator[Contents]:
+    """The state after every record: of the checkpoint, if there is one, and of the log behind it.
+
+    It may be used inside of the block. Raises as `LogFiles.frames`, and CorruptBlock.
+    """
+    if files.has_checkpoint:
+        core = open_read_only(files.disk, files.root, SYSTEM)
+        try:
+            yield Contents(core.state, core.log.next_lsn - 1, core.now)
+        finally:
+            close(core)
+    else:
+        yield _replayed(files)
+
+
+def _replayed(files: LogFiles) -> Contents:
     state = State()
 
     def apply(records: list[Effect]) -> None:
@@ -20,11 +55,11 @@ def replayed(files: LogFiles) -> tuple[State, Replay]:
 
     replay = Replay(apply)
     with console.progress("replaying", files.size(), size=True) as advance:
-        for scan in files.scans():
+        for scan in files.scans(released=False):
             replay.run(scan.path, scan.tuples())
             error = scan.error()
             if error is not None:
                 raise error
             replay.now = scan.now or replay.now
             advance(scan.size)
-    return state, replay
+    return Contents(state, replay.records, replay.now)

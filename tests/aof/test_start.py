@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.aof.world import ROOT, UUID, Life, Past, data_only, random_step
@@ -13,7 +14,7 @@ from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment,
 from tidelog.aof.frame import Frame
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.reader import Epoch, Replay, Scan, segments
-from tidelog.aof.recovery import Recovered, read_all, recover
+from tidelog.aof.recovery import Recovered, read_all, read_beside, recover
 from tidelog.aof.release import release
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk.simulated import SimulatedDisk, Tree
@@ -99,13 +100,14 @@ def test_nothing_before_the_start_is_read() -> None:
     starts = starts_of(disk)
     for start in starts[1:]:
         disk = SimulatedDisk.of(tree)
-        names = [
-            path for path in (i.path for i in segments(disk, AOF)) if int(path.stem) < start.segment
-        ]
-        for path in names:
-            disk.unlink(path)
+        for info in segments(disk, AOF):
+            if info.header.first_lsn < start.segment:
+                disk.unlink(info.path)
         file = disk.open(AOF / segment.file_name(start.segment), write=True)
-        file.write(80, bytes(max(start.offset - 80 - 48 - 100_000, 0)))
+        # The last frame before the end of the log is looked for, and no other.
+        before = starts[starts.index(start) - (start is starts[-1])]
+        offset = before.offset if before.segment == start.segment else segment.HEADER_BYTES
+        file.write(segment.HEADER_BYTES, bytes(offset - segment.HEADER_BYTES))
         records, _ = outcome(disk.tree(), start)
         assert len(records) == starts[-1].lsn - start.lsn
 
@@ -500,3 +502,65 @@ def test_lives_after_a_restore() -> None:
         assert len(epochs) == turn + 1 and len(recovered.epochs) == turn + 3
         assert recovered.last_lsn == 1000 + len(records)
     assert [info.header.first_lsn for info in segments(disk, AOF)][0] == 1001
+
+
+# --- beside a writer
+
+
+class Beside:
+    """A reader's disk on which, at the n-th opening of a segment, the writer makes a checkpoint and releases."""
+
+    def __init__(self, at: int) -> None:
+        self.disk = SimulatedDisk.of(a_log(CASE).tree())
+        self.starts = starts_of(self.disk)
+        self.newest = self.starts[3]
+        self.left = at
+        self.begun: list[Start] = []
+        self.records: list[Effect] = []
+        self.disk.before = self.operation
+
+    def operation(self, operation: str, path: Path) -> None:
+        if operation == "open" and path.suffix == segment.SUFFIX:
+            self.left -= 1
+            if self.left == 0:
+                self.disk.before = None
+                self.newest = self.starts[-2]
+                assert len(release(self.disk, AOF, self.newest.lsn, 0)) >= 3
+
+    def begin(self) -> tuple[Start, Callable[[list[Effect]], object]]:
+        self.begun.append(self.newest)
+        self.records.clear()
+        return self.newest, self.records.extend
+
+
+def test_a_reader_begins_again_when_segments_vanish() -> None:
+    again = 0
+    for at in range(1, 20):
+        beside = Beside(at)
+        scan, replay = read_beside(beside.disk, AOF, UUID, beside.begin)
+        again += len(beside.begun) > 1
+        assert scan is not None and scan.lsn - 1 == beside.starts[-1].lsn
+        assert len(beside.records) == beside.starts[-1].lsn - beside.begun[-1].lsn == replay.records
+    assert again > 5
+
+
+def test_a_reader_does_not_begin_again_for_damage() -> None:
+    beside = Beside(0)
+    for info in segments(beside.disk, AOF)[:-1]:
+        beside.disk.unlink(info.path)
+    with pytest.raises(DoesNotFit):
+        read_beside(beside.disk, AOF, UUID, beside.begin)
+    assert len(beside.begun) == 2
+
+
+def test_the_list_of_segments_is_read_again_when_one_of_them_vanished() -> None:
+    disk = SimulatedDisk.of(a_log(CASE).tree())
+    paths = [info.path for info in segments(disk, AOF)]
+
+    def before(operation: str, path: Path) -> None:
+        if operation == "open":
+            disk.before = None
+            disk.unlink(path)
+
+    disk.before = before
+    assert [info.path for info in segments(disk, AOF)] == paths[1:]

@@ -1,0 +1,111 @@
+"""The tools on a log whose first segments were released, since a checkpoint holds what was in them."""
+
+import json
+
+import pytest
+from tests.tools.conftest import Run
+from tests.tools.made import T0, Made
+
+from tidelog.aof import identity
+from tidelog.aof.errors import MissingSegment, Vanished
+from tidelog.engine import effects as e
+from tidelog.tools import exits
+from tidelog.tools.logfiles import LogFiles
+
+
+@pytest.fixture
+def released(made: Made) -> Made:
+    """The kept store without its first segment, and a file in the place of a checkpoint."""
+    path = made.root / identity.CHECKPOINT
+    path.parent.mkdir()
+    path.write_bytes(b"not looked into")
+    made.path(0).unlink()
+    return made
+
+
+def test_without_a_checkpoint_it_is_damage(run: Run, made: Made) -> None:
+    made.path(0).unlink()
+    for words in (["aof", "ls"], ["aof", "dump"], ["info"], ["digest"]):
+        done = run(*words, made.root)
+        assert done.code == exits.DAMAGED
+        assert "checkpoint/data.mdb" in done.err and "tidelog snapshot restore" in done.err
+    assert run("aof", "verify", made.root).code == exits.VERIFY_SEGMENTS
+
+
+def test_ls(run: Run, released: Made) -> None:
+    done = run("aof", "ls", released.root, "--json")
+    (row,) = map(json.loads, done.out.splitlines())
+    assert done.code == 0
+    assert (row["first_lsn"], row["last_lsn"], row["end"]) == (8, 13, "end")
+
+
+def test_dump(run: Run, released: Made) -> None:
+    done = run("aof", "dump", released.root, "--json")
+    assert done.code == 0
+    assert [json.loads(line)["lsn"] for line in done.out.splitlines()] == list(range(8, 14))
+    done = run("aof", "dump", released.root, "--json", "--past-damage")
+    assert (done.code, len(done.out.splitlines())) == (0, 6)
+
+
+def test_verify(run: Run, released: Made) -> None:
+    done = run("aof", "verify", released.root, "--no-replay", "--json")
+    facts = json.loads(done.out)
+    assert (done.code, facts["records"], facts["last_lsn"]) == (0, 6, 13)
+    # With the replay what is no checkpoint is found out.
+    done = run("aof", "verify", released.root, "--json")
+    assert done.code == exits.VERIFY_REPLAY and json.loads(done.out)["digest"] is None
+
+
+def test_verify_still_finds_damage(run: Run, released: Made) -> None:
+    released.flip(released.offsets[1] + 55)
+    released.promise(released.lsn - 1, incarnation=0xB2)
+    assert run("aof", "verify", released.root, "--no-replay").code == exits.VERIFY_FRAMES
+
+
+def test_nothing_is_said_of_a_state_that_is_not_whole(run: Run, released: Made) -> None:
+    for word in ("info", "digest"):
+        done = run(word, released.root)
+        assert done.code != 0 and done.out == ""
+
+
+def test_repair_says_that_it_cannot(run: Run, released: Made) -> None:
+    done = run("aof", "repair", released.root)
+    assert done.code == exits.DAMAGED
+    assert "goes on behind a checkpoint" in done.out and "is left out" in done.out
+
+
+def test_segments_that_go_while_they_are_read(made: Made) -> None:
+    files = LogFiles(made.root)
+    scans = files.scans()
+    first = next(scans)
+    for _ in first.frames():
+        pass
+    made.path(1).unlink()
+    with pytest.raises(Vanished, match="begin again"):
+        next(scans)
+
+
+def test_a_follower_of_the_log_that_was_left_behind(made: Made) -> None:
+    files = LogFiles(made.root)
+    following = files.new()
+    assert [next(following)[1].lsn, next(following)[1].lsn] == [1, 2]
+    checkpoint = made.root / identity.CHECKPOINT
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"")
+    made.path(0).unlink()
+    with pytest.raises(Vanished):
+        list(files.new())
+
+
+def test_a_log_that_was_followed_may_lose_what_was_read(made: Made) -> None:
+    files = LogFiles(made.root)
+    assert len(list(files.new())) == 10
+    made.unit(T0 + 9000, (e.SET, 0, b"k", b"1", -1))
+    made.write()
+    made.path(0).unlink()
+    with pytest.raises(MissingSegment):
+        list(files.new())
+    checkpoint = made.root / identity.CHECKPOINT
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"")
+    assert [frame.lsn for _, frame in files.new()] == [14]
