@@ -95,8 +95,8 @@ def show(facts: dict[str, Any]) -> None:
     # fmt: off
     click.echo(f"store        {facts['uuid']}, format {facts['format']}")
     if "checkpoint_bytes" in facts:
-        click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}, holds what came before "
-                   f"LSN {facts['first_lsn']:,}, at least")
+        alone = f", alone for LSN 1 to {facts['first_lsn'] - 1:,}" if facts["first_lsn"] > 1 else ""
+        click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}{alone}")
     click.echo(f"log          {facts['records']:,} records in {facts['segments']} segments, "
                f"{size_text(facts['bytes'])}, {facts['lives']} lives")
     click.echo(f"on the disk  at least up to LSN {facts['durable_lsn']}")

@@ -1,11 +1,14 @@
 """The tools on a log whose first segments were released, since a checkpoint holds what was in them."""
 
 import json
+import random
+from pathlib import Path
 
 import pytest
 from tests.tools.conftest import Run
 from tests.tools.made import T0, Made
 
+import tidelog
 from tidelog.aof import identity
 from tidelog.aof.errors import MissingSegment, Vanished
 from tidelog.engine import effects as e
@@ -109,3 +112,38 @@ def test_a_log_that_was_followed_may_lose_what_was_read(made: Made) -> None:
     checkpoint.parent.mkdir()
     checkpoint.write_bytes(b"")
     assert [frame.lsn for _, frame in files.new()] == [14]
+
+
+def test_a_store_that_folds_and_releases_all_the_time(run: Run, tmp_path: Path) -> None:
+    """What the tools say beside its writer is what it says itself."""
+    root = tmp_path / "data"
+    rng = random.Random(4)
+    with tidelog.open(root, fsync="no", segment_bytes=8192, retain_bytes=0) as db:
+        for turn in range(6):
+            for _ in range(rng.randint(50, 150)):
+                db.xadd("s", {"n": rng.random(), "pad": "x" * 40})
+            db.set("turn", turn)
+            db.checkpoint()
+            for n in range(rng.randint(0, 120)):
+                db.xadd("t", {"n": n})
+            told = json.loads(run("info", root, "--json").out)
+            lengths = {"s": db.xlen("s"), "t": db.xlen("t")}
+            assert {row["key"]: row["length"] for row in told["streams"] if row["length"]} == {
+                key: length for key, length in lengths.items() if length
+            }
+            assert run("digest", root).out == f"{db.digest()}\n"
+            verified = json.loads(run("aof", "verify", root, "--json").out)
+            assert (verified["failures"], verified["digest"]) == ([], db.digest())
+            rows = [json.loads(line) for line in run("aof", "ls", root, "--json").out.splitlines()]
+            assert all(
+                row["last_lsn"] + 1 == after["first_lsn"] for row, after in zip(rows, rows[1:])
+            )
+            assert (
+                told["records"]
+                == verified["records"]
+                == rows[-1]["last_lsn"] - rows[0]["first_lsn"] + 1
+            )
+        assert rows[0]["first_lsn"] > 1 and told["first_lsn"] == rows[0]["first_lsn"]
+        assert f"alone for LSN 1 to {rows[0]['first_lsn'] - 1:,}" in run("info", root).out
+        expected = db.digest()
+    assert run("digest", root).out == f"{expected}\n"
