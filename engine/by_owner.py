@@ -88,7 +88,15 @@ class Owned(Order):
             yield ids
 
     def warm(self, key: int) -> None:
-        """Bring into memory the chunk where an ID is or would go. May raise CorruptBlock."""
+        """Bring into memory the chunk where an ID is. May raise CorruptBlock."""
         i = bisect_left(self.tops, key)
-        if i < len(self.tops) and self.chunks[i] is None:
+        if self.chunks[i] is None:
             self.load(i)
+
+    def warm_new(self, key: int, gone: set[int]) -> None:
+        """Bring into memory every chunk where an ID may go, while `gone` leave their places one by one."""
+        for i in range(bisect_left(self.tops, key), len(self.chunks)):
+            ids = (self.chunks[i] or self.load(i))[0]
+            stays = next((each for each in reversed(ids) if each not in gone), None)
+            if stays is not None and stays > key:
+                return

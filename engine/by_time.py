@@ -57,9 +57,18 @@ class TimeOrder(Order):
         return i, bisect_left(chunk[0], key, low, bisect_right(times, time, low))
 
     def warm(self, time: int, key: int) -> None:
-        """Bring into memory the chunk where (time, ID) is or would go. May raise CorruptBlock."""
-        if not self.is_above(time, key):
-            self.place(time, key)
+        """Bring into memory the chunk where (time, ID) is. May raise CorruptBlock."""
+        self.place(time, key)
+
+    def warm_new(self, time: int, key: int, gone: set[int]) -> None:
+        """Bring into memory every chunk where (time, ID) may go, while `gone` leave their places one by one."""
+        if self.is_above(time, key):
+            return
+        for i in range(self.place(time, key)[0], len(self.chunks)):
+            ids, times = self.chunks[i] or self.load(i)
+            stays = next((j for j in reversed(range(len(ids))) if ids[j] not in gone), None)
+            if stays is not None and (times[stays], ids[stays]) > (time, key):
+                return
 
     def first_time(self) -> int:
         """The oldest delivery time. There is one. May raise CorruptBlock."""

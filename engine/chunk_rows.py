@@ -68,8 +68,13 @@ def pack_chunk(chunk: Chunk) -> bytes:
     ids = chunk[0]
     n = len(ids)
     row: list[Any] = [n]
-    if ids.__class__ is array and ids[-1] - ids[0] == n - 1:
-        row.append(ids[0])
+    first = ids[0]
+    if (
+        ids.__class__ is array
+        and ids[-1] - first == n - 1
+        and ids == new_column(range(first, first + n))  # by time they need not ascend
+    ):
+        row.append(first)
     else:
         row.append(column_bytes(ids))
     for column in chunk[1:]:

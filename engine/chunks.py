@@ -41,16 +41,14 @@ class Shelf:
     next_serial  of the next chunk handed to a checkpoint, never used twice in a group
     dropped      serials of rows that no chunk has any more, since the last freeze
     unstored     serials handed to a checkpoint that failed: to be handed again, and not to be forgotten
-    away         whether a chunk may be missing from memory
     """
 
-    __slots__ = ("next_serial", "dropped", "unstored", "away", "cold", "stream", "group", "name")
+    __slots__ = ("next_serial", "dropped", "unstored", "cold", "stream", "group", "name")
 
     def __init__(self) -> None:
         self.next_serial = 1
         self.dropped: list[int] = []
         self.unstored: set[int] = set()
-        self.away = False
         self.cold: ColdStore | None = None
         self.stream = 0  # numbers, as row keys have them
         self.group = 0
@@ -303,7 +301,8 @@ class Order:
         self.new = list
         for i, chunk in enumerate(self.chunks):
             assert chunk is not None
-            self.chunks[i] = ([id_of(key) for key in chunk[0]], *chunk[1:])
+            ids = [id_of(key) for key in chunk[0]]
+            self.chunks[i] = (ids, *[column[:] for column in chunk[1:]])
         if self.TOP == 0:
             self.tops = [id_of(key) for key in self.tops]
 

@@ -24,150 +24,33 @@ time are in ID order: that follows from the entries alone, so replay and live ag
 chunks follows from nothing, and shows nowhere.
 
 After `evict` or `restore` chunks lie in a checkpoint until they are needed, so almost every method can raise
-CorruptBlock. One that changes must not do that half way: decide calls `prepare_...` before it logs an effect.
+CorruptBlock. One that changes must not do that half way: `prepare_...` is called before (engine.prepare).
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from tidelog.engine.by_id import IdOrder, Row, columns_of
-from tidelog.engine.by_owner import Owned
-from tidelog.engine.by_time import TimeOrder
-from tidelog.engine.chunk_rows import Chunk, Column, new_column
-from tidelog.engine.chunks import LOAD, Order, Part, Shelf
-from tidelog.engine.cold import ColdStore
-from tidelog.engine.frozen_pending import FrozenPending, restore_lasts, restore_order
-from tidelog.engine.idlist import (
-    IdList,
-    from_keys,
-    id_of,
-    is_narrow,
-    key_of,
-    keys,
-    pack,
-    unpack,
-    unpack_key,
-)
+from tidelog.engine.by_id import Row, columns_of
+from tidelog.engine.chunk_rows import Chunk, Column
+from tidelog.engine.chunks import LOAD, Part
+from tidelog.engine.idlist import IdList, from_keys, keys, pack, unpack, unpack_key
+from tidelog.engine.pending_orders import NACK_TIME as NACK_TIME
+from tidelog.engine.pending_orders import NOBODY as NOBODY
+from tidelog.engine.pending_orders import PendingOrders
 
 FEW: Final = 3  # up to here entries are handled one by one rather than as a stretch
-NOBODY: Final = 0  # owner of an entry that XNACK released
-# The first delivery time of the NACK zone; every time below 0 is in it.
-NACK_TIME: Final = -(1 << 62)
 
 
-class Pending:
+class Pending(PendingOrders):
     """The pending entries of one group.
 
     Methods that change are called by apply alone and trust what they are told; lists of IDs given to
     `deliver` ascend and name no ID twice. The others change nothing but what is in memory.
     """
 
-    __slots__ = ("n", "wide", "_by_id", "_by_time", "_owned", "_free", "_nack_time", "_shelf")
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.wide = False
-        self._shelf = Shelf()
-        self._by_id = IdOrder(self._shelf, new_column)
-        self._by_time = TimeOrder(self._shelf, new_column)
-        self._owned: list[Owned | None] = [None]  # by owner number
-        self._free: list[int] = []  # owner numbers to use again
-        self._nack_time = NACK_TIME  # of the next entry in the NACK zone
-
-    def __len__(self) -> int:
-        return self.n
-
-    def _orders(self) -> Iterator[Order]:
-        yield self._by_id
-        yield self._by_time
-        for owned in self._owned:
-            if owned is not None:
-                yield owned
-
-    # --- owners
-
-    def add_owner(self) -> int:
-        """A number for a new consumer."""
-        owned = Owned(self._shelf, self._by_id.new)
-        if self._free:
-            owner = self._free.pop()
-            self._owned[owner] = owned
-        else:
-            owner = len(self._owned)
-            self._owned.append(owned)
-        return owner
-
-    def drop_owner(self, owner: int) -> None:
-        """Forget a consumer and its pending entries."""
-        owned = self._owner(owner)
-        if owned.n * LOAD < self.n:
-            for key in self._held(owned):
-                self._remove_key(key)
-        elif owned.n:
-            self._filter_out(owner, set(self._held(owned)))
-        self._shelf.dropped += filter(None, owned.serials)
-        self._owned[owner] = None
-        self._free.append(owner)
-
-    def held_by(self, owner: int) -> int:
-        """How many entries a consumer has pending."""
-        return self._owner(owner).n
-
-    def nacked(self) -> int:
-        """How many entries are in the NACK zone."""
-        return self.n - sum(owned.n for owned in self._owned if owned is not None)
-
-    def owner_numbers(self) -> int:
-        """How many owner numbers there are, NOBODY and those to use again among them."""
-        return len(self._owned)
-
-    def _owner(self, owner: int) -> Owned:
-        owned = self._owned[owner]
-        assert owned is not None
-        return owned
-
-    def _held(self, owned: Owned) -> list[int]:
-        return [key for i in range(len(owned.chunks)) for key in owned.peek(i)[0]]
-
-    def _filter_out(self, owner: int, gone: set[int]) -> None:
-        """Drop all entries of an owner that has many."""
-
-        def kept_by_id(chunk: Chunk) -> list[bool] | None:
-            owners = chunk[2]
-            return [other != owner for other in owners] if owner in owners else None
-
-        def kept_by_time(chunk: Chunk) -> list[bool] | None:
-            return None if gone.isdisjoint(chunk[0]) else [key not in gone for key in chunk[0]]
-
-        self._by_id.load_all()
-        self._by_time.load_all()
-        self._by_id.sweep(kept_by_id)
-        self._by_time.sweep(kept_by_time)
-        self.n -= len(gone)
-
-    # --- IDs and keys
-
-    def to_id(self, key: int) -> int:
-        """The entry ID of a key handed out by `slices`."""
-        return key if self.wide else id_of(key)
-
-    def _widen(self) -> None:
-        """Turn to the wide form: an ID came that has no key. O(n), once in a group's life."""
-        self.load_all()
-        for order in self._orders():
-            order.widen()
-        self.wide = True
-
-    def _want(self, ids: IdList) -> Column:
-        """The column of an ID list that is about to be pending."""
-        if not self.wide:
-            if ids.__class__ is bytes:
-                return keys(ids)
-            self._widen()
-        return unpack(ids)
+    __slots__ = ()
 
     # --- changing
 
@@ -215,12 +98,6 @@ class Pending:
             want = self._those_with_keys(ids)
         if want:
             self._remove(want)
-
-    def _those_with_keys(self, ids: IdList) -> Column:
-        """The column of those IDs that can be pending."""
-        if self.wide:
-            return unpack(ids)
-        return array("q", [key_of(id) for id in unpack(ids) if is_narrow(id)])
 
     def _remove(self, want: Column) -> None:
         if len(want) <= FEW:
@@ -326,6 +203,49 @@ class Pending:
             if holder is not None:
                 holder.discard(key)
 
+    def drop_owner(self, owner: int) -> None:
+        """Forget a consumer and its pending entries."""
+        owned = self._owner(owner)
+        if owned.n * LOAD < self.n:
+            for key in self._held(owned):
+                self._remove_key(key)
+        elif owned.n:
+            self._filter_out(owner, set(self._held(owned)))
+        self._shelf.dropped += filter(None, owned.serials)
+        self._owned[owner] = None
+        self._free.append(owner)
+
+    def _filter_out(self, owner: int, gone: set[int]) -> None:
+        """Drop all entries of an owner that has many."""
+
+        def kept_by_id(chunk: Chunk) -> list[bool] | None:
+            owners = chunk[2]
+            return [other != owner for other in owners] if owner in owners else None
+
+        def kept_by_time(chunk: Chunk) -> list[bool] | None:
+            return None if gone.isdisjoint(chunk[0]) else [key not in gone for key in chunk[0]]
+
+        self._by_id.load_all()
+        self._by_time.load_all()
+        self._by_id.sweep(kept_by_id)
+        self._by_time.sweep(kept_by_time)
+        self.n -= len(gone)
+
+    def _widen(self) -> None:
+        """Turn to the wide form: an ID came that has no key. O(n), once in a group's life."""
+        self.load_all()
+        for order in self._orders():
+            order.widen()
+        self.wide = True
+
+    def _want(self, ids: IdList) -> Column:
+        """The column of an ID list that is about to be pending."""
+        if not self.wide:
+            if ids.__class__ is bytes:
+                return keys(ids)
+            self._widen()
+        return unpack(ids)
+
     # --- asking
 
     def contains(self, id: int) -> bool:
@@ -418,171 +338,3 @@ class Pending:
     def entries(self) -> Iterator[Row]:
         """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
         return self._by_id.entries()
-
-    # --- chunks that are not in memory
-
-    @property
-    def away(self) -> bool:
-        """Whether chunks may be missing from memory, so that `prepare_...` is called for."""
-        return self._shelf.away
-
-    def resident(self) -> int:
-        """About how many entries are in memory. O(chunks) at C speed."""
-        chunks = self._by_id.chunks
-        if not self._shelf.away or not chunks:
-            return self.n
-        return self.n * (len(chunks) - chunks.count(None)) // len(chunks)
-
-    def load_all(self) -> None:
-        """Bring everything into memory. May raise CorruptBlock."""
-        if self._shelf.away:
-            for order in self._orders():
-                order.load_all()
-            self._shelf.away = False
-
-    def prepare_deliver(self, ids: IdList, owner: int | None, time: int) -> None:
-        """Bring into memory what `deliver` of these will change. May raise CorruptBlock.
-
-        owner: None for a consumer to be created, NOBODY for `nack`, where `time` is of no matter.
-        """
-        if not self._shelf.away:
-            return
-        if not self.wide and not isinstance(ids, bytes):
-            self.load_all()  # the group will turn to the wide form
-            return
-        if owner == NOBODY:
-            time = self._nack_time
-        heir = None if owner is None else self._owned[owner]
-        tops = self._by_id.tops
-        for key in self._those_with_keys(ids):
-            if tops and key <= tops[-1]:
-                self._warm(key)
-            self._by_time.warm(time, key)
-            if heir is not None:
-                heir.warm(key)
-
-    def prepare_remove(self, ids: IdList) -> None:
-        """Bring into memory what `remove` of these will change. May raise CorruptBlock."""
-        if self._shelf.away:
-            for key in self._those_with_keys(ids):
-                self._warm(key)
-
-    def prepare_drop(self, owner: int) -> None:
-        """Bring into memory what `drop_owner` will change. May raise CorruptBlock."""
-        if not self._shelf.away:
-            return
-        owned = self._owner(owner)
-        owned.load_all()
-        if owned.n * LOAD < self.n:
-            for key in self._held(owned):
-                self._warm(key)
-        elif owned.n:
-            self._by_id.load_all()
-            self._by_time.load_all()
-
-    def _warm(self, key: int) -> None:
-        """Bring into memory where an entry lies in all three orders, if it is pending."""
-        row = self.get(self.to_id(key))
-        if row is not None:
-            self._by_time.warm(row[0], key)
-            owned = self._owned[row[1]]
-            if owned is not None:
-                owned.warm(key)
-
-    def evict(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
-        """Forget the chunks that have rows in `cold`: all that were handed over, but for those of a freeze that
-        failed. No freeze may be in flight.
-
-        stream, group: the numbers in the keys of the rows. name: of the group, for errors.
-        """
-        self._shelf.place_at(cold, stream, group, name)
-        for order in self._orders():
-            order.evict()
-        self._shelf.away = True
-
-    def freeze(self) -> FrozenPending:
-        """What a checkpoint is to hold. O(chunks) at C speed."""
-        return FrozenPending(
-            *(self.n, self.wide, self._nack_time, self._free),
-            *(self._by_id, self._by_time, self._owned, self._shelf),
-        )
-
-    def thaw(self, frozen: FrozenPending) -> None:
-        """The checkpoint that got `frozen` failed: what it had to write is to be written by the next."""
-        shelf = self._shelf
-        shelf.dropped = frozen.dropped + shelf.dropped
-        shelf.unstored.update(frozen.handed())
-
-    @classmethod
-    def restored(
-        cls, directory: Sequence[Any], cold: ColdStore, stream: int, group: int, name: bytes
-    ) -> Pending:
-        """The pending entries of a directory, none of them in memory. ValueError if it cannot be one."""
-        self = cls()
-        n, wide, nack_time, next_serial, free, by_id, by_time, owners = directory
-        self.n, self.wide, self._nack_time, self._free = n, wide, nack_time, list(free)
-        shelf = self._shelf
-        shelf.place_at(cold, stream, group, name)
-        shelf.next_serial, shelf.away = next_serial, True
-        new: Callable[[Iterable[int]], Column] = list if wide else new_column
-        self._by_id.new = self._by_time.new = new
-        restore_order(self._by_id, *by_id)
-        restore_order(self._by_time, *by_time[:2])
-        restore_lasts(self._by_time, by_time[2])
-        for row in owners[1:]:
-            owned = None
-            if row is not None:
-                owned = Owned(shelf, new)
-                owned.n = row[0]
-                restore_order(owned, *row[1:])
-            self._owned.append(owned)
-        return self
-
-    # --- whole
-
-    def copy(self) -> Pending:
-        """An independent copy, all in memory; owners keep their numbers. May raise CorruptBlock."""
-        other = Pending()
-        other.n, other.wide, other._nack_time = self.n, self.wide, self._nack_time
-        other._free = self._free[:]
-        other._by_id.new = other._by_time.new = self._by_id.new
-        self._by_id.copy_to(other._by_id)
-        self._by_time.copy_to(other._by_time)
-        for owned in self._owned[1:]:
-            twin = None
-            if owned is not None:
-                twin = Owned(other._shelf, owned.new)
-                twin.n = owned.n
-                owned.copy_to(twin)
-            other._owned.append(twin)
-        return other
-
-    def check(self) -> None:
-        """Assert the rules of this module. O(n); tests call it after every step. Leaves in memory what is there."""
-        for order in self._orders():
-            order.check()
-            assert order.shelf is self._shelf
-        serials = [serial for order in self._orders() for serial in order.serials if serial]
-        assert len(serials) == len(set(serials))
-        assert not set(serials) & set(self._shelf.dropped)
-        rows = list(self.entries())
-        ids = [row[0] for row in rows]
-        assert ids == sorted(set(ids))
-        assert len(rows) == self.n
-        by_time = self._by_time
-        by_age = [
-            (time, id)
-            for i in range(len(by_time.chunks))
-            for id, time in zip(self._by_id.ids_of(by_time.peek(i)[0]), by_time.peek(i)[1])
-        ]
-        assert by_age == sorted((row[1], row[0]) for row in rows)
-        assert all(time < self._nack_time for time, _ in by_age[: self.nacked()])
-        for owner, owned in enumerate(self._owned):
-            held = [row[0] for row in rows if row[2] == owner]
-            if owned is None:
-                assert owner == NOBODY or (not held and owner in self._free)
-            else:
-                assert list(self._by_id.ids_of(self._held(owned))) == held
-                assert owned.n == len(held)
-        for _, time, owner, _ in rows:
-            assert (time < 0) == (owner == NOBODY)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.engine import by_id, by_owner, by_time, chunks
+from tidelog.engine import by_id, by_owner, by_time, chunks, pending_orders
 from tidelog.engine import pending as module
 from tidelog.engine.idlist import pack, unpack
 from tidelog.engine.pending import NOBODY, Pending
@@ -36,7 +36,7 @@ times = st.integers(0, 8)
 
 def set_load(load: int) -> None:
     """Entries of a chunk; each module has its own name for it."""
-    for each in (by_id, by_owner, by_time, chunks, module):
+    for each in (by_id, by_owner, by_time, chunks, pending_orders, module):
         setattr(each, "LOAD", load)
 
 
