@@ -91,11 +91,13 @@ def resolve(args: list[bytes]) -> Command:
 def expire_due(ctx: Context, limit: int) -> None:
     """Log the DEL of up to `limit` keys whose time has passed, all databases together, into `ctx.effects`.
 
-    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying.
+    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying. May raise CorruptBlock.
     """
     for db, database in enumerate(ctx.state.databases):
         due = database.expires.due(ctx.now, limit)
         if due:
+            for key in due:
+                database.keys.get(key)  # into memory: apply is to read nothing
             effect: Effect = (DEL, db, tuple(due))
             ctx.effects.append(effect)
             limit -= len(due)

@@ -75,7 +75,7 @@ class FrozenTable:
                 take(kept.pop(key))
             else:  # as `_copy`, a call less
                 value = resident(keys, key)
-                held = value.number if value.__class__ is Stream else value
+                held = value.number if isinstance(value, Stream) else value
                 take((key, held, expire_at(key, NO_EXPIRY)))
         self.left -= len(names)
         return len(names)
@@ -83,7 +83,7 @@ class FrozenTable:
     def _copy(self, key: bytes) -> _Copy:
         # What changed and was not written yet is in memory, or gone.
         value = resident(self._keys, key)
-        held = value.number if value.__class__ is Stream else value
+        held = value.number if isinstance(value, Stream) else value
         return key, held, self._keys.expires.get(key, NO_EXPIRY)
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:

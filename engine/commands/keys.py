@@ -9,6 +9,7 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.integers import int32, int64
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.engine.state import DATABASES
+from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 from tidelog.engine.values import encoding_name, memory_bytes, type_name
 
@@ -87,8 +88,13 @@ def copy(ctx: Context, args: list[bytes]) -> Reply:
                 raise CommandError(SYNTAX)
     if target_db == ctx.db and source == target:
         raise CommandError(_SAME_OBJECT)
-    if ctx.lookup(source) is None or (_exists(ctx, target_db, target) and not replace):
+    value = ctx.lookup(source)
+    if value is None or (_exists(ctx, target_db, target) and not replace):
         return 0
+    if isinstance(value, Stream):  # apply is to read nothing
+        value.load_all()
+        for group in value.groups.values():
+            group.pending.load_all()
     ctx.effects.append((COPY, ctx.db, source, target_db, target))
     return 1
 

@@ -82,7 +82,7 @@ class ColdSide(Side):
         self.rows = RowsInMemory()
         self.meta: dict[str, Any] | None = None
         self.since: list[Effect] = []  # logged since the last committed freeze
-        self.in_flight: Any = None  # frozen, meta, rows being written, place in `since`
+        self.in_flight: Any = None  # frozen, meta, rows being written, place in `since`, digest
 
     def apply(self, effects: list[Effect]) -> None:
         super().apply(effects)
@@ -92,13 +92,13 @@ class ColdSide(Side):
         if self.in_flight is None:
             meta = self.state.tables_meta()
             frozen = freezing.freeze(self.state)
-            self.in_flight = frozen, meta, self.rows.copy(), len(self.since)
+            self.in_flight = frozen, meta, self.rows.copy(), len(self.since), digest(self.state)
 
     def take(self, limit: int) -> int:
         """Copy and write some of the frozen rows. How many are left."""
         if self.in_flight is None:
             return 0
-        frozen, _, writing, _ = self.in_flight
+        frozen, _, writing, *_ = self.in_flight
         left: int = frozen.take_some(limit)
         writing.write(frozen.rows(writing))
         return left
@@ -108,12 +108,14 @@ class ColdSide(Side):
             return
         while self.take(3):
             pass
-        frozen, self.meta, writing, at = self.in_flight
+        frozen, self.meta, writing, at, frozen_digest = self.in_flight
         del self.since[:at]
         self.rows._keys, self.rows._payloads = writing._keys, writing._payloads
         self.state.cold = self.rows
         freezing.settle(self.state, frozen)
         self.in_flight = None
+        # What was written is the state at the freeze, whatever has changed since.
+        assert digest(freezing.load_state(self.rows, self.meta)) == frozen_digest
 
     def fail(self) -> None:
         if self.in_flight is not None:
