@@ -8,7 +8,8 @@
  * At call number FAULT_NTH (from 1; 0 = never) happens what FAULT_MODE says:
  *
  *     before   the process is killed, the call is not made        after   it is made, then the process is killed
- *     torn     a write is made by half, then as `before`          error   it fails with errno FAULT_ERRNO; life goes on
+ *     torn     of a write only the first pages are made, about    error   it fails with errno FAULT_ERRNO; life goes on
+ *              half, as where the kernel meets the signal; then as `before`
  *     power    the process is killed, and every file becomes what a loss of power might leave: as at its last sync,
  *              plus some of the writes since then, this one included; FAULT_SEED says which
  *
@@ -32,7 +33,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 256, SECTOR = 512, COPY = 1 << 20 };
+enum { FILES_MAX = 256, SECTOR = 512, PAGE = 4096 };
 enum mode { BEFORE, AFTER, TORN, POWER, ERROR };
 
 struct change { /* since the last sync: a write, or a new size (data is NULL) */
@@ -310,7 +311,10 @@ static ssize_t write_ours(const char *operation, int fd, const struct iovec *pie
             add_change(file, place, data, length, 0);
             cut_power();
         }
-        if (hit && mode == TORN) real_pwrite(file->fd, data, length / 2, place);
+        if (hit && mode == TORN) {
+            off_t cut = (place + (off_t)(length / 2)) / PAGE * PAGE; /* inside of a page it is not cut */
+            if (cut > place) put(file->fd, data, (size_t)(cut - place), place);
+        }
         if (hit && mode != AFTER) end_process();
         done = at < 0 ? real_write(fd, data, length) : real_pwrite(fd, data, length, at);
         error = errno;

@@ -35,7 +35,7 @@ class Mode(Enum):
 
     BEFORE = "before"  # killed; the call is not made
     AFTER = "after"  # killed; the call is made
-    TORN = "torn"  # killed; half of the write is made
+    TORN = "torn"  # killed; the first pages of the write are made, about half
     POWER = "power"  # killed; of what was not synced some is left, as the seed says
     ERROR = "error"  # the call fails, and the process lives on
 

@@ -175,3 +175,17 @@ def test_nothing_is_kept_of_a_file_that_was_never_synced(tmp_path: Path) -> None
         assert script(tmp_path / str(seed), 2, Mode.POWER, seed).killed
         sizes.add((tmp_path / str(seed) / "one.aof").stat().st_size)
     assert {0, 1200} <= sizes
+
+
+def test_a_torn_write_is_cut_between_pages(tmp_path: Path) -> None:
+    source = (
+        "import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "os.pwrite(fd, b'a' * 6000, 0)\nos.pwrite(fd, b'b' * 9000, 6000)\nos.pwrite(fd, b'c' * 99, 20)"
+    )
+    left = {}
+    for nth in (1, 2, 3):
+        path = tmp_path / f"{nth}.mdb"
+        argv = [sys.executable, "-c", source, str(path)]
+        assert run_with_fault(argv, nth, Mode.TORN, paths=[".mdb"]).killed
+        left[nth] = path.read_bytes()
+    assert left == {1: b"", 2: b"a" * 6000 + b"b" * 2192, 3: b"a" * 6000 + b"b" * 9000}
