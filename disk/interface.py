@@ -114,6 +114,10 @@ class Disk(Protocol):
         """May this process write to a file or directory that is there?"""
         ...
 
+    def free(self, path: Path) -> int:
+        """Bytes that this process may still write to the file system that holds `path`."""
+        ...
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         """The same place for a library that works on files by itself: the operating system's disk, and the path
         there. None if there is none, since this disk lies in memory.

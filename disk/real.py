@@ -220,6 +220,10 @@ class RealDisk:
     def writable(self, path: Path) -> bool:
         return os.access(path, os.W_OK)
 
+    def free(self, path: Path) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         return self, path
 

@@ -462,6 +462,9 @@ class SimulatedDisk:
     def writable(self, path: Path) -> bool:
         return self.exists(path)
 
+    def free(self, path: Path) -> int:
+        return 1 << 40
+
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         if self.real_root is None:
             return None

@@ -22,7 +22,7 @@ import errno
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -43,6 +43,7 @@ LOCK: Final = "lock.mdb"
 MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
 MAX_READERS: Final = 126
 CRC_BYTES: Final = 4
+MARGIN_BYTES: Final = 1 << 20
 BATCH_ROWS: Final = 64  # of `ColdRows.rows`, read at a time
 BATCH_BYTES: Final = 256 << 10
 
@@ -193,6 +194,14 @@ class Environment:
                     self._lmdb.close()
                     self._lmdb = None
 
+    def committed(self) -> int:
+        """Number of the newest commit, 0 before the first. Raises CheckpointError."""
+        txn = self.begin()
+        try:
+            return txn.id()
+        finally:
+            txn.abort()
+
     def begin(self) -> lmdb.Transaction[bytes]:
         """A read transaction. Raises CheckpointError."""
         try:
@@ -240,10 +249,13 @@ class Environment:
         except lmdb.Error as error:
             raise self.trouble("it cannot be copied", error) from error
 
-    def trouble(self, what: str, error: lmdb.Error) -> CheckpointError:
-        """An error of LMDB in words, with what to do about it."""
+    def trouble(self, what: str, error: lmdb.Error, nbytes: int = 0) -> CheckpointError:
+        """An error of LMDB in words, with what to do about it. `nbytes` were to be written, at least."""
         code = getattr(error, "code", 0)
-        if code in OUT_OF_SPACE or "No space left" in str(error):
+        # Of a write that the disk took half of LMDB says "Input/output error".
+        if code in OUT_OF_SPACE or (
+            code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
+        ):
             advice = "there is no space on the disk, or the quota is used up: make room; the log is kept until then"
         elif isinstance(error, lmdb.MapFullError):
             advice = f"it would be larger than {MAP_BYTES >> 40} TiB"
@@ -306,15 +318,16 @@ class Writing:
         self._environment = environment
         self._txn: lmdb.Transaction[bytes] | None = txn
         self._cursor: lmdb.Cursor[bytes] | None = txn.cursor()
+        self._bytes = 0  # that were put
         _transactions.add(self)
 
-    def put(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Put rows of (key, payload), in the order they come in. Give them in chunks of 64 to 128: their
-        checksums are computed in one go, and LMDB gives up the interpreter lock at each row."""
-        assert self._cursor is not None
-        items = [(key, sealed(key, payload)) for key, payload in rows]
+    def put(self, key: bytes, payload: bytes) -> None:
+        """Put a row. Keeps the interpreter lock: `putmulti` of newer versions gives it up row by row, and beside a
+        busy thread gets it back 5 ms later each time."""
+        assert self._txn is not None
+        self._bytes += len(payload)
         try:
-            self._cursor.putmulti(items)
+            self._txn.put(key, sealed(key, payload))
         except lmdb.Error as error:
             raise self._failed(error) from error
 
@@ -366,7 +379,7 @@ class Writing:
         self._txn = None
 
     def _failed(self, error: lmdb.Error) -> CheckpointError:
-        return self._environment.trouble("the checkpoint could not be written", error)
+        return self._environment.trouble("the checkpoint could not be written", error, self._bytes)
 
 
 class ColdRows:
@@ -390,6 +403,12 @@ class ColdRows:
         self._end()
         self._txn = txn
         self._cursor = txn.cursor()
+
+    def number(self) -> int:
+        """[lock] Which commit they are of; greater is newer."""
+        if self._txn is None:
+            self._gone()
+        return self._txn.id()
 
     def close(self) -> None:
         """[lock] End the read transaction. The environment stays open. Closing twice is allowed."""

@@ -125,3 +125,21 @@ def test_only_known_file_systems_are_mapped(
     file.truncate(10)  # which a mapped file refuses
     assert file.pread(100, 0) == b"written, n"
     file.close()
+
+
+def test_what_libraries_need_to_know(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.create(tmp_path / "a")
+    file.write(0, b"123")
+    file.extend(10_000)
+    assert file.size() == 10_000 and file.pread(4, 0) == b"123\0"
+    file.extend(5)
+    assert file.size() == 10_000
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    other, created = disk.open(tmp_path / "b"), disk.create(tmp_path / "c")
+    assert other.identity() == file.identity() != created.identity()
+    other.close()
+    created.close()
+    file.close()
+    assert disk.writable(tmp_path / "a") and not disk.writable(tmp_path / "missing")
+    assert disk.free(tmp_path) > 0
+    assert disk.beneath(tmp_path) == (disk, tmp_path)

@@ -172,3 +172,21 @@ def test_reads_see_every_write_and_syncs_hold(steps: list[tuple[str, int, int]],
         assert disk.power_loss(rng).tree()[str(A)] == synced
     assert disk.killed().tree()[str(A)] == bytes(model)
     assert disk.synced().tree()[str(A)] == synced
+
+
+def test_what_libraries_need_to_know(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    file = disk.create(Path("/a"))
+    file.write(0, b"123")
+    file.extend(10)
+    file.extend(5)
+    assert file.pread(100, 0) == b"123" + bytes(7)
+    assert file.identity() == disk.open(Path("/a")).identity()
+    assert file.identity() != disk.create(Path("/b")).identity()
+    assert disk.writable(Path("/a")) and not disk.writable(Path("/missing"))
+    assert disk.free(Path("/")) > 0
+    assert disk.beneath(Path("/a")) is None
+    disk.real_root = tmp_path
+    place = disk.beneath(Path("/d/a"))
+    assert place is not None and place[1] == tmp_path / "d" / "a"
+    assert place[0].listdir(tmp_path) == []

@@ -234,14 +234,15 @@ def readers(env):
 
 env = open_environment(RealDisk(), Path(sys.argv[1]))
 writing = env.write()
-writing.put([(b"k%d" % i, b"v" * i) for i in range(2000)])
+for i in range(2000):
+    writing.put(b"k%d" % i, b"v" * i)
 writing.commit()
 env.extend()
 rows = ColdRows(env)
 walk = rows.rows(b"k")
 next(walk)
 writing = env.write()  # in flight while it forks
-writing.put([(b"new", b"1")])
+writing.put(b"new", b"1")
 before = readers(env)
 pid = os.fork()
 if pid == 0:
@@ -271,7 +272,8 @@ writing.commit()
 assert rows.get(b"new") is None and rows.get(b"k1999") == b"v" * 1999
 for n in range(20):  # a reader that lost its place would see its pages written over
     writing = env.write()
-    writing.put([(b"k%d" % i, b"%d" % n * i) for i in range(2000)])
+    for i in range(2000):
+        writing.put(b"k%d" % i, b"%d" % n * i)
     writing.commit()
 assert [*walk][-1] == (b"k999", b"v" * 999)
 rows.renew()

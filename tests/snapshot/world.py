@@ -32,6 +32,7 @@ def cold(env: Environment) -> Iterator[ColdRows]:
 
 def write(env: Environment, rows: dict[bytes, bytes]) -> None:
     writing = env.write()
-    writing.put(rows.items())
+    for key, payload in rows.items():
+        writing.put(key, payload)
     writing.commit()
     env.extend()

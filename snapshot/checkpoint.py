@@ -1,0 +1,162 @@
+"""Checkpoint: how what changed in a state gets into its file of rows, while commands go on.
+
+    freeze, position      [lock] by the caller: the state at P, and P
+    take_some             [lock] a slice of what changed is copied, over and over
+    rows                  what was copied is packed and put into one LMDB transaction
+    sync                  the log is on the disk through P: what a checkpoint holds is never ahead of the log
+    the row META, commit
+    extend                the file reaches to its last page
+    renew, settle         [lock] by the caller, in one step
+
+Nobody sees anything before the commit. Whatever fails before it leaves the file as it was, and the caller thaws.
+
+This runs beside threads that answer commands, and they share the interpreter: work is done in turns of TURN_S, with
+a sleep after each, and the lock is never held longer than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from tidelog.aof.errors import AofError
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.frozen_keys import Operation
+from tidelog.engine.rowkeys import META
+from tidelog.snapshot.environment import ColdRows, Environment, Writing
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.meta import Meta
+
+TURN_S: Final = 0.0002  # how long others may have to wait for the interpreter, or the lock
+REST_S: Final = 0.0001
+TAKE_MIN: Final = 1  # streams and keys that are copied in one go
+TAKE_MAX: Final = 512
+DELETE_ROWS: Final = 32
+
+Progress = Callable[[int], object]
+"""Called now and then with how many rows were put or deleted so far."""
+
+
+class Cancelled(Exception):
+    """The checkpoint was given up because its caller wanted that. Nothing was written."""
+
+
+class Frozen(Protocol):
+    """What this needs of an `engine.freeze.Frozen`."""
+
+    def take_some(self, limit: int) -> int: ...
+
+    def rows(self, read: ColdStore) -> Any: ...
+
+
+def write_checkpoint(
+    environment: Environment,
+    rows: ColdRows,
+    frozen: Frozen,
+    meta: Meta,
+    *,
+    lock: Any | None,
+    sync: Callable[[], object],
+    cancelled: Callable[[], bool] = lambda: False,
+    progress: Progress | None = None,
+) -> None:
+    """Write a frozen state into its file and commit. On return it is on the disk, and `rows` still show the old one.
+
+    rows        what the store reads. Looked at for which commit it shows, under the lock, and not touched
+    meta        what to say of it; its position is where `frozen` was frozen
+    lock        the store's, which is free. Held for a turn at a time. None: nobody is beside, and nobody needs turns
+    sync        returns when the log is on the disk through the position, or raises
+    cancelled   asked between turns; true: give it up
+
+    Begins and ends in the calling thread. Raises CheckpointError, CorruptBlock (a row that has to be changed cannot be
+    read), Cancelled, and what `sync` raises: then nothing was written.
+    """
+    with lock or contextlib.nullcontext():
+        seen = rows.number()
+    if environment.committed() != seen:
+        # Rows of another moment than the state rests on: what is packed now would not fit them.
+        raise CheckpointError(
+            f"{environment.path} holds a newer checkpoint than this store reads; close the store and open it again"
+        )
+    read = ColdRows(environment)
+    try:
+        writing = environment.write()
+        try:
+            _Filling(writing, read, lock, cancelled, progress).fill(frozen)
+            sync()
+            if cancelled():
+                raise Cancelled
+            writing.put(META, meta.pack())
+            writing.commit()
+        finally:
+            writing.abort()
+    finally:
+        read.close()
+    # A short file is healthy, and extended when it is opened.
+    with contextlib.suppress(OSError, AofError):
+        environment.extend()
+
+
+class _Filling:
+    """One pass of a frozen state into a write transaction."""
+
+    def __init__(
+        self,
+        writing: Writing,
+        read: ColdRows,
+        lock: Any | None,
+        cancelled: Callable[[], bool],
+        progress: Progress | None,
+    ) -> None:
+        self._writing = writing
+        self._read = read
+        self._lock = lock or contextlib.nullcontext()
+        self._alone = lock is None
+        self._cancelled = cancelled
+        self._progress = progress
+        self._done = 0
+        self._turn = time.perf_counter()
+
+    def fill(self, frozen: Frozen) -> None:
+        limit = TAKE_MIN
+        left = 1
+        while left:
+            with self._lock:
+                began = time.perf_counter()
+                left = frozen.take_some(limit)
+                took = time.perf_counter() - began
+            if took > TURN_S / 2:
+                limit = max(limit // 2, TAKE_MIN)
+            elif took < TURN_S / 4:
+                limit = min(limit * 2, TAKE_MAX)
+            self._rest()
+            for operation in frozen.rows(self._read):
+                self._do(operation)
+
+    def _do(self, operation: Operation) -> None:
+        writing = self._writing
+        if operation[0] == "put":
+            writing.put(operation[1], operation[2])
+        elif operation[0] == "delete":
+            writing.delete(operation[1])
+        else:
+            while writing.delete_some(operation[1], DELETE_ROWS):
+                self._done += DELETE_ROWS
+                self._yield()
+        self._done += 1
+        self._yield()
+
+    def _yield(self) -> None:
+        if time.perf_counter() - self._turn >= TURN_S:
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done)
+        if self._cancelled():
+            raise Cancelled
+        if not self._alone:
+            time.sleep(REST_S)
+        self._turn = time.perf_counter()

@@ -1,0 +1,383 @@
+"""Tests of checkpoints: states of the engine go through a file and come back, while commands go on and things fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine.driver import Engine
+from tests.snapshot.world import DISK, environment
+
+from tidelog.aof.segment import Position
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.digest import digest
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
+from tidelog.engine.frozen_keys import Operation
+from tidelog.snapshot import environment as module
+from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
+from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.meta import Meta, read_meta
+
+UUID = bytes(range(16))
+
+
+class World:
+    """An engine over a checkpoint file, as a store has it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.engine = Engine()
+        self.lock = threading.Lock()
+        self.env: Environment = open_environment(DISK, directory)
+        self.rows = ColdRows(self.env)
+        self.lsn = 0
+
+    def close(self) -> None:
+        self.rows.close()
+        self.env.close()
+
+    @property
+    def state(self) -> Any:
+        return self.engine.state
+
+    def checkpoint(
+        self,
+        wrap: Callable[[Frozen], Any] = lambda frozen: frozen,
+        sync: Callable[[], object] = lambda: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        frozen_digest: list[str] | None = None,
+        **more: Any,
+    ) -> None:
+        with self.lock:
+            if frozen_digest is not None:
+                frozen_digest.append(digest(self.state))
+            meta = Meta(
+                uuid=UUID,
+                position=Position(self.lsn, 0, 1, 0, 7),
+                now=self.engine.now,
+                tables=self.state.tables_meta(),
+            )
+            frozen = freeze(self.state)
+        try:
+            write_checkpoint(
+                self.env,
+                self.rows,
+                wrap(frozen),
+                meta,
+                lock=self.lock,
+                sync=sync,
+                cancelled=cancelled,
+                **more,
+            )
+        except BaseException:
+            with self.lock:
+                thaw(self.state, frozen)
+            raise
+        with self.lock:
+            self.rows.renew()
+            self.state.changes.cold = self.rows
+            settle(self.state, frozen)
+
+    def stored(self) -> str:
+        """The digest of what the file holds."""
+        rows = ColdRows(self.env)
+        try:
+            meta = read_meta(rows, self.env.path)
+            assert meta is not None and meta.uuid == UUID
+            return digest(load_state(rows, meta.tables))
+        finally:
+            rows.close()
+
+    def reopen(self) -> None:
+        """Go on with what the file holds, nothing of it in memory."""
+        meta = read_meta(self.rows, self.env.path)
+        assert meta is not None
+        self.engine.state = self.engine.ctx.state = load_state(self.rows, meta.tables)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "checkpoint")
+    yield world
+    world.close()
+
+
+def some_commands(engine: Engine, rng: random.Random, many: int) -> None:
+    for _ in range(many):
+        engine.now += rng.randrange(3)
+        key = f"k{rng.randrange(12)}"
+        kind = rng.randrange(16)
+        if kind < 8:
+            for _ in range(rng.choice((1, 1, 5, 150))):
+                engine(f"XADD {key} * f {'v' * rng.randrange(60)}")
+        elif kind == 8:
+            engine(f"XGROUP CREATE {key} g{rng.randrange(3)} 0 MKSTREAM")
+        elif kind == 9:
+            who, count = f"g{rng.randrange(3)} c{rng.randrange(3)}", rng.randrange(1, 300)
+            engine(f"XREADGROUP GROUP {who} COUNT {count} STREAMS {key} >")
+        elif kind == 10:
+            found = engine(f"XRANGE {key} - + COUNT 50")
+            if isinstance(found, list) and found:
+                ids = " ".join(item[0] for item in rng.sample(found, min(len(found), 9)))
+                engine(f"XACK {key} g{rng.randrange(3)} {ids}")
+                if rng.random() < 0.5:
+                    engine(f"XDEL {key} {ids}")
+        elif kind == 11:
+            engine(f"XTRIM {key} MAXLEN ~ {rng.randrange(400)}")
+        elif kind == 12:
+            engine(f"SET {key}s {rng.random()}")
+            engine(f"PEXPIRE {key} {rng.randrange(1, 100000)}")
+        elif kind == 13:
+            engine(f"DEL {key} {key}s")
+        elif kind == 14:
+            engine(f"RENAME {key} k{rng.randrange(12)}")
+        elif rng.random() < 0.3:
+            engine(f"SWAPDB 0 {rng.randrange(3)}")
+        elif rng.random() < 0.1:
+            engine("FLUSHDB")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_comes_back_is_what_was_frozen(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    for round_number in range(8):
+        some_commands(world.engine, rng, 40)
+        before = digest(world.state)
+        world.checkpoint()
+        assert world.stored() == before == digest(world.state), round_number
+        if rng.random() < 0.4:
+            world.reopen()
+            assert digest(world.state) == before
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_commands_that_go_on_meanwhile_are_not_in_it(world: World, seed: int) -> None:
+    rng = random.Random(100 + seed)
+    some_commands(world.engine, rng, 60)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            mine = random.Random(seed)
+            while not stop.is_set():
+                with world.lock:
+                    some_commands(world.engine, mine, 1)
+                time.sleep(0)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(6):
+            digests: list[str] = []
+            world.checkpoint(frozen_digest=digests)
+            assert world.stored() == digests[0]
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+    before = digest(world.state)
+    world.checkpoint()
+    assert world.stored() == before == digest(world.state)
+
+
+class Failing:
+    """A frozen state whose n-th row cannot be made."""
+
+    def __init__(self, frozen: Frozen, at: int, error: BaseException) -> None:
+        self.frozen, self.at, self.error = frozen, at, error
+
+    def take_some(self, limit: int) -> int:
+        return self.frozen.take_some(min(limit, 2))
+
+    def rows(self, read: ColdStore) -> Iterator[Operation]:
+        for operation in self.frozen.rows(read):
+            self.at -= 1
+            if self.at < 0:
+                raise self.error
+            yield operation
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_failures_anywhere_change_nothing(world: World, seed: int) -> None:
+    rng = random.Random(200 + seed)
+    some_commands(world.engine, rng, 50)
+    world.checkpoint()
+    stored = world.stored()
+    errors = (CorruptBlock("a row"), MemoryError(), KeyboardInterrupt(), OSError(errno.EIO, "no"))
+    for _ in range(20):
+        some_commands(world.engine, rng, 15)
+        error = rng.choice(errors)
+        at = rng.randrange(30)
+        asked = iter(range(1000))
+        before = digest(world.state)
+        way = rng.randrange(3)
+        try:
+            if way == 0:
+                world.checkpoint(lambda frozen: Failing(frozen, at, error))
+            elif way == 1:
+
+                def sync(error: BaseException = error) -> None:
+                    raise error
+
+                world.checkpoint(sync=sync)
+            else:
+                world.checkpoint(cancelled=lambda: next(asked) >= at)
+        except (CorruptBlock, MemoryError, KeyboardInterrupt, OSError, Cancelled):
+            assert world.stored() == stored
+            assert world.state.changes.frozen is None
+        else:
+            stored = world.stored()
+            assert stored == before
+        assert digest(world.state) == before
+    before = digest(world.state)
+    world.checkpoint()
+    assert world.stored() == before
+
+
+def test_the_log_is_synced_before_the_commit(world: World) -> None:
+    world.engine("XADD s * a b")
+
+    def sync() -> None:
+        assert world.env.committed() == 0
+
+    world.checkpoint(sync=sync)
+    assert world.env.committed() == 1
+
+
+def test_rows_of_another_moment_are_not_built_upon(world: World) -> None:
+    world.engine("XADD s * a b")
+    world.checkpoint()
+    writing = world.env.write()
+    writing.put(b"x", b"")
+    writing.commit()
+    world.engine("XADD s * a b")
+    with pytest.raises(CheckpointError, match="newer checkpoint"):
+        world.checkpoint()
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAP_BYTES", 1 << 20)
+    world = World(tmp_path / "checkpoint")
+    world.engine("SET small 1")
+    world.checkpoint()
+    stored = world.stored()
+    world.engine("SET large", b"x" * (1 << 20))
+    with pytest.raises(CheckpointError, match="larger than"):
+        world.checkpoint()
+    assert world.stored() == stored
+    world.engine("DEL large")
+    world.checkpoint()
+    assert world.stored() == stored
+    world.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    at = tmp_path / "small"
+    at.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(at)], check=False)
+    if done.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield at
+    subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    world = World(small_disk / "checkpoint")
+    rng = random.Random(5)
+    some_commands(world.engine, rng, 30)
+    world.checkpoint()
+    stored = world.stored()
+    filler = small_disk / "filler"
+    free = os.statvfs(small_disk)
+    filler.write_bytes(bytes(free.f_bavail * free.f_bsize - (64 << 10)))
+    for i in range(40):
+        world.engine(f"SET big{i}", b"x" * 40000)
+    some_commands(world.engine, rng, 10)
+    before = digest(world.state)
+    for _ in range(3):
+        with pytest.raises(CheckpointError, match="no space"):
+            world.checkpoint()
+        assert world.stored() == stored
+        assert digest(world.state) == before
+    some_commands(world.engine, rng, 10)
+    filler.unlink()
+    before = digest(world.state)
+    world.checkpoint()
+    assert world.stored() == before
+    world.close()
+    with environment(small_disk / "checkpoint"):
+        pass
+
+
+def test_progress_and_turns(world: World) -> None:
+    for i in range(3000):
+        world.engine(f"SET k{i} {i}")
+    seen: list[int] = []
+    world.checkpoint(progress=seen.append)
+    assert len(seen) > 10 and seen == sorted(seen) and seen[-1] > 0
+
+
+KILLED = """
+import os, sys, threading, random
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.snapshot.test_checkpoint import World, some_commands
+from tidelog.engine.digest import digest
+
+world = World(Path(sys.argv[1]))
+rng = random.Random(int(sys.argv[3]))
+while True:
+    some_commands(world.engine, rng, 30)
+    print("about", digest(world.state), flush=True)
+    world.checkpoint()
+    print("did", digest(world.state), flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path / "c"), str(root), str(seed)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    deadline = time.monotonic() + 0.3 + seed * 0.37
+    while time.monotonic() < deadline:
+        lines.append(process.stdout.readline())
+    process.kill()
+    lines += process.stdout.read().splitlines()
+    process.stdout.close()
+    process.wait()
+    words = [
+        line.split() for line in lines if len(line.split()) == 2 and len(line.split()[1]) == 64
+    ]
+    last = next((d for word, d in reversed(words) if word == "did"), None)
+    possible = {last, words[-1][1]}
+    world = World(tmp_path / "c")
+    try:
+        meta = read_meta(world.rows, world.env.path)
+        assert (world.stored() if meta is not None else None) in possible
+    finally:
+        world.close()
