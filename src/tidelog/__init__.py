@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.store.errors import (
     CannotOpen,
+    CheckpointFailed,
     DataError,
     DecodeError,
     EncodeError,
@@ -68,6 +69,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncStore",
     "CannotOpen",
+    "CheckpointFailed",
     "DataError",
     "DecodeError",
     "EncodeError",
