@@ -301,21 +301,16 @@ class ColdPages:
             try:
                 page = unpack_page(first, payload)
             except Exception as error:
-                raise self._damaged(
-                    self.head, self.stop, first, self.last_id, f"a page is unreadable: {error}"
-                ) from error
+                raise CorruptBlock(f"page at ID {_text(first)} is unreadable: {error}") from error
             _remember(place, page)
         else:
             _cache[place] = page
         return page
 
-    def _row_before(self, entry_id: int) -> tuple[bytes, bytes] | None:
-        try:
-            return self.store.before(page_row(self.number, entry_id), page_prefix(self.number))
-        except CorruptBlock as damage:
-            raise self._damaged(
-                self.head, self.stop, self.head_id, entry_id, f"the last page of these: {damage}"
-            ) from damage
+    def _page_before(self, entry_id: int) -> Page | None:
+        """The page with the greatest first ID up to `entry_id`, also one that was cut off."""
+        row = self.store.before(page_row(self.number, entry_id), page_prefix(self.number))
+        return self._page(row) if row is not None else None
 
     def _seek(self, entry_id: int) -> Page | None:
         """The page of the node with the greatest first ID up to `entry_id`; None if that is before the head."""
@@ -323,14 +318,14 @@ class ColdPages:
         if recent is not None and recent.firsts[0] <= entry_id <= recent.firsts[-1]:
             if self.head < recent.stop and recent.stop <= self.stop:
                 return recent
-        page: Page | None = None
         before = entry_id
-        while row := self._row_before(before):
-            page = self._page(row)
-            if page.ordinal < self.stop:
-                break
-            before = page.first - 1  # what was cut off, until a checkpoint takes it away
-            page = None
+        try:
+            while (page := self._page_before(before)) is not None and page.ordinal >= self.stop:
+                before = page.first - 1  # it was cut off; a checkpoint will take it away
+        except CorruptBlock as damage:
+            raise self._damaged(
+                self.head, self.stop, self.head_id, before, f"the last page of these: {damage}"
+            ) from damage
         if page is None or page.stop <= self.head:
             if entry_id < self.head_id:
                 return None
@@ -344,11 +339,11 @@ class ColdPages:
         start, low = page.stop, page.lasts[-1] + 1
         try:
             row = self.store.after(page_row(self.number, page.first + 1), page_prefix(self.number))
+            found = self._page(row) if row is not None else None
         except CorruptBlock as damage:
             raise self._damaged(
                 start, self.stop, low, self.last_id, f"the first page of these: {damage}"
             ) from damage
-        found = self._page(row) if row is not None else None
         if found is None or found.ordinal != start:
             stop, high = self.stop, self.last_id
             if found is not None and start < found.ordinal < stop:
@@ -360,12 +355,11 @@ class ColdPages:
         """The page before, which there must be."""
         stop, high = page.ordinal, page.first - 1
         try:
-            row = self._row_before(high)
+            found = self._page_before(high)
         except CorruptBlock as damage:
             raise self._damaged(
                 self.head, stop, self.head_id, high, f"the last page of these: {damage}"
             ) from damage
-        found = self._page(row) if row is not None else None
         if found is None or found.stop != stop:
             start, low = self.head, self.head_id
             if found is not None and start < found.stop < stop:
@@ -440,6 +434,7 @@ class ColdPages:
         page, low = found
         while True:
             nodes = min(self.stop - page.ordinal, len(page.counts))
+            deleted = 0
             for at in range(low, nodes):
                 if page.firsts[at] > end:
                     return
@@ -447,6 +442,9 @@ class ColdPages:
                 if deleted.bit_count() < page.counts[at]:
                     yield page, at, deleted
             if page.stop >= self.stop:
+                return
+            # Nothing beyond is asked for, so let it be damaged. (Behind a deleted slot a smaller ID may come.)
+            if page.lasts[-1] >= end and deleted.bit_length() < page.counts[-1]:
                 return
             page = self._after(page)
             low = 0

@@ -51,6 +51,14 @@ commands = st.one_of(
     st.tuples(st.just("setid"), keys, st.tuples(st.integers(0, 30), st.booleans())),
     st.tuples(st.just("idmp"), keys, st.tuples(st.integers(0, 2), st.integers(0, 5))),
     st.tuples(st.just("idmp limits"), keys, st.integers(1, 3)),
+    st.tuples(st.just("group"), keys, st.integers(0, 1)),
+    st.tuples(st.just("read"), keys, st.tuples(st.integers(0, 1), st.integers(1, 30))),
+    st.tuples(st.just("read"), keys, st.tuples(st.integers(0, 1), st.integers(1, 30))),
+    st.tuples(
+        st.just("ack"), keys, st.tuples(st.integers(0, 1), st.lists(backs, min_size=1, max_size=8))
+    ),
+    st.tuples(st.just("autoclaim"), keys, st.tuples(st.integers(0, 1), st.integers(0, 1))),
+    st.tuples(st.just("end group"), keys, st.integers(0, 1)),
     st.tuples(st.just("tick"), keys, st.integers(0, 40_000)),
     st.tuples(st.just("end"), keys, st.just(None)),
     st.tuples(st.just("rename"), keys, st.just(None)),
@@ -193,6 +201,20 @@ class Both:
             self.call(
                 b"XCFGSET", key, b"IDMP-DURATION", b"%d" % (10 * how), b"IDMP-MAXSIZE", b"%d" % how
             )
+        elif name == "group":
+            self.call(b"XGROUP", b"CREATE", key, b"g%d" % how, b"0")
+        elif name == "read":
+            words = [b"GROUP", b"g%d" % how[0], b"c%d" % (how[1] & 1), b"COUNT", b"%d" % how[1]]
+            self.call(b"XREADGROUP", *words, b"STREAMS", key, b">")
+            self.call(b"XREADGROUP", *words, b"STREAMS", key, b"0")
+        elif name == "ack":
+            self.call(b"XACK", key, b"g%d" % how[0], *[self.id(key, back) for back in how[1]])
+        elif name == "autoclaim":
+            words = [b"g%d" % how[0], b"c%d" % how[1], b"10", b"0"]
+            self.call(b"XAUTOCLAIM", key, *words)
+            self.call(b"XPENDING", key, words[0])
+        elif name == "end group":
+            self.call(b"XGROUP", b"DESTROY", key, b"g%d" % how)
         elif name == "tick":
             self.now += how
         elif name == "end":
@@ -215,9 +237,9 @@ class Both:
             self.call(b"XLEN", key)
             if self.stream(self.plain, key) is not None:
                 for entry_id in self.ids[key][:: max(1, first)]:
-                    one, other = self.stream(self.plain, key), self.stream(self.stored, key)
-                    assert one is not None and other is not None
-                    assert one.get(entry_id) == other.get(entry_id)
+                    here, there = self.stream(self.plain, key), self.stream(self.stored, key)
+                    assert here is not None and there is not None
+                    assert here.get(entry_id) == there.get(entry_id)
         else:
             self.store(name, key, how)
 
@@ -269,6 +291,8 @@ class Both:
             stream, same = self.resident(key), self.stream(self.plain, key)
             if isinstance(stream, Stream):
                 stream.check()
+                for group in stream.groups.values():
+                    group.pending.check()
                 assert same is not None
                 nodes = [
                     (node.ordinal, node.count, node.deleted, node.first, node.last)
