@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.rows_in_memory import RowsInMemory
 from tests.oracle.driver import VIEWED_DATABASES, shown_command
 from tests.oracle.engine_side import Tidelog
 from tests.oracle.grammar import CONSUMERS, Grammar8
 from tests.oracle.rewritten import assert_told, facts, owed, rewritten, timeless
 from tests.oracle.wire import is_error
 
+from tidelog.engine.freeze import freeze, load_state
 from tidelog.engine.group import Group
 from tidelog.engine.ids import text
-from tidelog.engine.rewrite import Kind, Lost, Target
+from tidelog.engine.rewrite import Kind, Lost, Target, commands_about
 from tidelog.engine.state import Database
 from tidelog.engine.stream import Stream
 
@@ -135,3 +137,22 @@ def without_times(info: list[Any]) -> dict[bytes, Any]:
         group[b"consumers"] = consumers
     found[b"groups"] = groups
     return found
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), commands=st.integers(1, 120))
+def test_over_a_checkpoint_the_same_and_nothing_stays_in_memory(seed: int, commands: int) -> None:
+    source, now = played(random.Random(seed), commands)
+    wanted, wanted_lost = rewritten(source.state, Target.REDIS_8_8)
+    rows = RowsInMemory()
+    frozen = freeze(source.state)
+    while frozen.take_some(10):
+        pass
+    rows.write(frozen.rows(rows))
+    cold = load_state(rows, source.state.tables_meta())
+    about = commands_about(cold)
+    got, lost = rewritten(cold, Target.REDIS_8_8)
+    assert got == wanted
+    assert lost.counts == wanted_lost.counts
+    assert about == commands_about(source.state)
+    assert not any(map(dict.__len__, [database.keys for database in cold.databases]))
