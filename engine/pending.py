@@ -70,7 +70,8 @@ class Pending(PendingOrders):
         n = len(want)
         tops = self._by_id.tops
         if not tops or want[0] > tops[-1]:
-            self._by_id.append((want[:], *columns_of(n, owner, time, counts)), n)
+            times, owners, tally = columns_of(n, owner, time, counts)
+            self._by_id.append((want[:], times, owners, tally), n)
             self._by_time.add(want, n, time)
             self._owner(owner).add(want, n)
             self.n += n
