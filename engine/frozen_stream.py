@@ -25,6 +25,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.frozen_keys import Operation
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.nodes import NO_CUT
 from tidelog.engine.pages import (
     ID_BYTES,
     PAGE_BYTES_MAX,
@@ -44,7 +45,7 @@ from tidelog.engine.rowkeys import (
     page_row,
     stream_row,
 )
-from tidelog.engine.stream import LOADED, NO_CUT, Stream
+from tidelog.engine.stream import LOADED, Stream
 
 _FIRST_AT: Final = 9  # of a PAGE row's key
 _SMALL_NODES: Final = (

@@ -307,7 +307,7 @@ class Both:
                 assert stream.removed_max >= same.removed_max
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(slots=st.sampled_from([1, 2, 3, 5]), steps=steps)
 def test_a_state_over_a_checkpoint_is_like_any_other(
     slots: int, steps: list[tuple[str, bytes, Any]]

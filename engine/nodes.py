@@ -1,0 +1,341 @@
+"""What a stream holds, and how it is looked at. `engine.stream` says how the nodes lie, and changes them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Final
+
+from tidelog.engine.block import Block, Row
+from tidelog.engine.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
+from tidelog.engine.idmp import Idmp
+from tidelog.engine.ids import MAX
+from tidelog.engine.node import Node, highest_live, live_slots, lowest_live
+from tidelog.engine.pages import ColdPages, Marks
+
+if TYPE_CHECKING:
+    from tidelog.engine.group import Group
+
+NEVER_HANDED: Final = 0  # no generation; those of a state over a checkpoint begin at 2
+NO_CUT: Final = 1 << 62
+
+
+class Nodes:
+    """A stream without what changes it. Attributes with `tail_` and `_` are for `Stream` alone."""
+
+    __slots__ = (
+        *("number", "length", "last_id", "max_deleted_id", "entries_added", "groups", "idmp"),
+        "removed_max",
+        *("first_ordinal", "head", "holes", "blocks", "firsts"),
+        *("tail_ids", "tail_rows", "tail_deleted"),
+        *("tail_bound", "tail_until", "tail_body", "tail_counted", "_first"),
+        *("mark", "handed_gen", "handed_stop", "stored_stop", "cold", "marks", "cut", "next_group"),
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.length = 0
+        self.last_id = 0
+        self.max_deleted_id = 0
+        self.entries_added = 0
+        # Above this ID nothing was ever removed, by whatever means; never lowered. A bound by whole nodes, so
+        # that apply need not know the IDs it removes. Unseen by users and not part of a digest.
+        self.removed_max = 0
+        self.groups: dict[bytes, Group] = {}
+        self.idmp: Idmp | None = None  # None: never used, everything default
+        self.first_ordinal = 0  # of blocks[head], or of the tail
+        self.head = 0
+        self.holes = 0  # Nones behind the head
+        self.blocks: list[Block | None] = []
+        self.firsts: list[int] = []
+        self.tail_ids: list[int] = []
+        self.tail_rows: list[Row] = []
+        self.tail_deleted = 0
+        # Caches: the tail's greatest size and the ms from which it is void, the exact size of its first
+        # `tail_counted` slots (counters left out), and the first live ID (None: not known).
+        self.tail_bound = 0
+        self.tail_until = 0
+        self.tail_body = 0
+        self.tail_counted = 0
+        self._first: int | None = None
+        # What checkpoints know of it; engine.changes and engine.freeze write here too.
+        self.mark = (
+            0  # the generation of changes in which it changed last; 0: not since it was loaded
+        )
+        self.handed_gen = (
+            NEVER_HANDED  # the generation that was handed over last; 1 or more if it was loaded
+        )
+        self.handed_stop = 0
+        self.stored_stop = 0
+        self.cut = NO_CUT  # stored nodes from this ordinal on are the stream's no more
+        self.cold: ColdPages | None = None
+        self.marks: Marks | None = None  # with the first handing over
+        self.next_group = 1  # number of the next group
+
+    # --- looking
+
+    def first_id(self) -> int:
+        """ID of the first live entry, 0 if there is none."""
+        if not self.length:
+            return 0
+        if self._first is None:
+            if self.cold is not None:
+                self._first = self.cold.first_live()
+            elif self.head < len(self.blocks):
+                block = self.blocks[self.head]
+                assert block is not None
+                slot = lowest_live(block.deleted)
+                self._first = block.decoded().id_at(slot) if slot else self.firsts[self.head]
+            else:
+                self._first = self.tail_ids[lowest_live(self.tail_deleted)]
+        return self._first
+
+    def last_live_id(self) -> int:
+        """ID of the last live entry, 0 if there is none."""
+        if self.tail_ids:
+            if not self.tail_deleted:
+                return self.tail_ids[-1]
+            return self.tail_ids[highest_live(self.tail_deleted, len(self.tail_ids))]
+        if not self.length:
+            return 0
+        if self.head == len(self.blocks):
+            assert self.cold is not None
+            return self.cold.last_live()
+        block = self.blocks[-1]
+        assert block is not None
+        if not block.deleted >> (block.count - 1):
+            return block.last
+        return block.decoded().id_at(highest_live(block.deleted, block.count))
+
+    def find(self, entry_id: int) -> tuple[int, int] | None:
+        """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
+        ids = self.tail_ids
+        if ids and entry_id >= ids[0]:
+            slot = bisect_left(ids, entry_id)
+            if slot < len(ids) and ids[slot] == entry_id and not self.tail_deleted >> slot & 1:
+                return self.first_ordinal + len(self.blocks) - self.head, slot
+            return None
+        at = bisect_right(self.firsts, entry_id, self.head) - 1
+        if at < self.head:
+            found = self.cold.find(entry_id) if self.cold is not None else None
+            return (found[0].ordinal, found[1]) if found is not None else None
+        block = self.blocks[at]
+        if block is None or block.last < entry_id:
+            return None
+        slot = block.decoded().find(entry_id)
+        if slot < 0 or block.deleted >> slot & 1:
+            return None
+        return self.first_ordinal + at - self.head, slot
+
+    def places(self, entry_ids: list[int]) -> tuple[list[int], list[int]]:
+        """Of these IDs, ascending and each once, the ones that are there, and (ordinal, slot, ordinal, slot, ...).
+
+        As `find` for each, but node by node: IDs that follow each other there are found as one run.
+        """
+        found: list[int] = []
+        slots: list[int] = []
+        at = 0
+        while at < len(entry_ids):
+            place = self.find(entry_ids[at])
+            if place is None:
+                at += 1
+                continue
+            ordinal, slot = place
+            node = ordinal - self.first_ordinal + self.head
+            if node == len(self.blocks):
+                ids, deleted = self.tail_ids, self.tail_deleted
+            elif node < self.head:
+                assert self.cold is not None
+                ids, deleted = self.cold.slots(ordinal, entry_ids[at])
+            else:
+                block = self.blocks[node]
+                assert block is not None
+                ids, deleted = block.decoded().ids(), block.deleted
+            run = ids[slot : slot + len(entry_ids) - at]
+            if deleted >> slot or run != entry_ids[at : at + len(run)]:
+                run = run[:1]
+            found += run
+            slots += chain.from_iterable(zip(repeat(ordinal), range(slot, slot + len(run))))
+            at += len(run)
+        return found, slots
+
+    def contains(self, entry_id: int) -> bool:
+        """Whether the entry exists. May raise CorruptBlock."""
+        return self.find(entry_id) is not None
+
+    def still_has(self, entry_id: int) -> bool:
+        """`contains` for an ID that was here once, as pending ones were: mostly told without reading a block."""
+        return entry_id > self.removed_max or self.find(entry_id) is not None
+
+    def get(self, entry_id: int) -> Row | None:
+        """The row of an entry, or None. May raise CorruptBlock."""
+        found = self.find(entry_id)
+        if found is None:
+            return None
+        at = found[0] - self.first_ordinal + self.head
+        if at == len(self.blocks):
+            return self.tail_rows[found[1]]
+        if at < self.head:
+            there = self.cold.find(entry_id) if self.cold is not None else None
+            assert there is not None
+            return there[0].decoded().row(there[1])
+        block = self.blocks[at]
+        assert block is not None
+        return block.decoded().row(found[1])
+
+    def range(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False
+    ) -> Entries:
+        """Live entries with start <= ID <= end, at most `count` (None: all), last first if `reverse`.
+
+        May raise CorruptBlock.
+        """
+        left = self.length if count is None else min(count, self.length)
+        if left <= 0 or start > end:
+            return NO_ENTRIES
+        parts: list[Part] = []
+        total = 0
+        for block, first, deleted in self._between(start, end, reverse):
+            part: Part
+            if block is None:
+                ids = self.tail_ids
+                low = bisect_left(ids, start) if first < start else 0
+                high = bisect_right(ids, end) if ids[-1] > end else len(ids)
+            else:
+                low = block.decoded().slot_from(start) if first < start else 0
+                high = block.decoded().slot_from(end + 1) if block.last > end else block.count
+            if deleted:
+                slots = live_slots(deleted, low, high)
+                slots = slots[-left:] if reverse else slots[:left]
+                size = len(slots)
+                if block is None:
+                    part = RowsPart([ids[s] for s in slots], [self.tail_rows[s] for s in slots])
+                else:
+                    part = BlockPart(block, low, high, slots)
+            else:
+                low, high = _cut(low, high, left, reverse)
+                size = high - low
+                if block is None:
+                    part = RowsPart(ids[low:high], self.tail_rows[low:high])
+                else:
+                    part = BlockPart(block, low, high, None)
+            if size > 0:
+                parts.append(part)
+                total += size
+                left -= size
+                if not left:
+                    break
+        return Entries(parts, total, reverse) if total else NO_ENTRIES
+
+    def after(self, entry_id: int, count: int) -> Entries:
+        """`range` of what comes after an ID, straight to where one node has all of it, as for most reads."""
+        blocks, tail_ids = self.blocks, self.tail_ids
+        if tail_ids and tail_ids[0] <= entry_id:
+            low = bisect_right(tail_ids, entry_id)
+            if not self.tail_deleted >> low:
+                ids = tail_ids[low : low + count]
+                if not ids:
+                    return NO_ENTRIES
+                return Entries((RowsPart(ids, self.tail_rows[low : low + count]),), len(ids))
+        else:
+            at = bisect_right(self.firsts, entry_id, self.head) - 1
+            if at < self.head:
+                if self.cold is not None:
+                    return self.range(entry_id + 1, MAX, count)
+                at = self.head
+            block = blocks[at] if at < len(blocks) else None
+            if (
+                block is not None and block.last <= entry_id
+            ):  # a reader that stands between two nodes
+                at += 1
+                block = blocks[at] if at < len(blocks) else None
+            if block is not None:
+                low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
+                # What is deleted before it, as by those who acknowledge and delete, is in nobody's way.
+                if low + count <= block.count and not block.deleted >> low:
+                    return Entries((BlockPart(block, low, low + count, None),), count)
+        return self.range(entry_id + 1, MAX, count)
+
+    def nodes(self) -> int:
+        """How many nodes there are (XINFO's radix-tree-keys)."""
+        resident = len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
+        return resident if self.cold is None else resident + self.cold.nodes
+
+    def walk(self) -> Iterator[Node]:
+        """Every node from the head on. May raise CorruptBlock."""
+        if self.cold is not None:
+            yield from self.cold.walk()
+        for at in range(self.head, len(self.blocks)):
+            block = self.blocks[at]
+            if block is not None:
+                ordinal = self.first_ordinal + at - self.head
+                yield Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+        if self.tail_ids:
+            yield self.tail_node()
+
+    def tail_node(self) -> Node:
+        """The open tail, which there must be."""
+        ids = self.tail_ids
+        ordinal = self.first_ordinal + len(self.blocks) - self.head
+        return Node(ordinal, self.tail_deleted, ids[0], ids[-1], None, ids, self.tail_rows)
+
+    def last_sealed(self) -> Node | None:
+        """The last sealed node, or None."""
+        at = len(self.blocks) - 1
+        if at < self.head:
+            return self.cold.last_node() if self.cold is not None and not self.tail_ids else None
+        block = self.blocks[at]
+        if block is None:
+            return None
+        ordinal = self.first_ordinal + at - self.head
+        return Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+
+    def memory(self) -> int:
+        """Bytes of entries held in memory, roughly: sealed data, and what lists and rows of the tail weigh."""
+        sealed = sum(len(block.data) + 240 for block in self.blocks if block is not None)
+        rows = sum(sum(map(len, row)) + 40 * len(row) + 140 for row in self.tail_rows)
+        return 600 + sealed + rows
+
+    def _between(
+        self, start: int, end: int, reverse: bool
+    ) -> Iterator[tuple[Block | None, int, int]]:
+        """(block, ID of its first slot, deleted slots) of nodes that may hold IDs start..end; None: the tail."""
+        blocks, firsts, tail_ids, cold = self.blocks, self.firsts, self.tail_ids, self.cold
+        low = bisect_right(firsts, start, self.head) - 1
+        if low < self.head:
+            low = self.head
+        else:
+            cold = None
+        stop = bisect_right(firsts, end, self.head)
+        with_tail = bool(tail_ids) and tail_ids[0] <= end
+        if with_tail and tail_ids[0] <= start:
+            low, stop, cold = 0, 0, None
+        span = range(low, stop)
+        if reverse:
+            if with_tail:
+                yield None, tail_ids[0], self.tail_deleted
+            for at in reversed(span):
+                block = blocks[at]
+                if block is not None:
+                    yield block, firsts[at], block.deleted
+            if cold is not None:
+                for page, at, deleted in cold.back(start, end):
+                    yield cold.block(page, at), page.firsts[at], deleted
+        else:
+            if cold is not None:
+                for page, at, deleted in cold.between(start, end):
+                    yield cold.block(page, at), page.firsts[at], deleted
+            for at in span:
+                block = blocks[at]
+                if block is not None:
+                    yield block, firsts[at], block.deleted
+            if with_tail:
+                yield None, tail_ids[0], self.tail_deleted
+
+
+def _cut(low: int, high: int, left: int, reverse: bool) -> tuple[int, int]:
+    """The first, or last, `left` of the slots low..high-1."""
+    if high - low <= left:
+        return low, high
+    return (high - left, high) if reverse else (low, low + left)
