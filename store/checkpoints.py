@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,8 @@ LOOK_S: Final = 0.1  # how often the triggers are looked at
 TAIL_BYTES: Final = 1 << 20  # replayed in the time that a checkpoint takes to be written
 RETRY_S: Final = 1.0  # after a failure; doubled with each
 RETRY_S_MAX: Final = 60.0
+PRESS_S: Final = 0.01  # how often growth is looked at while a checkpoint is being written
+SAMPLE: Final = 1000  # changed streams whose pending entries are counted
 PENDING_BYTES: Final = 64  # what a pending entry takes in memory, while the log needs 8 of it
 
 DIRECTORY: Final = "checkpoint"
@@ -83,7 +86,7 @@ class Checkpoints:
         self._beneath = 0  # number of the checkpoint that the present state was loaded over
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
-        self._not_before = 0.0
+        self._not_before = self._press_at = 0.0
         if self._possible and disk.exists(self._directory / "data.mdb"):
             self._attach()
 
@@ -123,7 +126,9 @@ class Checkpoints:
         """[lock] A life has begun with its first write: from now on there is something to look at."""
         self.epochs.append(epoch)
         if self._possible and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="tidelog-checkpoint", daemon=True
+            )
             self._thread.start()
 
     # --- what is due
@@ -142,23 +147,29 @@ class Checkpoints:
         if changes <= 0:
             return False
         budget = options.memory_budget
-        if budget is not None:
-            changed = self._changed_bytes(core, nbytes)
-            if changed > budget and core.relief is None:
-                core.press(threading.Event())
-            if changed > budget // 2:
-                return True
+        if budget is not None and self._press(core) > budget // 2:
+            return True
         if options.checkpoint_bytes and nbytes >= options.checkpoint_bytes:
             return True
         age = time.monotonic() - self._began
         return any(age >= seconds and changes >= many for seconds, many in options.save)
 
-    def _changed_bytes(self, core: Core, logged: int) -> int:
-        """About what memory holds that no checkpoint does: as much as the log grew, and pending entries take more."""
+    def _press(self, core: Core) -> int:
+        """About the bytes that no checkpoint holds yet; over the budget, who writes waits for the next one."""
+        budget = self._options.memory_budget
+        now = time.monotonic()
+        if budget is None or now < self._press_at:
+            return 0
+        self._press_at = now + PRESS_S
         with core.lock:
-            changed = list(core.state.changes.streams.values())[:1000]
-            pending = sum(len(g.pending) for stream in changed for g in stream.groups.values())
-        return logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // 8)
+            logged, _ = core.log.since(self.position)
+            # A pending entry takes more in memory than in the log.
+            streams = islice(core.state.changes.streams.values(), SAMPLE)
+            pending = sum(len(group.pending) for each in streams for group in each.groups.values())
+        changed = logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // 8)
+        if changed > budget and core.relief is None:
+            core.press(threading.Event())
+        return changed
 
     # --- the thread
 
@@ -247,6 +258,7 @@ class Checkpoints:
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
                 cancelled=lambda: core.state is not state or core.ended or self._abandoned,
+                progress=lambda rows: self._press(core),
             )
             with core.lock:
                 rows.renew()
@@ -265,6 +277,7 @@ class Checkpoints:
             raise self._failed(error)
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
+        self.residence.next_survey = 0.0  # what was written may leave memory now
         self._release_segments(core, position.lsn)
         return position.lsn
 
@@ -272,12 +285,19 @@ class Checkpoints:
         if not isinstance(error, (CheckpointError, AofError, OSError, Cancelled)):
             return error
         if isinstance(error, Cancelled):
-            return StoreClosed("the store was closed, or memory was rebuilt, while a checkpoint was being written")
+            return StoreClosed(
+                "the store was closed, or memory was rebuilt, while a checkpoint was being written"
+            )
         self.failure = error
         pause = min(RETRY_S * 2**self._failures, RETRY_S_MAX)
         self._failures += 1
         self._not_before = time.monotonic() + pause
-        _logger.warning("no checkpoint of %s: %s. The log goes on; tried again in %d s", self._root, error, pause)
+        _logger.warning(
+            "no checkpoint of %s: %s. The log goes on; tried again in %d s",
+            self._root,
+            error,
+            pause,
+        )
         told = CheckpointFailed(str(error))
         told.__cause__ = error
         return told

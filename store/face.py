@@ -123,7 +123,9 @@ class Face:
         self._core.look(nothing)  # raises if the store was closed
         found: Checkpoints | None = self._core.checkpoints
         if found is None:
-            raise DataError("this store is open read-only: its writer makes checkpoints and snapshots")
+            raise DataError(
+                "this store is open read-only: its writer makes checkpoints and snapshots"
+            )
         return found
 
     def _digest(self) -> Answer:

@@ -178,7 +178,9 @@ class ReadOnlyCore(Core):
         self._anew()
 
     def _follow_log(self) -> None:
-        for info in segments(self._disk, self._directory, self._uuid, after=self._follow.next_lsn - 1):
+        for info in segments(
+            self._disk, self._directory, self._uuid, after=self._follow.next_lsn - 1
+        ):
             if info.end is not None and info.end.lsn < self._follow.next_lsn:
                 continue
             if info.header.first_lsn > self._follow.next_lsn:
@@ -232,7 +234,9 @@ class ReadOnlyCore(Core):
         self.beneath.open(self._disk, self._root)
         rows, meta = self.beneath.rows, self.beneath.meta
         if rows is None or meta is None:
-            raise DamagedCheckpoint(self._root / manifest.DATA, 0, "it holds no finished checkpoint")
+            raise DamagedCheckpoint(
+                self._root / manifest.DATA, 0, "it holds no finished checkpoint"
+            )
         self.state = load_state(rows, meta.tables)
         self._follow.next_lsn = meta.position.lsn + 1
         self.now = max(self.now, meta.now)

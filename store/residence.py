@@ -7,8 +7,9 @@ now and then in slices, so that no command pays for them.
 
 from __future__ import annotations
 
+import ctypes
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -54,6 +55,23 @@ def value_bytes(key: bytes, value: Stream | bytes) -> int:
     return KEY_BYTES + len(key) + size
 
 
+def _give_back() -> None:
+    """Have the C library return to the system what was freed: blocks are of the size that it likes to keep."""
+    if _malloc_trim is not None:
+        _malloc_trim(0)  # without the interpreter lock
+
+
+def _find_malloc_trim() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None  # not glibc
+    return found
+
+
+_malloc_trim = _find_malloc_trim()
+
+
 class Residence:
     """The budget of one store, and what was last seen of it.
 
@@ -79,6 +97,7 @@ class Residence:
                     break
                 surplus -= self._evict(core, db, key, size)
             self.bytes = self.budget // 2 + max(surplus, 0)
+            _give_back()
         # No more than a twentieth of the time goes into looking.
         now = time.monotonic()
         self.next_survey = now + 20 * (now - started)

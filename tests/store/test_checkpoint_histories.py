@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.oracle.grammar import START_MS, Grammar8
 
 import tidelog
-from tests.oracle.grammar import START_MS, Grammar8
 from tidelog import testing
 from tidelog.engine.entries import Entries
 from tidelog.engine.errors import CommandError
