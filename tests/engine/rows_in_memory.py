@@ -8,12 +8,17 @@ from typing import Any
 
 
 class RowsInMemory:
-    """What a checkpoint holds, without one. `reads` counts the rows that were given out."""
+    """What a checkpoint holds, without one.
+
+    reads     how often it was read
+    closed    rows that are there must not be read now: effects are applied live
+    """
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
         self._payloads: dict[bytes, bytes] = {}
         self.reads = 0
+        self.closed = False
 
     def put(self, key: bytes, payload: bytes | None) -> None:
         """Write a row; None deletes it, if it is there."""
@@ -60,7 +65,9 @@ class RowsInMemory:
 
     def get(self, key: bytes) -> bytes | None:
         self.reads += 1
-        return self._payloads.get(key)
+        payload = self._payloads.get(key)
+        assert payload is None or not self.closed, key
+        return payload
 
     def before(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
         self.reads += 1
@@ -83,4 +90,5 @@ class RowsInMemory:
     def _row(self, at: int, prefix: bytes) -> tuple[bytes, bytes] | None:
         if not 0 <= at < len(self._keys) or not self._keys[at].startswith(prefix):
             return None
+        assert not self.closed, self._keys[at]
         return self._keys[at], self._payloads[self._keys[at]]
