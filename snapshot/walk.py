@@ -1,0 +1,403 @@
+"""Walk: every row of a checkpoint file read and checked, in a process of its own.
+
+LMDB trusts its file: what is wrong in it can kill or hang the process that maps it. So a file that is foreign or
+suspect is read by a child, `python -m tidelog.snapshot.walk FOLDER`, and its death is a finding like any other. The
+child tells what it finds on its standard output, one JSON object to a line:
+
+    {"rows": n}                      so many rows were read by now
+    {"text": ..., "stream": ..., "block": ..., "first": ..., "last": ...}     a finding
+    {"done": n}                      it came to the end, after n rows
+
+What is checked: that rows ascend and match their checksums; that each decodes; that keys and expiries are as many as
+the META row says, each key's stream is there and each stream has a key; that pages of a stream follow each other,
+blocks match their own checksums, nodes and entries add up; that groups and chunks of pending entries are those that
+are named, and the three orders of a group agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from tidelog.aof.errors import AofError
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+from tidelog.engine import ids, keyrow, rowkeys
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.freeze import load_stream
+from tidelog.snapshot.environment import DATA, ColdRows, open_environment, opened
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.meta import Meta
+from tidelog.snapshot.rownames import row_name
+
+COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
+SILENT_S = 120.0  # a child that tells nothing for so long hangs
+TELL_ROWS: Final = 1000
+FINDINGS_MAX: Final = 1000
+MEMORY_BYTES: Final = 4 << 30  # of the child; a damaged length must not take all there is
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+class WalkFinding(NamedTuple):
+    """Something that is not as it was written.
+
+    text     what, in words that name the file and the place
+    stream   number of the stream, and of it
+    block    the ordinal of the node, or None
+    first    range of IDs that are not readable, or None
+    last
+    """
+
+    text: str
+    stream: int | None = None
+    block: int | None = None
+    first: str | None = None
+    last: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _silent(what: str, nbytes: int) -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda done: None)
+
+
+def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[WalkFinding]:
+    """What a child finds that reads every row of the checkpoint in `folder`; nothing if it is sound.
+
+    progress   of the bytes of the file, about
+    Raises CheckpointError if it cannot be walked here; FileNotFoundError if there is none.
+    """
+    place = disk.beneath(folder)
+    if place is None:
+        raise CheckpointError(
+            f"{folder}: this disk lies in memory, so there is no checkpoint on it"
+        )
+    disk, folder = place
+    path = folder / DATA
+    file = disk.open(path)
+    try:
+        size = file.size()
+    finally:
+        file.close()
+    package = Path(sys.modules["tidelog"].__path__[0])
+    paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    child = subprocess.Popen(
+        [sys.executable, *COMMAND, str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONOPTIMIZE": ""},
+    )
+    with progress("walking", size) as advance:
+        yield from _listen(child, path, size, advance)
+
+
+def _listen(
+    child: subprocess.Popen[bytes], path: Path, size: int, advance: Callable[[int], None]
+) -> Iterator[WalkFinding]:
+    assert child.stdout is not None and child.stderr is not None
+    hung = threading.Event()
+
+    def kill() -> None:
+        hung.set()
+        child.kill()
+
+    errors: list[bytes] = []
+    reader = threading.Thread(target=lambda: errors.append(child.stderr.read()), daemon=True)  # type: ignore[union-attr]
+    reader.start()
+    watch = threading.Timer(SILENT_S, kill)
+    watch.daemon = True
+    watch.start()
+    done = False
+    try:
+        for line in child.stdout:
+            watch.cancel()
+            told: dict[str, Any] = json.loads(line)
+            if "text" in told:
+                yield WalkFinding(**told)
+            elif "rows" in told:
+                advance(told["rows"])
+            else:
+                done = True
+            watch = threading.Timer(SILENT_S, kill)
+            watch.daemon = True
+            watch.start()
+    except ValueError as error:
+        yield WalkFinding(f"{path}: the process that read it told nonsense: {error}")
+    finally:
+        watch.cancel()
+        if not done:
+            child.kill()
+        status = child.wait()
+        reader.join(5)
+        child.stdout.close()
+        child.stderr.close()
+    if not done:
+        yield WalkFinding(f"{path}: {_death(status, hung.is_set(), b''.join(errors))}")
+    else:
+        advance(size)
+
+
+def _death(status: int, hung: bool, errors: bytes) -> str:
+    if hung:
+        return f"the process that read it hung for {SILENT_S:.0f} s and was ended: its pages lead in circles"
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"the process that read it was killed by {name}: its pages contradict each other, or cannot be read"
+    last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"the process that read it ended early ({last or status})"
+
+
+# --- the child
+
+
+class _Walker:
+    """All checks over one file, in two passes: row by row, then stream by stream."""
+
+    def __init__(self, path: Path, rows: ColdRows, tell: Callable[[dict[str, Any]], None]) -> None:
+        self.path, self.rows, self._tell = path, rows, tell
+        self.meta: Meta | None = None
+        self.kinds: Counter[bytes] = Counter()
+        self.seen: Counter[bytes] = Counter()
+        self.keys: Counter[int] = Counter()
+        self.expiring: Counter[int] = Counter()
+        self.expiries: Counter[int] = Counter()
+        self.streams: set[int] = set()
+        self.found = 0
+        self.done = 0
+
+    def find(self, text: str, stream: int | None = None, **more: Any) -> None:
+        self.found += 1
+        if self.found <= FINDINGS_MAX:
+            self._tell(WalkFinding(f"{self.path}: {text}", stream, **more)._asdict())
+
+    def run(self) -> None:
+        self.pass_rows()
+        if self.meta is None:
+            self.find(f"{row_name(rowkeys.META)} is missing")
+        else:
+            for table, keys, expires in self.meta.tables["tables"]:
+                self.compare(f"table {table}: keys", self.keys.pop(table, 0), keys)
+                self.compare(f"table {table}: expiries", self.expiries.get(table, 0), expires)
+                self.compare(
+                    f"table {table}: keys that expire", self.expiring.get(table, 0), expires
+                )
+            for table in self.keys:
+                self.find(f"table {table} has keys and is of no database")
+        for number in sorted(self.streams):
+            self.stream(number)
+        for kind, name in _KINDS.items():
+            extra = self.kinds[kind] - self.seen[kind]
+            if extra > 0 and not self.found:
+                self.find(f"{extra} rows of {name} belong to nothing")
+
+    def compare(self, what: str, there: int, told: int) -> None:
+        if there != told:
+            self.find(f"{what}: {there} there, {told} by the row that describes the checkpoint")
+
+    # --- row by row
+
+    def pass_rows(self) -> None:
+        with self.rows.environment.begin() as txn:
+            before = b""
+            # As it is: what does not match is told and passed over.
+            for key, value in txn.cursor():
+                if self.done and key <= before:
+                    self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
+                    return
+                before = key
+                self.done += 1
+                if self.done % TELL_ROWS == 0:
+                    self._tell({"rows": self.done})
+                try:
+                    self.row(key, opened(self.path, key, value))
+                except CorruptBlock as error:
+                    self.broken(key, str(error).removeprefix(f"{self.path}: "))
+                except (ValueError, TypeError, KeyError, AofError) as error:
+                    self.broken(key, f"{row_name(key)} cannot be read: {error}")
+
+    def broken(self, key: bytes, text: str) -> None:
+        kind = key[:1]
+        stream = int.from_bytes(key[1:9], "big") if kind in _OF_STREAMS else None
+        first = None
+        if kind in (rowkeys.PAGE, rowkeys.DATA):
+            first = ids.text(int.from_bytes(key[9:25], "big")).decode()
+        self.find(text, stream, first=first)
+
+    def row(self, key: bytes, payload: bytes) -> None:
+        kind = key[:1]
+        self.kinds[kind] += 1
+        if kind == rowkeys.META:
+            self.meta = Meta.unpack(self.path, payload)
+        elif kind == rowkeys.KEY:
+            table = int.from_bytes(key[1:5], "big")
+            name, (expire_at, held_kind, held) = keyrow.unpack(payload)
+            self.keys[table] += 1
+            if rowkeys.key_row(table, name) != key:
+                self.find(f"{row_name(key)} holds another key, {name!r}")
+            if expire_at != keyrow.NO_EXPIRY:
+                self.expiring[table] += 1
+                if self.rows.get(rowkeys.expiry_row(table, expire_at, name)) != name:
+                    self.find(
+                        f"table {table}, key {name!r}: the row of its expiry at {expire_at} is missing"
+                    )
+            if held_kind == rowkeys.KIND_STREAM:
+                if held in self.streams:
+                    self.find(f"stream {held} has two keys; one is {name!r}", held)
+                self.streams.add(held)
+        elif kind == rowkeys.EXPIRY:
+            table = int.from_bytes(key[1:5], "big")
+            self.expiries[table] += 1
+            if rowkeys.expiry_row(table, rowkeys.expiry_ms(key), payload) != key:
+                self.find(f"{row_name(key)} holds another key, {payload!r}")
+        elif kind not in _KINDS:
+            self.find(f"{row_name(key)} is of an unknown kind")
+
+    # --- stream by stream
+
+    def stream(self, number: int) -> None:
+        try:
+            self.entries(number)
+        except CorruptBlock as error:
+            self.find(str(error).removeprefix(f"{self.path}: "), number)
+        except (ValueError, TypeError, KeyError, IndexError, AssertionError) as error:
+            self.find(f"stream {number} does not add up: {error!r}", number)
+        for kind in (rowkeys.PAGE, rowkeys.DATA, rowkeys.CHUNK, rowkeys.GROUP, rowkeys.STREAM):
+            self.seen[kind] += self.count(kind + number.to_bytes(8, "big"))
+        self._tell({"rows": self.done})
+
+    def count(self, prefix: bytes) -> int:
+        with self.rows.environment.begin() as txn:
+            cursor = txn.cursor()
+            found = cursor.set_range(prefix)
+            number = 0
+            while found and cursor.key().startswith(prefix):
+                number += 1
+                found = cursor.next()
+            return number
+
+    def entries(self, number: int) -> None:
+        if self.rows.get(rowkeys.stream_row(number)) is None:
+            raise CorruptBlock(f"stream {number} has a key, and its row is missing")
+        stream = load_stream(self.rows, number)
+        length = nodes = 0
+        before = -1
+        for node in stream.walk():
+            nodes += 1
+            length += node.live
+            where = {
+                "block": node.ordinal,
+                "first": ids.text(node.first).decode(),
+                "last": ids.text(node.last).decode(),
+            }
+            place = (
+                f"stream {number}, block {node.ordinal} (IDs {where['first']} to {where['last']})"
+            )
+            try:
+                found = node.ids()
+            except CorruptBlock as error:
+                self.find(str(error).removeprefix(f"{self.path}: "), number, **where)
+                continue
+            if (found[0], found[-1], len(found)) != (node.first, node.last, node.count):
+                self.find(
+                    f"{place}: its entries are not those that its page names", number, **where
+                )
+            if found[0] <= before or any(a >= b for a, b in zip(found, found[1:])):
+                self.find(f"{place}: IDs do not ascend", number, **where)
+            before = found[-1]
+        if length != stream.length:
+            self.find(
+                f"stream {number}: {length} entries there, {stream.length} by its row", number
+            )
+        if nodes != stream.nodes():
+            self.find(f"stream {number}: {nodes} nodes there, {stream.nodes()} by its row", number)
+        pages, data = (
+            self.count(kind + number.to_bytes(8, "big")) for kind in (rowkeys.PAGE, rowkeys.DATA)
+        )
+        if pages != data:
+            self.find(f"stream {number}: {pages} pages, and entries of {data}", number)
+        for group in stream.groups.values():
+            self.group(number, group)
+        groups = self.count(rowkeys.group_prefix(number))
+        if groups != len(stream.groups):
+            self.find(
+                f"stream {number}: {groups} groups there, {len(stream.groups)} by its row", number
+            )
+
+    def group(self, number: int, group: Any) -> None:
+        row = self.rows.get(rowkeys.group_row(number, group.number))
+        assert row is not None  # it was loaded from there
+        # As engine.frozen_pending packs it: all orders with their serials.
+        by_id, by_time, by_owner = msgpack.unpackb(row)[4][5:8]
+        told = sum(len(order[1]) // 8 for order in (by_id, by_time))
+        told += sum(len(order[2]) // 8 for order in by_owner if order is not None)
+        there = self.count(rowkeys.chunk_prefix(number, group.number))
+        where = f"stream {number}, group {group.name!r}"
+        if there != told:
+            self.find(
+                f"{where}: {there} chunks of pending entries there, {told} by its row", number
+            )
+        try:
+            group.pending.check()
+        except AssertionError as error:
+            self.find(f"{where}: its pending entries do not add up {error}", number)
+
+
+_KINDS: Final = {
+    rowkeys.STREAM: "streams",
+    rowkeys.PAGE: "pages of nodes",
+    rowkeys.DATA: "entries of pages",
+    rowkeys.GROUP: "groups",
+    rowkeys.CHUNK: "pending entries",
+}
+_OF_STREAMS: Final = frozenset(_KINDS)
+
+
+def _limit() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its death is expected
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(most, MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+
+
+def main(folder: Path) -> int:
+    """The child: tell what is found in the checkpoint in `folder`. 0 if it came to the end."""
+    _limit()
+
+    def tell(what: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+    walker = None
+    try:
+        environment = open_environment(RealDisk(), folder, read_only=True)
+        rows = ColdRows(environment)
+        walker = _Walker(environment.path, rows, tell)
+        walker.run()
+        rows.close()
+        environment.close()
+    except (AofError, OSError, MemoryError) as error:
+        tell(WalkFinding(str(error) or f"{folder / DATA}: a value is longer than memory")._asdict())
+    except Exception as error:  # what LMDB raises, or what comes of bytes that passed for a row
+        tell(WalkFinding(f"{folder / DATA}: it cannot be read to its end: {error!r}")._asdict())
+    tell({"done": 0 if walker is None else walker.done})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
