@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.frozen_keys import FrozenKeys, Operation
-from tidelog.engine.frozen_stream import FrozenStream, unpack_stream
+from tidelog.engine.frozen_stream import FrozenStream, take_back, unpack_stream
 from tidelog.engine.pages import forget_pages
 from tidelog.engine.rowkeys import stream_prefixes
 from tidelog.engine.state import State
@@ -32,6 +32,7 @@ class Frozen:
         "generation",
         "_streams",
         "_taken",
+        "_undo",
         "_to_pack",
         "_ended",
         "_to_end",
@@ -44,17 +45,22 @@ class Frozen:
         self.generation = changes.generation
         self._committed = changes.committed
         self._streams = changes.streams
-        self._taken: list[tuple[Stream, FrozenStream]] = []
+        self._taken: list[Stream] = []
+        self._undo: dict[int, FrozenStream] = {}  # of streams that need more than `take_back`
         self._to_pack: deque[FrozenStream] = deque()
         self._ended = self._to_end = changes.ended
         self._keys = FrozenKeys(state)
 
     def take(self, stream: Stream) -> None:
         """[lock] Copy a stream that is about to change, if it is among those and was not copied before."""
-        if self._streams.pop(stream.number, None) is None:
-            return
+        if self._streams.pop(stream.number, None) is not None:
+            self._copy(stream)
+
+    def _copy(self, stream: Stream) -> None:
         frozen = FrozenStream(stream, self.generation, self._committed)
-        self._taken.append((stream, frozen))
+        self._taken.append(stream)
+        if frozen.undoes():
+            self._undo[stream.number] = frozen
         self._to_pack.append(frozen)
 
     def take_some(self, limit: int) -> int:
@@ -64,7 +70,7 @@ class Frozen:
         """
         streams = self._streams
         while streams and limit > 0:
-            self.take(streams[next(iter(streams))])
+            self._copy(streams.popitem()[1])
             limit -= 1
         return len(streams) + self._keys.take_some(limit)
 
@@ -92,9 +98,9 @@ class Frozen:
         ended = set(changes.ended)
         changes.ended = self._ended + changes.ended
         changed = dict(self._streams)
-        for stream, frozen in self._taken:
+        for stream in self._taken:
             if stream.number not in ended:
-                frozen.thaw(stream)
+                take_back(stream, changes.committed, self._undo.get(stream.number))
                 changed[stream.number] = stream
         for number, stream in changed.items():
             if number not in ended:

@@ -62,7 +62,7 @@ class FrozenStream:
         *("next_group", "idmp", "groups"),
         *("tail_ids", "tail_rows", "tail_deleted", "tail_void"),
         *("head", "head_id", "nodes", "start", "stop", "blocks", "deleted", "firsts"),
-        *("marks", "cut", "nodes_last", "_handed_before", "_kept"),
+        *("marks", "cut", "nodes_last", "_kept"),
     )
 
     def __init__(self, stream: Stream, generation: int, committed: int) -> None:
@@ -100,27 +100,19 @@ class FrozenStream:
         last = next((block for block in reversed(stream.blocks) if block is not None), None)
         if last is not None:
             self.nodes_last = max(self.nodes_last, last.last)
-        if stream.marks is None:
+        if stream.marks is None and self.blocks:
             stream.marks = Marks()
-        self.marks = stream.marks.hand()
+        self.marks = stream.marks.hand() if stream.marks is not None else {}
         self.cut = stream.cut
 
-        self._handed_before = stream.handed_gen
         self._kept = stream.stored_stop  # stored nodes from here on are to go
         stream.cut = NO_CUT
         stream.handed_gen = generation
         stream.handed_stop = self.stop
 
-    def thaw(self, stream: Stream) -> None:
-        """[lock] It was not written: `stream`, which it was made of, counts as changed again."""
-        assert stream.marks is not None
-        stream.marks.take_back()
-        stream.marks.cut(stream.stored_stop)
-        stream.handed_stop = stream.stored_stop
-        stream.handed_gen = self._handed_before
-        stream.cut = min(stream.cut, self.cut)
-        for group, frozen in self.groups:
-            group.thaw(frozen)
+    def undoes(self) -> bool:
+        """Whether `take_back` needs it."""
+        return bool(self.groups) or self.cut != NO_CUT
 
     # --- rows
 
@@ -189,6 +181,22 @@ class FrozenStream:
             )
         )
         return packed
+
+
+def take_back(stream: Stream, committed: int, frozen: FrozenStream | None) -> None:
+    """[lock] A stream was handed to a checkpoint that failed. `frozen`: what was handed, if it `undoes`.
+
+    committed: the newest generation that a checkpoint holds.
+    """
+    if stream.marks is not None:
+        stream.marks.take_back()
+        stream.marks.cut(stream.stored_stop)
+    stream.handed_stop = stream.stored_stop
+    stream.handed_gen = committed
+    if frozen is not None:
+        stream.cut = min(stream.cut, frozen.cut)
+        for group, handed in frozen.groups:
+            group.thaw(handed)
 
 
 _Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
