@@ -50,6 +50,10 @@ class File(Protocol):
         """Let the file be at least `size` bytes long, with a hole where it ended. A longer one stays as it is."""
         ...
 
+    def fileno(self) -> int:
+        """The descriptor, for what writes by itself. Raises OSError on a disk that has none."""
+        ...
+
     def identity(self) -> tuple[int, int]:
         """Which file this is, whatever its names: the same pair only for the same file, while it exists."""
         ...

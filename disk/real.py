@@ -142,6 +142,9 @@ class RealFile:
             os.ftruncate(self._fd, size)
 
     @_naming
+    def fileno(self) -> int:
+        return self._fd
+
     def identity(self) -> tuple[int, int]:
         found = os.fstat(self._fd)
         return found.st_dev, found.st_ino

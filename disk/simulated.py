@@ -257,6 +257,9 @@ class SimulatedFile:
         if len(self._inode.cache) < size:
             self._inode.truncate(self._disk.operation("extend", self.path), size)
 
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a simulated file has no descriptor", str(self.path))
+
     def identity(self) -> tuple[int, int]:
         return 0, id(self._inode)
 

@@ -244,14 +244,14 @@ class AsyncStore(Face, AsyncMethods):
 
         Raises CheckpointFailed; then nothing has changed, and the log is kept.
         """
-        return await asyncio.to_thread(self._checkpoints().fold, self._core)
+        return await asyncio.to_thread(self._checkpoints().fold)
 
     async def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
 
         Raises CheckpointFailed.
         """
-        return await asyncio.to_thread(self._checkpoints().snapshot, self._core)
+        return await asyncio.to_thread(self._checkpoints().snapshot)
 
     async def verify(self) -> list[Finding]:
         """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""

@@ -1,7 +1,7 @@
 """Checkpoints of an open store: when the log is folded, what may then leave memory, and which segments may go.
 
-One thread looks at the triggers a few times a second and does all of it; an explicit `fold` is done in the
-caller's thread, in turn with it:
+One thread looks at the triggers a few times a second and does all of it, also what callers ask for: so no interrupt
+strikes between a commit and what follows from it.
 
     log bytes, or changes and seconds, since the last checkpoint      Options.checkpoint_bytes, .save
     changed bytes over half the memory budget                         over the budget, who writes waits for it
@@ -17,10 +17,11 @@ import logging
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.aof import identity
 from tidelog.aof.errors import AofError
@@ -57,7 +58,28 @@ DIRECTORY: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
 
+T = TypeVar("T")
+
 _logger = logging.getLogger("tidelog")
+
+
+class _Request:
+    """What a caller waits for, to be done by the thread."""
+
+    def __init__(self, work: Callable[[Core], Any]) -> None:
+        self.work = work
+        self.done = threading.Event()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def serve(self, core: Core | None) -> None:
+        try:
+            if core is None:
+                raise StoreClosed("the store was closed; open it again")
+            self.answer = self.work(core)
+        except BaseException as error:
+            self.error = error
+        self.done.set()
 
 
 class Checkpoints:
@@ -78,7 +100,11 @@ class Checkpoints:
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
-        self._one = threading.Lock()  # held by whoever folds
+        self._one = threading.Lock()  # held while the file is in use
+        self._gate = (
+            threading.Lock()
+        )  # of the requests, and of whether there is a thread to serve them
+        self._requests: deque[_Request] = deque()
         self._wake = threading.Event()
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
@@ -125,11 +151,16 @@ class Checkpoints:
     def lived(self, epoch: Epoch) -> None:
         """[lock] A life has begun with its first write: from now on there is something to look at."""
         self.epochs.append(epoch)
-        if self._possible and self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="tidelog-checkpoint", daemon=True
-            )
-            self._thread.start()
+        if self._possible:
+            with self._gate:
+                self._start()
+
+    def _start(self) -> None:
+        """[gate] See that there is a thread."""
+        if self._thread is None and not self._stopping:
+            thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
+            thread.start()
+            self._thread = thread
 
     # --- what is due
 
@@ -174,20 +205,42 @@ class Checkpoints:
     # --- the thread
 
     def _run(self) -> None:
-        while not self._stopping:
+        while True:
             self._wake.wait(LOOK_S)
             self._wake.clear()
             core = self._core()
-            if core is None or self._stopping or core.ended:
-                return
-            try:
-                self._look(core)
-            except (CheckpointFailed, StoreClosed):
-                pass  # told already
-            except Exception:
-                _logger.exception("looking after the checkpoints of %s failed", self._root)
-                self._not_before = time.monotonic() + RETRY_S_MAX
+            while self._requests:
+                self._requests.popleft().serve(core)
+            with self._gate:
+                if self._requests:
+                    self._wake.set()
+                elif self._stopping or core is None or core.ended:
+                    self._stopping = True
+                    return
+            if core is not None and not core.ended:
+                try:
+                    self._look(core)
+                except (CheckpointFailed, StoreClosed):
+                    pass  # told already
+                except Exception:
+                    _logger.exception("looking after the checkpoints of %s failed", self._root)
+                    self._not_before = time.monotonic() + RETRY_S_MAX
             del core
+
+    def _ask(self, work: Callable[[Core], T]) -> T:
+        """Have the thread do something, and wait for it. An interrupt ends the waiting, not the work."""
+        request = _Request(work)
+        with self._gate:
+            if self._stopping:
+                raise StoreClosed("the store was closed; open it again")
+            self._start()
+            self._requests.append(request)
+            self._wake.set()
+        request.done.wait()
+        if request.error is not None:
+            raise request.error
+        answer: T = request.answer
+        return answer
 
     def _look(self, core: Core) -> None:
         now = time.monotonic()
@@ -196,22 +249,28 @@ class Checkpoints:
         every = self._options.snapshot_every
         if every is not None and now - self._snapshot_at >= every:
             self._snapshot_at = now
-            self.snapshot(core)
+            self._snapshot(core)
         elif self._due(core):
-            self.fold(core)
+            self._folded(core)
         self.residence.relieve(core)
 
     # --- folding
 
-    def fold(self, core: Core) -> int:
+    def fold(self) -> int:
         """Fold the log into the checkpoint. P: the LSN that it holds everything up to.
 
         Raises CheckpointFailed: nothing changed, and the log is kept; StoreClosed.
         """
+        self._check_possible()
+        return self._ask(self._folded)
+
+    def _check_possible(self) -> None:
         if not self._possible:
             raise CheckpointFailed(
                 f"{self._directory}: this disk lies in memory, so there can be no checkpoint on it"
             )
+
+    def _folded(self, core: Core) -> int:
         try:
             with self._one:
                 return self._fold(core)
@@ -322,9 +381,13 @@ class Checkpoints:
 
     # --- snapshots
 
-    def snapshot(self, core: Core) -> Snapshot:
-        """Fold the log, and publish a copy of the checkpoint. What it is, as `portable.Snapshot`."""
-        self.fold(core)
+    def snapshot(self) -> Snapshot:
+        """Fold the log, and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed."""
+        self._check_possible()
+        return self._ask(self._snapshot)
+
+    def _snapshot(self, core: Core) -> Snapshot:
+        self._folded(core)
         with self._one:
             environment = self._environment
             assert environment is not None
@@ -363,23 +426,19 @@ class Checkpoints:
     # --- the end
 
     def finish(self, core: Core) -> None:
-        """Before a clean close: fold a tail that would be felt at the next open. Failures are only logged."""
-        self.stop()
+        """Before a clean close: fold a tail that would be felt at the next open, and end the thread."""
         try:
             with core.lock:
-                if core.ended or core.log.failure is not None:
-                    return
-                nbytes, _ = core.log.since(self.position)
+                sound = not core.ended and core.log.failure is None
+                nbytes, _ = core.log.since(self.position) if sound else (0, 0)
             if self._possible and nbytes >= TAIL_BYTES:
-                self.fold(core)
+                self.fold()
         except (CheckpointFailed, StoreClosed):
-            pass
-
-    def stop(self) -> None:
-        """End the thread; a checkpoint that it is writing is finished first."""
-        self._stopping = True
+            pass  # it was told, or somebody else closes
+        with self._gate:
+            self._stopping = True
+            thread = self._thread
         self._wake.set()
-        thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 

@@ -36,6 +36,7 @@ from tidelog.engine.effects import END, OPCODE, VOLATILE, XADD, XADD_NODE, Effec
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.observe import signals, touches
+from tidelog.engine.prepare import prepare
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.state import Settings, State
 from tidelog.engine.transaction import Transaction, Watches
@@ -363,7 +364,10 @@ class Core:
         ctx.db, ctx.now, ctx.may_block = db, self.now, may_block
         ctx.effects = []
         while ctx.now >= self.state.next_expiry:
-            expire_due(ctx, EXPIRE_KEYS)
+            try:
+                expire_due(ctx, EXPIRE_KEYS)
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
             if not ctx.effects:
                 break
             self.commit(ctx.effects)
@@ -405,6 +409,8 @@ class Core:
     def apply(self, effects: list[Effect]) -> None:
         """Change the state. From here on until `Log.add` is done, memory is ahead of the log."""
         state = self.state
+        if state.changes.cold is not None:
+            self.ready(effects)
         if self.watches.keys or self.waiting.keys:
             for effect in effects:
                 self.observe(effect)
@@ -415,6 +421,8 @@ class Core:
 
     def commit(self, effects: list[Effect]) -> None:
         """One unit, one frame."""
+        if self.state.changes.cold is not None:
+            self.ready(effects)
         log = self.log
         if len(effects) == 1 and effects[0][0] < VOLATILE:  # as `pack`; most units are like this
             only = effects[0]
@@ -447,6 +455,13 @@ class Core:
                 log.add(body, count, self.now, self.relaxed or not log.syncing)
         except BaseException as error:
             raise self.broken(error, adding)
+
+    def ready(self, effects: list[Effect]) -> None:
+        """Before effects are applied: bring into memory what they change. Raises StoreDamaged: nothing has changed."""
+        try:
+            prepare(self.state, effects)
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
 
     def observe(self, effect: Effect) -> None:
         """Before an effect is applied: tell who watches, and remember whom to serve after the unit."""

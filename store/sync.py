@@ -268,14 +268,14 @@ class Store(Face, Methods):
 
         Raises CheckpointFailed; then nothing has changed, and the log is kept.
         """
-        return self._checkpoints().fold(self._core)
+        return self._checkpoints().fold()
 
     def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
 
         Raises CheckpointFailed.
         """
-        return self._checkpoints().snapshot(self._core)
+        return self._checkpoints().snapshot()
 
     def verify(self) -> list[Finding]:
         """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""

@@ -15,6 +15,7 @@ import tidelog
 from tidelog import testing
 from tidelog.engine.entries import Entries
 from tidelog.engine.errors import CommandError
+from tidelog.snapshot import checkpoint
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.store import checkpoints
 from tidelog.store.core import Core
@@ -185,7 +186,7 @@ def play(
     print("seed", seed)
     r = random.Random(seed)
     pair = Pair(tmp_path, r, budget)
-    write = checkpoints.write_checkpoint
+    write = checkpoint.write_checkpoint
 
     def perhaps(*args: Any, sync: Any, **more: Any) -> None:
         def failing() -> None:
@@ -217,7 +218,7 @@ def play(
         pair.compare()
         pair.reopen()
         pair.compare()
-        # VERIFY (once the walk is there)
+        assert pair.stirred.verify() == []
     finally:
         pair.join()
         pair.stirred.close()
