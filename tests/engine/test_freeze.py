@@ -78,11 +78,18 @@ storage = st.one_of(
 )
 # So that much happens with nodes that are not in memory.
 cycle = st.just([("freeze", b"s", None), ("commit", b"s", None), ("release", b"s", 1000)])
+failure = st.lists(commands, max_size=4).map(
+    lambda some: [
+        *[("freeze", b"s", None), *some[:2], ("take", b"s", 9), *some[2:]],
+        ("fail", b"s", None),
+    ]
+)
 steps = st.lists(
     st.one_of(
         *[st.lists(commands, min_size=1, max_size=4)] * 3,
         st.lists(storage, min_size=1, max_size=3),
         cycle,
+        failure,
     ),
     max_size=14,
 ).map(lambda parts: [step for part in parts for step in part])
