@@ -31,11 +31,13 @@ from tidelog.snapshot.portable import (
     beneath,
     copy_of,
     create,
+    directory_name,
     held,
     publish,
     read_all,
     silent,
     sweep,
+    there,
 )
 from tidelog.snapshot.tail import Bound, follow
 
@@ -64,7 +66,9 @@ def create_beside(
         folder = directory / FOLD
         if not disk.exists(folder):
             disk.mkdir(folder)
-        _fold(disk, root, uuid, folder, progress)
+        existing = _fold(disk, root, uuid, folder, progress)
+        if existing is not None:
+            return existing
 
         def copy(work: Path) -> None:
             environment = open_environment(disk, folder, read_only=True)
@@ -138,17 +142,21 @@ class _Copied:
             opened.close()
 
 
-def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress) -> None:
-    """Leave in `folder` a checkpoint of everything that the store in `root` has."""
+def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress) -> Snapshot | None:
+    """Leave in `folder` a checkpoint of everything that the store in `root` has, or return the snapshot of it."""
     copied = _Copied(disk, root, folder, progress)
     try:
         with progress("replaying", 0):
             scan, replay = read_beside(disk, root / identity.AOF, uuid, copied.begin)
         position = BEGINNING if scan is None else scan.position
+        existing = there(disk, root / SNAPSHOTS / directory_name(position.lsn))
+        if existing is not None:
+            return existing
         if scan is not None:
             _settle(disk, scan)
         start = Start(*position, tuple(Epoch(*epoch) for epoch in replay.epochs), replay.now)
         fold_into(disk, folder, copied.state, uuid, start)
+        return None
     finally:
         copied.close()
 

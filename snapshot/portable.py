@@ -13,6 +13,8 @@ name of twenty digits was whole once, and whoever takes the lock may empty the t
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -35,6 +37,7 @@ from tidelog.snapshot.manifest import (
     SnapshotsLocked,
 )
 from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.walk import WalkFinding, walk
 
 LOCK: Final = "LOCK"
 WORK: Final = "work"
@@ -196,9 +199,9 @@ def create(
         finally:
             rows.close()
         if meta is not None:
-            there = _there(disk, directory / directory_name(meta.position.lsn))
-            if there is not None:
-                return there
+            existing = there(disk, directory / directory_name(meta.position.lsn))
+            if existing is not None:
+                return existing
 
         def copy(folder: Path) -> None:
             copy_of(disk, environment, folder, progress)
@@ -224,14 +227,52 @@ def beneath(disk: Disk, path: Path) -> tuple[Disk, Path]:
 
 
 def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progress) -> None:
-    """Write a compact copy of a checkpoint into a folder. Raises CheckpointError, OSError."""
+    """Write a compact copy of a checkpoint into a folder. Raises CheckpointError, OSError.
+
+    LMDB writes to a descriptor. It gets one end of a socket, so that the file itself is written as all others are.
+    """
     file = disk.create(folder / DATA)
+    source, sink = socket.socketpair()
+    copier = _Copier(environment, sink)
     try:
+        copier.start()
+        offset = 0
         with progress("copying", environment.size()) as advance:
-            environment.copy_to(file.fileno())
-            advance(environment.size())
+            while piece := source.recv(PIECE_BYTES):
+                file.write(offset, piece)
+                offset += len(piece)
+                advance(len(piece))
     finally:
+        # If writing failed, the copier finds nobody to talk to, and ends. A plain close would not be enough where
+        # a forked child holds the same socket.
+        _shut(source)
+        copier.join()
         file.close()
+    if copier.failure is not None:
+        raise copier.failure
+
+
+class _Copier(threading.Thread):
+    """Has LMDB write its copy into a socket, and closes that."""
+
+    def __init__(self, environment: Environment, sink: socket.socket) -> None:
+        super().__init__(name="tidelog-copy", daemon=True)
+        self.failure: BaseException | None = None
+        self._environment, self._sink = environment, sink
+
+    def run(self) -> None:
+        try:
+            self._environment.copy_to(self._sink.fileno())
+        except BaseException as error:
+            self.failure = error
+        finally:
+            _shut(self._sink)
+
+
+def _shut(end: socket.socket) -> None:
+    with suppress(OSError):  # the other one was first
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
 
 
 def read_all(disk: Disk, folder: Path, progress: Progress) -> Content:
@@ -240,20 +281,16 @@ def read_all(disk: Disk, folder: Path, progress: Progress) -> Content:
     return content_of(disk, folder)
 
 
-def walked(disk: Disk, folder: Path, progress: Progress) -> list[str]:
-    """What a child process finds that reads every row of the checkpoint in a folder, in words."""
-    from tidelog.snapshot.walk import walk
-
-    return [str(finding) for finding in walk(disk, folder, progress)]
-
-
 def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
     """Have a child process read every row of a copy. Raises SnapshotDamaged for what it finds first."""
-    for text in walked(disk, folder, progress):
-        raise SnapshotDamaged(folder / DATA, text)
+    findings: list[WalkFinding] = list(walk(disk, folder, progress))
+    if findings:
+        text = findings[0].text.removeprefix(f"{folder / DATA}: ")
+        more = f" (and {len(findings) - 1} findings more)" if len(findings) > 1 else ""
+        raise SnapshotDamaged(folder / DATA, text + more)
 
 
-def _there(disk: Disk, path: Path) -> Snapshot | None:
+def there(disk: Disk, path: Path) -> Snapshot | None:
     """The snapshot of that name, if there is one that can be read."""
     try:
         return read_snapshot(disk, path)._replace(existed=True)
@@ -319,9 +356,9 @@ def publish(
         if name != DATA:  # what LMDB puts beside its file
             disk.unlink(work / name)
     final = directory / directory_name(found.position.lsn)
-    there = _there(disk, final)
-    if there is not None:
-        return there
+    existing = there(disk, final)
+    if existing is not None:
+        return existing
     made = Manifest(
         uuid=found.uuid,
         position=found.position,

@@ -58,9 +58,9 @@ from tidelog.snapshot.portable import (
     read_snapshot,
     silent,
     snapshots,
-    walked,
 )
 from tidelog.snapshot.restore import difference
+from tidelog.snapshot.walk import walk
 
 CHECKPOINT: Final = "checkpoint"
 HARMLESS: Final = frozenset(
@@ -79,11 +79,19 @@ class Finding(NamedTuple):
     check   which check found it, as in the module's docstring
     path    the file
     text    what, and where in it; names the stream, the block and the range of IDs where there is one
+    stream  number of the stream whose rows are concerned, and of it
+    block   the ordinal of the node
+    first   the range of IDs that are not readable
+    last
     """
 
     check: str
     path: Path
     text: str
+    stream: int | None = None
+    block: int | None = None
+    first: str | None = None
+    last: str | None = None
 
     def __str__(self) -> str:
         return f"{self.check}: {self.text}"
@@ -120,11 +128,14 @@ def _verify_once(
 ) -> tuple[list[Finding], bool]:
     start, findings = _checkpoint(disk, root, uuid, progress)
     log = _Log(disk, root, uuid, start, progress)
+    damaged = bool(findings) and start is None
     try:
-        log.run(damaged=bool(findings))
+        log.run(damaged=damaged)
     except Vanished:
         return findings + log.findings, True
-    moved = any(finding.check in ("segments", "agreement") for finding in log.findings)
+    moved = not damaged and any(
+        finding.check in ("segments", "agreement") for finding in log.findings
+    )
     return findings + log.findings, moved and _start(disk, root) != start
 
 
@@ -149,9 +160,12 @@ def _checkpoint(
     if not disk.exists(path):
         return None, []
     real, folder = beneath(disk, folder)
-    findings = [Finding("checkpoint", path, text) for text in walked(real, folder, progress)]
+    try:
+        findings = _walked("checkpoint", real, folder, progress)
+    except FileNotFoundError:
+        return None, []
     if findings:
-        return _start(disk, root), findings
+        return None, findings  # a file that is not sound is not mapped here
     try:
         opened = open_copy(real, folder)
     except FileNotFoundError:
@@ -166,6 +180,11 @@ def _checkpoint(
         return meta.start, findings
     finally:
         opened.close()
+
+
+def _walked(check: str, disk: Disk, folder: Path, progress: Progress) -> list[Finding]:
+    """What the child finds that reads every row of the checkpoint in `folder`."""
+    return [Finding(check, folder / DATA, *found) for found in walk(disk, folder, progress)]
 
 
 class _Log:
@@ -302,8 +321,8 @@ def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list
         text = f"{data}: {difference(manifest, nbytes, digest)}"
         findings.append(Finding("snapshot", data, text))
     real, folder = beneath(disk, path)
-    inside = walked(real, folder, progress)
-    findings += [Finding("snapshot", data, text) for text in inside]
+    inside = _walked("snapshot", real, folder, progress)
+    findings += inside
     if inside:
         return findings
     try:
