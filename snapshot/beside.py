@@ -146,8 +146,7 @@ def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress)
     """Leave in `folder` a checkpoint of everything that the store in `root` has, or return the snapshot of it."""
     copied = _Copied(disk, root, folder, progress)
     try:
-        with progress("replaying", 0):
-            scan, replay = read_beside(disk, root / identity.AOF, uuid, copied.begin)
+        scan, replay = read_beside(disk, root / identity.AOF, uuid, copied.begin)
         position = BEGINNING if scan is None else scan.position
         existing = there(disk, root / SNAPSHOTS / directory_name(position.lsn))
         if existing is not None:

@@ -45,7 +45,7 @@ from tidelog.snapshot.portable import (
 )
 from tidelog.snapshot.tail import NO_BOUND, Bound, Tail, follow, last_bytes
 
-UNFINISHED: Final = "RESTORING"
+UNFINISHED: Final = identity.RESTORING
 CHECKPOINT: Final = "checkpoint"
 
 _OURS: Final = frozenset((UNFINISHED, UNFINISHED + recipe.BESIDE, LOCK))

@@ -57,8 +57,9 @@ def what_is_there(disk: Disk) -> str:
     names = set(disk.listdir(TARGET))
     try:
         assert identity.read(disk, TARGET) == UUID
-    except (NotAStore, Damage):
+    except (NotAStore, Damage) as error:
         check_target(disk, TARGET)  # it can be restored into again
+        assert "RESTORING" not in names or "an unfinished restore lies in it" in str(error)
         # What holds nothing but a lock can also become a new store. Anything else is refused and says what it is.
         if not names - {"LOCK"}:
             return "nothing"
