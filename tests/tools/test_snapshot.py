@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def test_help(run: Run) -> None:
     for name, (_, line) in SNAPSHOT.items():
         assert f"  {name}" in out
         assert line in " ".join(run("snapshot", name, "--help").out.split())
+
+
+@pytest.mark.parametrize("name", SNAPSHOT)
+def test_every_example_is_one_that_the_command_takes(run: Run, name: str) -> None:
+    module, line = SNAPSHOT[name]
+    command = import_module(module).command
+    assert (command.help or "").strip() == line
+    lines = run("snapshot", name, "--help").out.partition("Examples:\n")[2].strip().splitlines()
+    assert lines
+    for example in lines:
+        words = example.replace(";", " |").split(" | ")[0].split()
+        assert words[:3] == ["tidelog", "snapshot", name]
+        with command.make_context(name, words[3:]) as context:
+            assert context.params
 
 
 def test_the_whole_way(run: Run, made: Made, tmp_path: Path) -> None:
