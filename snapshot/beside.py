@@ -132,7 +132,10 @@ class _Copied:
             copy_of(self._disk, environment, self._folder, self._progress)
         finally:
             environment.close()
-        self.opened = open_copy(self._disk, self._folder, write=True)
+        try:
+            self.opened = open_copy(self._disk, self._folder, write=True)
+        except FileNotFoundError:
+            return None
         self.state = self.opened.state()
         return self.opened.meta.start
 

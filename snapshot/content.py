@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from heapq import heappush, heappushpop
@@ -15,7 +17,6 @@ from tidelog.engine.freeze import load_state
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
-from tidelog.snapshot.errors import DamagedCheckpoint
 from tidelog.snapshot.manifest import (
     KEY_BYTES_MAX,
     LARGEST_MAX,
@@ -60,7 +61,8 @@ class Opened(NamedTuple):
 def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
     """The checkpoint in `folder`; unless it is to be written to, read-only, and no file is created.
 
-    Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
+    Raises FileNotFoundError if there is none, or nothing was committed to it yet; DamagedCheckpoint, NewerFormat,
+    CheckpointError, OSError.
     """
     environment = open_environment(disk, folder, read_only=not write)
     try:
@@ -68,7 +70,9 @@ def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
         try:
             meta = read_meta(rows, environment.path)
             if meta is None:
-                raise DamagedCheckpoint(environment.path, 0, "the row that describes it is missing")
+                raise FileNotFoundError(
+                    errno.ENOENT, os.strerror(errno.ENOENT), str(environment.path)
+                )
             return Opened(environment, rows, meta)
         except BaseException:
             rows.close()

@@ -42,6 +42,7 @@ LEAF: Final = 0x02
 META: Final = 0x08
 BIG: Final = 0x01  # a node's flag: its value lies in overflow pages
 INTEGER_KEYS: Final = 0x08  # the flags of the tree of free pages
+NO_SUBDIR: Final = 0x4000  # and there it stays, if the file was created by its own name
 
 _TREE = "IHHQQQQQ"
 _META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
@@ -124,7 +125,7 @@ def _meta(file: File, offset: int, page: int) -> Head:
         else f"last page {last_page}"
         if last_page < 1 or last_page >> 47
         else f"tree flags {free_flags:#x} and {rows_flags:#x}"
-        if free_flags & ~0x8000 != INTEGER_KEYS or rows_flags & ~0x8000
+        if free_flags & ~(0x8000 | NO_SUBDIR) != INTEGER_KEYS or rows_flags & ~0x8000
         else f"trees of depth {free_depth} and {rows_depth}"
         if max(free_depth, rows_depth) > DEPTH_MAX
         else f"root pages {free_root} and {rows_root}, while the last page is {last_page}"

@@ -10,6 +10,7 @@ LMDB's own rules, which are kept here and nowhere else:
 - A mapped file that is shorter than its pages say kills the process that reads it. So every file is looked at with
   plain reads first (snapshot/datafile.py), and one that is healthy but short is extended with a hole.
 - A write transaction begins and ends in the same thread. Read transactions may wander.
+- LMDB writes the first pages of a new file without a sync. So a new file gets its name when they are on the disk.
 
 LMDB has no checksums. Every value ends with the CRC-32C of key and payload, little-endian, 4 bytes; it is checked at
 every read, and what does not match is a CorruptBlock that names the row.
@@ -85,16 +86,14 @@ def open_environment(disk: Disk, directory: Path, *, read_only: bool = False) ->
     disk, directory = place
     path = directory / DATA
     with _registry_lock:
-        if not disk.exists(path):
-            if read_only:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            if not disk.exists(directory):
-                recipe.make_directory(disk, directory)
-        else:
+        if disk.exists(path):
             shared = _shared(disk, path, read_only)
             if shared is not None:
                 return shared
-            _prepare(disk, path, read_only)
+        if not disk.exists(path) or not _prepare(disk, path, read_only):
+            if read_only:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            _create(disk, directory)
         environment = Environment(disk, directory, read_only)
         _registry[environment.identity] = environment
         return environment
@@ -116,8 +115,11 @@ def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
     return found
 
 
-def _prepare(disk: Disk, path: Path, read_only: bool) -> None:
-    """See that a file may be mapped. Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError."""
+def _prepare(disk: Disk, path: Path, read_only: bool) -> bool:
+    """See that a file may be mapped. False: it is blank, and nothing was ever written to it.
+
+    Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
+    """
     file = disk.open(path)
     try:
         head = datafile.read_head(file)
@@ -127,17 +129,32 @@ def _prepare(disk: Disk, path: Path, read_only: bool) -> None:
     finally:
         file.close()
     if head is None:
-        if read_only:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if size:
-            disk.unlink(path)  # zeros, from a creation that lost power; LMDB would refuse them
-    elif size < head.bytes:
+        return False
+    if size < head.bytes:
         if not disk.writable(path):
             raise CheckpointError(
                 f"{path} ends before its last page, which is healthy but cannot be read as it is, and it may not "
                 f"be written here: open the store once where it may, or: truncate -s {head.bytes} {path}"
             )
         _extend(disk, path, head)
+    if head.transaction == 0 and not read_only:
+        disk.sync_directory(path.parent)  # whoever created it may have been killed before that
+    return True
+
+
+def _create(disk: Disk, directory: Path) -> None:
+    """A new file without rows, which is whole and on the disk or not there. Raises CheckpointError, OSError."""
+    recipe.make_directory(disk, directory)
+    path = directory / DATA
+    file = disk.create(path.with_name(DATA + recipe.BESIDE))
+    try:
+        try:
+            _open_lmdb(file.path, False, lock=False, subdir=False).close()
+        except (lmdb.Error, OSError) as error:
+            raise _not_opened(path, error) from error
+        recipe.publish_open(disk, file, path)
+    finally:
+        file.close()
 
 
 def _extend(disk: Disk, path: Path, head: Head) -> None:
@@ -163,17 +180,16 @@ class Environment:
         self.forked = False
         self._disk = disk
         lock = directory / LOCK
-        new = not disk.exists(self.path)
         # A reader beside a writer has to stand in the table of readers, so it opens as the writer does, if it may.
         self.fixed = read_only and not (
             disk.exists(lock) and disk.writable(lock) and disk.writable(self.path)
         )
         try:
-            self._lmdb: lmdb.Environment | None = _open_lmdb(directory, self.fixed)
+            self._lmdb: lmdb.Environment | None = _open_lmdb(
+                directory, self.fixed, lock=not self.fixed
+            )
         except (lmdb.Error, OSError) as error:
             raise _not_opened(self.path, error) from error
-        if new:
-            disk.sync_directory(directory)
         file = disk.open(self.path)
         try:
             self.identity = file.identity()
@@ -276,20 +292,21 @@ class Environment:
         self._lmdb = None
 
 
-def _open_lmdb(directory: Path, fixed: bool) -> lmdb.Environment:
+def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) -> lmdb.Environment:
     options: Any = {
         "map_size": MAP_BYTES,
-        "readonly": fixed,
-        "lock": not fixed,
+        "readonly": read_only,
+        "lock": lock,
+        "subdir": subdir,
         "mode": 0o700,  # files get it without the x
         "create": False,
         "max_readers": MAX_READERS,
         "max_spare_txns": 0,  # a spare one would keep its place in the table of readers across a fork
     }
     try:  # new files in the format of 0.9, whatever the process's environment says
-        return lmdb.Environment(str(directory), lib_version=0, **options)
+        return lmdb.Environment(str(path), lib_version=0, **options)
     except TypeError:  # before 3.0 there is no other
-        return lmdb.Environment(str(directory), **options)
+        return lmdb.Environment(str(path), **options)
 
 
 def _not_opened(path: Path, error: Exception) -> CheckpointError:

@@ -16,9 +16,9 @@ from tidelog.aof.errors import NewerFormat
 from tidelog.aof.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
-from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.rowkeys import META
+from tidelog.snapshot.environment import ColdRows
 from tidelog.snapshot.errors import DamagedCheckpoint
 
 FORMAT: Final = 1
@@ -93,13 +93,18 @@ class Meta:
             ) from error
 
 
-def read_meta(rows: ColdStore, path: Path) -> Meta | None:
-    """The meta among `rows` (a ColdStore); None if no checkpoint was ever finished there.
+def read_meta(rows: ColdRows, path: Path) -> Meta | None:
+    """The meta among `rows`; None if nothing was ever committed there.
 
-    Raises DamagedCheckpoint, NewerFormat.
+    Raises DamagedCheckpoint, NewerFormat, CheckpointError.
     """
     try:
         payload = rows.get(META)
     except CorruptBlock as error:
         raise DamagedCheckpoint(path, 0, str(error)) from error
-    return None if payload is None else Meta.unpack(path, payload)
+    if payload is not None:
+        return Meta.unpack(path, payload)
+    if rows.number():
+        # To go on over such rows as if there were none would bring back what was deleted.
+        raise DamagedCheckpoint(path, 0, "the row that describes it is missing")
+    return None

@@ -185,6 +185,8 @@ class _Walker:
             self._tell(WalkFinding(f"{self.path}: {text}", stream, **more)._asdict())
 
     def run(self) -> None:
+        if not self.rows.number():
+            return  # its first checkpoint was cut short
         self.pass_rows()
         if self.meta is None:
             self.find(f"{row_name(rowkeys.META)} is missing")

@@ -96,6 +96,16 @@ def test_one_environment_per_file(tmp_path: Path) -> None:
     assert not module._registry
 
 
+def test_what_a_creation_that_was_cut_short_left_is_replaced(tmp_path: Path) -> None:
+    beside = tmp_path / "data.mdb.new"
+    for left in (b"", bytes(8192), b"\xff" * 5000):
+        beside.write_bytes(left)
+        with environment(tmp_path) as env:
+            assert env.committed() == 0
+        assert sorted(os.listdir(tmp_path)) == ["data.mdb", "lock.mdb"]
+        (tmp_path / "data.mdb").unlink()
+
+
 def test_read_only_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_environment(DISK, tmp_path / "c", read_only=True)

@@ -58,3 +58,11 @@ def test_in_a_file(tmp_path: Path) -> None:
     with environment(tmp_path / "c") as env, cold(env) as rows:
         with pytest.raises(DamagedCheckpoint, match="describes the checkpoint"):
             read_meta(rows, env.path)
+
+
+def test_rows_without_it(tmp_path: Path) -> None:
+    with environment(tmp_path / "c") as env, cold(env) as rows:
+        write(env, {b"x": b""})
+        rows.renew()
+        with pytest.raises(DamagedCheckpoint, match="the row that describes it is missing"):
+            read_meta(rows, env.path)

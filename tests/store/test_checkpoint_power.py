@@ -1,0 +1,177 @@
+"""A process killed, or its power cut, at each write and sync that LMDB and the log make: everything promised is there.
+
+The same steps every time (checkpoint_steps.py), under `always`. The first checkpoint creates its file; a later one
+releases the segments before it; the file of a snapshot is a copy; a restore rolls one forward.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
+from tests.store.checkpoint_steps import CHECKPOINTS, STEPS, digests, opened
+
+import tidelog
+from tidelog import testing
+from tidelog.aof import identity
+from tidelog.aof.errors import DamagedFile, NotAStore
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.portable import Snapshot, snapshots
+from tidelog.snapshot.restore import restore
+from tidelog.snapshot.scrub import HARMLESS, verify_snapshot, verify_store
+
+DISK = RealDisk()
+STEPS_FILE = Path(__file__).with_name("checkpoint_steps.py")
+PATHS = ("data.mdb", "data.mdb.new", ".aof", "manifest.json.new")
+EVERYTHING = [(Mode.BEFORE, 0), (Mode.AFTER, 0), (Mode.TORN, 0)]
+EVERYTHING += [(Mode.POWER, seed) for seed in range(4)]
+
+
+def child(*args: str | Path) -> list[str]:
+    return [sys.executable, str(STEPS_FILE), *map(str, args)]
+
+
+class World:
+    """What the steps do without a fault."""
+
+    def __init__(self, directory: Path) -> None:
+        self.digests = digests(directory / "plain")
+        self.root = directory / "whole"
+        done = run_with_fault(child("run", self.root), paths=PATHS)
+        assert done.code == 0, done.err
+        self.calls = done.calls
+        steps = [str(n + 1) for n in range(STEPS)]
+        assert [line for line in done.out.split() if line.isdigit()] == steps
+        assert done.out.count("checkpoint") == len(CHECKPOINTS)
+        (made,) = snapshots(DISK, self.root / "snapshots")
+        self.snapshot = made.path
+        with tidelog.open(self.root, read_only=True) as db:
+            assert db.digest() == self.digests[-1]
+
+    def of_lmdb(self) -> list[int]:
+        """The calls, from 1, that concern a checkpoint's or snapshot's file, and the next one of the log after each."""
+        found: set[int] = set()
+        for number, call in enumerate(self.calls, 1):
+            if not call.path.endswith(".aof"):
+                found |= {number, number + 1}
+        return sorted(found & set(range(1, len(self.calls) + 1)))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("steps"))
+
+
+def promised(ended: Ended) -> int:
+    return max([0, *(int(line) for line in ended.out.split() if line.isdigit())])
+
+
+def check_store(world: World, root: Path, ended: Ended) -> None:
+    """What a process left behind opens and holds what was promised, or that and the step under way."""
+    least = promised(ended)
+    if root.exists():
+        findings = [f for f in verify_store(DISK, root) if f.check not in HARMLESS]
+        assert findings == []
+        for item in snapshots(DISK, root / "snapshots"):
+            assert isinstance(item, Snapshot)
+            assert verify_snapshot(DISK, item.path) == []
+        with tidelog.open(root, read_only=True) as db:
+            assert db.digest() in world.digests[least : least + 2]
+    clock = testing.Clock()
+    clock.advance(1000)
+    with opened(root, clock) as db:
+        assert db.digest() in world.digests[least : least + 2]
+        db.xadd("s0", {"and": "on"})
+        if least % 2:
+            db.checkpoint()
+        expected = db.digest()
+    with opened(root, clock) as db:
+        assert db.digest() == expected
+        assert db.verify() == []
+
+
+def fault(world: World, root: Path, nth: int, mode: Mode, seed: int) -> None:
+    ended = run_with_fault(child("run", root), nth, mode, seed=seed, paths=PATHS)
+    assert ended.killed, ended
+    try:
+        check_store(world, root, ended)
+    except Exception as error:
+        error.add_note(f"call {nth} {ended.calls[-1]} {mode} {seed}, {promised(ended)} promised")
+        raise
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def test_the_calls_are_those_that_are_to_be_tried(world: World) -> None:
+    names = [Path(call.path).name for call in world.calls]
+    assert names.count("data.mdb.new") == 2  # written, synced; then it gets its name
+    assert names.count("manifest.json.new") == 2
+    syncs = [call for call in world.calls if call.operation == "fdatasync"]
+    assert sum(call.path.endswith("data.mdb") for call in syncs) == len(CHECKPOINTS) + 1
+    assert sum(call.path.endswith(".aof") for call in syncs) > STEPS // 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sample(world: World, tmp_path: Path, seed: int) -> None:
+    r = random.Random(seed)
+    creation = [n for n in world.of_lmdb() if n <= 14]
+    later = [n for n in world.of_lmdb() if n > 14]
+    fault(world, tmp_path / "first", r.choice(creation), Mode.POWER, seed)
+    for number, nth in enumerate(r.sample(later, 2)):
+        fault(world, tmp_path / str(number), nth, *r.choice(EVERYTHING))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, seed", EVERYTHING)
+def test_every_call_of_lmdb(world: World, tmp_path: Path, mode: Mode, seed: int) -> None:
+    for nth in world.of_lmdb():
+        fault(world, tmp_path / str(nth), nth, mode, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_every_call_of_the_log(world: World, tmp_path: Path, part: int) -> None:
+    for nth in range(1 + part, len(world.calls) - 4, 4):
+        fault(world, tmp_path / str(nth), nth, *random.Random(nth).choice(EVERYTHING))
+
+
+def restored(world: World, target: Path, nth: int, mode: Mode, seed: int) -> Ended:
+    """A restore with a fault, one more into what it left, and what that holds."""
+    with tidelog.open(world.root, read_only=True) as db:
+        last = db.info()["written_lsn"]
+    argv = child("restore", world.snapshot, target, str(last))
+    paths = (*PATHS, "data.mdb.new", ".new")
+    ended = run_with_fault(argv, nth, mode, seed=seed, paths=paths)
+    try:
+        if ended.killed:
+            try:
+                identity.read(DISK, target)
+            except (NotAStore, DamagedFile):
+                restore(DISK, world.snapshot, target, until_lsn=last)
+        assert [f for f in verify_store(DISK, target) if f.check not in HARMLESS] == []
+        with opened(target, testing.Clock()) as db:
+            assert db.digest() == world.digests[-1]
+    except Exception as error:
+        error.add_note(f"call {nth} {ended.calls[-1:]} {mode} {seed}")
+        raise
+    shutil.rmtree(target)
+    return ended
+
+
+def test_a_restore(world: World, tmp_path: Path) -> None:
+    calls = restored(world, tmp_path / "whole", 0, Mode.BEFORE, 0).calls
+    r = random.Random(1)
+    for number in range(3):
+        nth = r.randrange(1, len(calls) + 1)
+        assert restored(world, tmp_path / str(number), nth, *r.choice(EVERYTHING)).killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, seed", EVERYTHING)
+def test_every_call_of_a_restore(world: World, tmp_path: Path, mode: Mode, seed: int) -> None:
+    calls = restored(world, tmp_path / "whole", 0, Mode.BEFORE, 0).calls
+    for nth in range(1, len(calls) + 1):
+        assert restored(world, tmp_path / str(nth), nth, mode, seed).killed
