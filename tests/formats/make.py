@@ -1,4 +1,4 @@
-"""Makes the stores that are kept here as text: small ones, as a version of tidelog wrote them, and what it said of them.
+"""Makes the stores that are kept here as text: small ones, as a version of tidelog wrote them, and what it said.
 
     python tests/formats/make.py log FILE           a store that is a log alone
     python tests/formats/make.py checkpoint FILE    one with a checkpoint, a snapshot and a log behind both
