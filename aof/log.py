@@ -410,7 +410,7 @@ class Log:
         return self._sync_since or self._dirty_since
 
     def press(self, on: bool) -> None:
-        """[lock] Have every reply wait for the disk, since something else is to be waited for besides; or not any more."""
+        """[lock] Have replies wait for the disk, as the store has them wait for more than that; or not any more."""
         self._pressed = on
         self._park(on)
 

@@ -170,11 +170,11 @@ class Keyspace(dict[bytes, Value]):
 
     def items(self) -> Iterator[tuple[bytes, Value]]:  # type: ignore[override]
         """As `values`, with the keys."""
-        return ((key, self._look(key)[0]) for key in self)
+        return ((key, self.look(key)[0]) for key in self)
 
     def walk(self) -> Iterator[tuple[bytes, Value, int]]:
         """(key, value, expire_at or NO_EXPIRY) of all keys, ascending; nothing is kept in memory that was not there."""
-        return ((key, *self._look(key)) for key in sorted(self))
+        return ((key, *self.look(key)) for key in sorted(self))
 
     def listed(self) -> Iterator[tuple[bytes, int]]:
         """(key, when it expires or NEVER) of all keys, in no order."""
@@ -326,7 +326,7 @@ class Keyspace(dict[bytes, Value]):
             self._order.add(key)
         return value
 
-    def _look(self, key: bytes) -> tuple[Value, int]:
+    def look(self, key: bytes) -> tuple[Value, int]:
         """The value of a key that is there, and when it expires or NO_EXPIRY, without bringing it into memory."""
         value = resident(self, key)
         if value is not None:

@@ -36,6 +36,7 @@ from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.manifest import SnapshotsLocked
 from tidelog.snapshot.meta import Meta, read_meta
 from tidelog.snapshot.portable import Snapshot
 from tidelog.store.errors import CheckpointFailed, StoreClosed
@@ -396,6 +397,8 @@ class Checkpoints:
                 made = portable.create(self._disk, environment, directory)
                 if self._options.keep_snapshots:
                     portable.prune(self._disk, directory, self._options.keep_snapshots)
+            except SnapshotsLocked as error:  # another process makes one: that holds up no checkpoint
+                raise CheckpointFailed(str(error)) from error
             except (CheckpointError, AofError, OSError) as error:
                 raise self._failed(error) from error
             return made

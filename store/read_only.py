@@ -14,6 +14,7 @@ from typing import Any
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
 from tidelog.aof.reader import FrameTuple, Replay, Scan, segments
+from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.engine.apply import APPLY
@@ -21,13 +22,10 @@ from tidelog.engine.context import Context
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide, resolve
-from tidelog.engine.freeze import load_state
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
 from tidelog.snapshot import manifest, portable
-from tidelog.snapshot.environment import ColdRows, open_environment
-from tidelog.snapshot.errors import DamagedCheckpoint
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.content import Opened, open_copy
 from tidelog.store.checkpoints import DIRECTORY
 from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
@@ -77,41 +75,26 @@ class _Beneath:
     """The checkpoint that a read-only store looks through, and its place among what has to be released."""
 
     def __init__(self) -> None:
-        self.rows: ColdRows | None = None
-        self.meta: Meta | None = None
+        self.opened: Opened | None = None
 
-    def open(self, disk: Disk, directory: Path) -> bool:
-        """Look at the newest one from now on. False if there is none. Raises Damage, CheckpointError, OSError."""
+    def open(self, disk: Disk, folder: Path) -> Opened | None:
+        """Look at the newest one from now on, if there is one. Raises Damage, CheckpointError, OSError."""
         self.release()
         try:
-            environment = open_environment(disk, directory, read_only=True)
+            self.opened = open_copy(disk, folder)
         except FileNotFoundError:
-            return False
-        try:
-            rows = ColdRows(environment)
-            self.meta = read_meta(rows, rows.path)
-        except BaseException:
-            environment.close()
-            raise
-        self.rows = rows
-        return self.meta is not None
+            return None
+        return self.opened
 
     def is_newest(self) -> bool:
         """Whether no checkpoint was committed since this one was opened."""
-        if self.rows is None or self.meta is None:
-            return True
-        other = ColdRows(self.rows.environment)
-        try:
-            newest = read_meta(other, other.path)
-        finally:
-            other.close()
-        return newest is None or newest.number == self.meta.number
+        opened = self.opened
+        return opened is None or opened.environment.committed() == opened.rows.number()
 
     def release(self) -> None:
-        rows, self.rows, self.meta = self.rows, None, None
-        if rows is not None:
-            rows.close()
-            rows.environment.close()
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
 
 
 class ReadOnlyCore(Core):
@@ -126,6 +109,7 @@ class ReadOnlyCore(Core):
         self._disk = disk
         self._root = root
         self._directory = root / identity.AOF
+        self._at: Position | None = None  # where reading the log has come to, at least
         self._snapshot = _is_snapshot(disk, root)
         self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
@@ -185,13 +169,19 @@ class ReadOnlyCore(Core):
                 continue
             if info.header.first_lsn > self._follow.next_lsn:
                 raise aof.Vanished(info.path)
-            following = Scan(self._disk, info, live=True)
+            at = (
+                self._at
+                if self._at is not None and self._at.segment == info.header.first_lsn
+                else None
+            )
+            following = Scan(self._disk, info, live=True, start=at)
             replay = Replay(self._apply)
             replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
             error = following.error()
             if error is not None:
                 raise error
             self.now = max(self.now, following.now)
+            self._at = following.position
 
     def _is_new(self, fields: FrameTuple) -> bool:
         return fields[1] >= self._follow.next_lsn
@@ -212,34 +202,27 @@ class ReadOnlyCore(Core):
         if self._snapshot:
             self._over_snapshot()
         else:
-            _, replay = recovery.read_beside(self._disk, self._directory, self._uuid, self._begin)
+            scan, replay = recovery.read_beside(
+                self._disk, self._directory, self._uuid, self._begin
+            )
+            self._at = None if scan is None else scan.position
             self.now = max(self.now, replay.now)
         self.ctx = Context(self.state, self.settings)
         return self.state
 
     def _begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
         """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
-        found = self.beneath.open(self._disk, self._root / DIRECTORY)
-        rows, meta = self.beneath.rows, self.beneath.meta
-        if not found or rows is None or meta is None:
-            self.state = State()
-            self._follow.next_lsn = 1
-            return None, self._apply
-        self.state = load_state(rows, meta.tables)
-        self._follow.next_lsn = meta.position.lsn + 1
-        return meta.start, self._apply
+        opened = self.beneath.open(self._disk, self._root / DIRECTORY)
+        self.state = State() if opened is None else opened.state()
+        self._follow.next_lsn = 1 if opened is None else opened.meta.position.lsn + 1
+        return None if opened is None else opened.meta.start, self._apply
 
     def _over_snapshot(self) -> None:
-        portable.read_snapshot(self._disk, self._root)
-        self.beneath.open(self._disk, self._root)
-        rows, meta = self.beneath.rows, self.beneath.meta
-        if rows is None or meta is None:
-            raise DamagedCheckpoint(
-                self._root / manifest.DATA, 0, "it holds no finished checkpoint"
-            )
-        self.state = load_state(rows, meta.tables)
-        self._follow.next_lsn = meta.position.lsn + 1
-        self.now = max(self.now, meta.now)
+        self.beneath.release()
+        self.beneath.opened = opened = portable.open_snapshot(self._disk, self._root)
+        self.state = opened.state()
+        self._follow.next_lsn = opened.meta.position.lsn + 1
+        self.now = max(self.now, opened.meta.now)
 
 
 def _is_snapshot(disk: Disk, root: Path) -> bool:

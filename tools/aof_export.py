@@ -22,11 +22,13 @@ from tidelog.aof.frame import Frame
 from tidelog.engine.as_commands import Command, commands, database
 from tidelog.engine.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.state import State
+from tidelog.snapshot.content import open_copy
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import LAST, ONLY, Record, records_of
 from tidelog.tools.text import argument, columns, examples, json_value, resp
 
+CHECKPOINT: Final = "checkpoint"
 KEYS_SHOWN: Final = 3  # of each kind of loss
 ADVANCE_EVERY: Final = 256  # commands between two steps of the progress bar
 
@@ -49,7 +51,17 @@ class Base(NamedTuple):
 def base_of(path: Path) -> Iterator[Base]:
     """The base of a store; what is open for it is closed with the block."""
     files = LogFiles(path)
-    yield Base(0, None, files.frames(), files.size())
+    found = files.survey()[1]
+    if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
+        yield Base(0, None, files.frames(), files.size())
+        return
+    opened = open_copy(files.disk, files.root / CHECKPOINT)
+    try:
+        lsn = opened.meta.position.lsn
+        behind = ((path, frame) for path, frame in files.frames() if frame.lsn > lsn)
+        yield Base(lsn, opened.state(), behind, files.size())
+    finally:
+        opened.close()
 
 
 @click.command(

@@ -31,7 +31,7 @@ from tidelog.engine.as_commands import added
 from tidelog.engine.effects import OPCODE
 from tidelog.tools import console, exits
 from tidelog.tools.aof_verify import Verification
-from tidelog.tools.demo_child import NOBODY, Task, lines_of
+from tidelog.tools.demo_child import NOBODY, WHOLE_LOG, Task, lines_of
 from tidelog.tools.demo_proof import ADDS, DONE, Ledger, leftovers
 from tidelog.tools.logfiles import LogFiles
 from tidelog.tools.text import examples
@@ -120,7 +120,8 @@ def command(
         copy = Path(place, "lines")
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
-        tidelog.open(directory).close()  # what cannot be opened is said here, and not by a child
+        # What cannot be opened is said here, and not by a child.
+        tidelog.open(directory, retain_bytes=WHOLE_LOG).close()
         dice = random.Random(seed)
         poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes its time to die
         task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed, poisoned)
@@ -257,7 +258,7 @@ def show_poisoned(task: Task, directory: Path) -> None:
 
 def redrive(task: Task, directory: Path) -> int:
     """Put back what died; how many."""
-    with tidelog.open(directory, fsync=task.fsync) as db:
+    with tidelog.open(directory, fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
         return lines_of(db).dead.redrive()
 
 

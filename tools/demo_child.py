@@ -42,6 +42,7 @@ RETRY_AFTER: Final = (
 )
 POISON: Final = "poisoned"
 NOBODY: Final = -1  # for `Task.poisoned`
+WHOLE_LOG: Final = 1 << 62  # bytes: none of it is released, since the proof reads all of it
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def main() -> None:
     leave_with_the_parent()
     # The failures of the poisoned line are on record; on the terminal they would look like the demo's own.
     logging.getLogger("tidelog.queue").addHandler(logging.NullHandler())
-    with tidelog.open(sys.argv[1], fsync=task.fsync) as db:
+    with tidelog.open(sys.argv[1], fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
         Life(db, task).run()
 
 

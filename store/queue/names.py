@@ -22,10 +22,13 @@ def queue_names(store: Any) -> list[tuple[str, str]]:
 
 def _names(state: State, db: int) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for key in state.databases[db].keys:
-        value = state.databases[db].keys.get(key)
+    keys = state.databases[db].keys
+    for key in keys:
         name = shown(key)
-        if not isinstance(value, Stream) or name.endswith(SUFFIXES) or name.encode() != key:
+        if keys.is_string(key) or name.endswith(SUFFIXES) or name.encode() != key:
+            continue
+        value = keys.look(key)
+        if not isinstance(value, Stream):
             continue
         groups = sorted(value.groups)
         if not groups and any(row and row[0] == VALUE for _, row in value.range(0, MAX, 1)):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tidelog.aof import segment
 from tidelog.engine.effects import Effect
 from tidelog.store.read_only import ReadOnlyCore
 
@@ -95,9 +96,10 @@ def test_damage_behind_what_was_read_is_met_again_without_reading_that_twice(
         with tidelog.open(path, read_only=True) as copy:
             for number in range(40):
                 db.xadd("s", {"n": number, "pad": "x" * 200})
-            damaged = sorted((path / "aof").glob("*.aof"))[-2]
+            damaged, following = sorted((path / "aof").glob("*.aof"))[-2:]
             data = bytearray(damaged.read_bytes())
-            data[-20] ^= 1
+            end = segment.unpack(following, following.read_bytes()[: segment.HEADER_BYTES]).before
+            data[end.offset - 20] ^= 1  # not of the file's end, which may not have been cut yet
             damaged.write_bytes(data)
             found = []
             for _ in range(2):
