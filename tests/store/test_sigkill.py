@@ -41,10 +41,12 @@ class Promised:
                 self.acked.setdefault(thread, set()).add(what)
 
 
-def run_and_kill(directory: Path, policy: str, delay_s: float) -> list[bytes]:
+def run_and_kill(
+    directory: Path, policy: str, delay_s: float, child_file: Path = CHILD, *words: str
+) -> list[bytes]:
     """Start the writer, kill it `delay_s` after it is ready, and return the whole lines it wrote."""
     child = subprocess.Popen(
-        [sys.executable, str(CHILD), str(directory), policy], stdout=subprocess.PIPE
+        [sys.executable, str(child_file), str(directory), policy, *words], stdout=subprocess.PIPE
     )
     assert child.stdout is not None
     received = bytearray()
