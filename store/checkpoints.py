@@ -397,7 +397,8 @@ class Checkpoints:
                 made = portable.create(self._disk, environment, directory)
                 if self._options.keep_snapshots:
                     portable.prune(self._disk, directory, self._options.keep_snapshots)
-            except SnapshotsLocked as error:  # another process makes one: that holds up no checkpoint
+            except SnapshotsLocked as error:
+                # Another process makes one: that holds up no checkpoint.
                 raise CheckpointFailed(str(error)) from error
             except (CheckpointError, AofError, OSError) as error:
                 raise self._failed(error) from error

@@ -27,7 +27,7 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
         name = shown(key)
         if keys.is_string(key) or name.endswith(SUFFIXES) or name.encode() != key:
             continue
-        value = keys.look(key)
+        value, _ = keys.look(key)
         if not isinstance(value, Stream):
             continue
         groups = sorted(value.groups)
