@@ -21,6 +21,7 @@ from tidelog.tools.bench.ours import CONSUMER, GROUP
 WRITER = "live"
 CALLS_MAX = 8_000_000  # of one phase: 64 MB of times
 WARM_S = 0.5
+QUIET_S_MAX = 15.0
 
 
 class Gaps:
@@ -73,14 +74,14 @@ class Pauses(Opened):
     def _add_streams(self, key: str, count: int) -> None:
         for at in range(0, count, BATCH):
             pipeline = self.db.pipeline(transaction=False)
-            for number, fields in enumerate(self.messages.some(BATCH), at):
+            for number, fields in enumerate(self.messages.some(min(BATCH, count - at)), at):
                 pipeline.xadd(f"{key}:{number}", fields)
             pipeline.execute()
 
     def beside(self, busy: bool) -> dict[str, Any]:
         """The writer beside one checkpoint, then for as long without one; with `busy` a thread computes throughout.
 
-        Seconds of the checkpoint, and the gaps of both phases.
+        Seconds of the checkpoint, and the gaps of both phases. The second lasts QUIET_S_MAX at most.
         """
         computing = threading.Event()
         computer = threading.Thread(target=_compute, args=(computing,), daemon=True)
@@ -89,7 +90,8 @@ class Pauses(Opened):
         try:
             self._for(WARM_S)
             seconds, during = self._during_checkpoint()
-            return {"seconds": seconds, "during": during, "quiet": self._for(max(seconds, WARM_S))}
+            quiet = self._for(min(max(seconds, WARM_S), QUIET_S_MAX))
+            return {"seconds": seconds, "during": during, "quiet": quiet}
         finally:
             computing.set()
             if busy:

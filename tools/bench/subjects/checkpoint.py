@@ -1,7 +1,7 @@
 """Checkpoints: how long a writer beside one stands still, what one costs, and how large the file is.
 
 The writer adds one entry after another in the same process; a pause is the time from the end of one call to the end of
-the next. `quiet` is the same writer for as long right after the checkpoint. The collector is on.
+the next. `quiet` is the same writer for as long, but 15 s at most, right after the checkpoint. The collector is on.
 """
 
 from __future__ import annotations
