@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Callable
 from heapq import heappush, heappushpop
@@ -13,18 +11,10 @@ from typing import Final, NamedTuple
 from tidelog.aof.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
-from tidelog.engine.freeze import load_state
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
-from tidelog.snapshot.environment import ColdRows, Environment, open_environment
-from tidelog.snapshot.manifest import (
-    KEY_BYTES_MAX,
-    LARGEST_MAX,
-    Counts,
-    DatabaseCount,
-    StreamCount,
-)
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.manifest import KEY_BYTES_MAX, LARGEST_MAX, Counts, DatabaseCount, StreamCount
+from tidelog.snapshot.opened import open_copy
 
 PAUSE_KEYS: Final = (
     16  # a stream takes up to 20 us; nothing in the background keeps the interpreter for 0.5 ms
@@ -40,46 +30,6 @@ class Content(NamedTuple):
     epochs: tuple[Epoch, ...]
     now_ms: int
     counts: Counts
-
-
-class Opened(NamedTuple):
-    """A checkpoint file open for reading. `close` it."""
-
-    environment: Environment
-    rows: ColdRows
-    meta: Meta
-
-    def close(self) -> None:
-        self.rows.close()
-        self.environment.close()
-
-    def state(self) -> State:
-        """Its state, nothing of which is in memory yet."""
-        return load_state(self.rows, self.meta.tables)
-
-
-def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
-    """The checkpoint in `folder`; unless it is to be written to, read-only, and no file is created.
-
-    Raises FileNotFoundError if there is none, or nothing was committed to it yet; DamagedCheckpoint, NewerFormat,
-    CheckpointError, OSError.
-    """
-    environment = open_environment(disk, folder, read_only=not write)
-    try:
-        rows = ColdRows(environment)
-        try:
-            meta = read_meta(rows, environment.path)
-            if meta is None:
-                raise FileNotFoundError(
-                    errno.ENOENT, os.strerror(errno.ENOENT), str(environment.path)
-                )
-            return Opened(environment, rows, meta)
-        except BaseException:
-            rows.close()
-            raise
-    except BaseException:
-        environment.close()
-        raise
 
 
 def content_of(

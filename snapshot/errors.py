@@ -2,6 +2,7 @@
 
 the checkpoint cannot be used as it is     DamagedCheckpoint, and aof.errors.NewerFormat
 it cannot be opened or written just now    CheckpointError: nothing of the store is lost, and the log is kept
+a snapshot cannot be used, or not now      SnapshotError and its kin
 """
 
 from __future__ import annotations
@@ -25,3 +26,53 @@ class DamagedCheckpoint(DamagedFile):
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(path, offset, reason, ADVICE)
+
+
+class SnapshotError(AofError):
+    """Base of what goes wrong with snapshots. The message says what, where and what to do."""
+
+
+class NotASnapshot(SnapshotError):
+    """The directory holds something else, or nothing."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} is not a snapshot: {reason}. Name a directory below snapshots/ of a store, or a copy of one"
+        )
+        self.path = path
+
+
+class SnapshotDamaged(SnapshotError):
+    """What lies on the disk is not what was published."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}. The snapshot cannot be trusted: use another one, or a copy of this one"
+        )
+        self.path, self.reason = path, reason
+
+
+class NewerSnapshot(SnapshotError):
+    """Written by a newer tidelog."""
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"{path}: format version {found}, and this tidelog reads up to {known}; "
+            "use the version that wrote it, or a later one"
+        )
+        self.path, self.found = path, found
+
+
+class SnapshotsLocked(SnapshotError):
+    """Someone else is making, sweeping or pruning snapshots there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path.parent} is being written by another snapshot or prune (which holds {path.name}); "
+            "wait for it and try again"
+        )
+        self.path = path
+
+
+class SnapshotRefused(SnapshotError):
+    """What was asked for cannot be had. Nothing was changed."""

@@ -45,11 +45,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.aof.errors import AofError
 from tidelog.aof.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
+from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 
 NAME: Final = "manifest.json"
 DATA: Final = "data.mdb"
@@ -63,56 +63,6 @@ HASH_BYTES: Final = 32
 _KIND: Final = "snapshot"
 _CHECK_BYTES: Final = 16
 _U64_MAX: Final = (1 << 64) - 1
-
-
-class SnapshotError(AofError):
-    """Base of what goes wrong with snapshots. The message says what, where and what to do."""
-
-
-class NotASnapshot(SnapshotError):
-    """The directory holds something else, or nothing."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} is not a snapshot: {reason}. Name a directory below snapshots/ of a store, or a copy of one"
-        )
-        self.path = path
-
-
-class SnapshotDamaged(SnapshotError):
-    """What lies on the disk is not what was published."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path}: {reason}. The snapshot cannot be trusted: use another one, or a copy of this one"
-        )
-        self.path, self.reason = path, reason
-
-
-class NewerSnapshot(SnapshotError):
-    """Written by a newer tidelog."""
-
-    def __init__(self, path: Path, found: int) -> None:
-        super().__init__(
-            f"{path}: format version {found}, and this tidelog reads up to {FORMAT}; "
-            "use the version that wrote it, or a later one"
-        )
-        self.path, self.found = path, found
-
-
-class SnapshotsLocked(SnapshotError):
-    """Someone else is making, sweeping or pruning snapshots there."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path.parent} is being written by another snapshot or prune (which holds {path.name}); "
-            "wait for it and try again"
-        )
-        self.path = path
-
-
-class SnapshotRefused(SnapshotError):
-    """What was asked for cannot be had. Nothing was changed."""
 
 
 class DatabaseCount(NamedTuple):
@@ -216,7 +166,7 @@ def parse(path: Path, data: bytes) -> Manifest:
         raise NotASnapshot(path.parent, f"{path.name} is not of tidelog, or its start is damaged")
     version = facts.get("format")
     if type(version) is int and version > FORMAT:
-        raise NewerSnapshot(path, version)
+        raise NewerSnapshot(path, version, FORMAT)
     if version != FORMAT:
         raise SnapshotDamaged(path, f"format is {version!r}, which was never written")
     check = facts.pop("check", None)

@@ -6,9 +6,8 @@ add to them. A file without this row is no checkpoint: its writer has not finish
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -24,8 +23,7 @@ from tidelog.snapshot.errors import DamagedCheckpoint
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meta:
+class Meta(NamedTuple):
     """What a checkpoint says of itself.
 
     uuid       of the store, 16 bytes
@@ -35,7 +33,6 @@ class Meta:
     number     of this checkpoint in its file, counted from 1
     taken      unix ms by the wall clock, when it was begun
     tables     what the engine wants to know before any row is read (`State.tables_meta`)
-    counts     rows by kind, as far as whoever wrote them knows
     """
 
     uuid: bytes
@@ -45,7 +42,6 @@ class Meta:
     number: int = 1
     taken: int = 0
     tables: Any = None
-    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def start(self) -> Start:
@@ -63,7 +59,6 @@ class Meta:
             "number": self.number,
             "taken": self.taken,
             "tables": self.tables,
-            "counts": self.counts,
         }
         packed: bytes = msgpack.packb(fields)
         return packed
@@ -85,7 +80,6 @@ class Meta:
                 number=fields["number"],
                 taken=fields["taken"],
                 tables=fields["tables"],
-                counts=fields["counts"],
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise DamagedCheckpoint(

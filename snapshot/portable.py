@@ -25,18 +25,18 @@ from typing import Final, NamedTuple
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import manifest as manifests
-from tidelog.snapshot.content import Content, Opened, content_of, open_copy
+from tidelog.snapshot.content import Content, content_of
 from tidelog.snapshot.environment import ColdRows, Environment
-from tidelog.snapshot.errors import CheckpointError
-from tidelog.snapshot.manifest import (
-    DATA,
-    Manifest,
+from tidelog.snapshot.errors import (
+    CheckpointError,
     NotASnapshot,
     SnapshotDamaged,
     SnapshotError,
     SnapshotsLocked,
 )
+from tidelog.snapshot.manifest import DATA, Manifest
 from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.walk import WalkFinding, walk
 
 LOCK: Final = "LOCK"

@@ -30,9 +30,10 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.engine.effects import Effect
 from tidelog.snapshot import manifest as manifests
-from tidelog.snapshot.content import open_copy
+from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import applier, fold_into
-from tidelog.snapshot.manifest import DATA, SNAPSHOTS, Manifest, SnapshotDamaged, SnapshotRefused
+from tidelog.snapshot.manifest import DATA, SNAPSHOTS, Manifest
+from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
     Progress,

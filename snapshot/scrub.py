@@ -46,9 +46,10 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.block import rows_of
 from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot.content import content_of, differences, open_copy
-from tidelog.snapshot.errors import CheckpointError
-from tidelog.snapshot.manifest import DATA, NAME, SNAPSHOTS, SnapshotDamaged
+from tidelog.snapshot.content import content_of, differences
+from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged
+from tidelog.snapshot.manifest import DATA, NAME, SNAPSHOTS
+from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     Progress,
     Unreadable,

@@ -30,25 +30,24 @@ from tidelog.aof.release import release
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
 from tidelog.engine.state import State
-from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError
-from tidelog.snapshot.manifest import SnapshotsLocked
 from tidelog.snapshot.meta import Meta, read_meta
-from tidelog.snapshot.portable import Snapshot
 from tidelog.store.errors import CheckpointFailed, StoreClosed
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence
 
 if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.core import Core
 
 LOOK_S: Final = 0.1  # how often the triggers are looked at
-TAIL_BYTES: Final = 1 << 20  # replayed in the time that a checkpoint takes to be written
+TAIL_BYTES: Final = 128 << 10  # replayed in the time that a checkpoint takes to be written
 RETRY_S: Final = 1.0  # after a failure; doubled with each
 RETRY_S_MAX: Final = 60.0
 PRESS_S: Final = 0.01  # how often growth is looked at while a checkpoint is being written
@@ -342,7 +341,7 @@ class Checkpoints:
         return position.lsn
 
     def _failed(self, error: BaseException) -> BaseException:
-        if not isinstance(error, (CheckpointError, AofError, OSError, Cancelled)):
+        if not isinstance(error, (CheckpointError, AofError, CorruptBlock, OSError, Cancelled)):
             return error
         if isinstance(error, Cancelled):
             return StoreClosed(
@@ -367,7 +366,7 @@ class Checkpoints:
         options = self._options
         directory = self._root / identity.AOF
         try:
-            kept = portable.oldest_lsn(self._disk, self._root / SNAPSHOTS)
+            kept = self._oldest_snapshot()
             keep_from = lsn if kept is None else min(lsn, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
@@ -380,6 +379,15 @@ class Checkpoints:
         except (AofError, OSError) as error:
             _logger.warning("old segments of %s stay for now: %s", self._root, error)
 
+    def _oldest_snapshot(self) -> int | None:
+        """The LSN of the oldest kept snapshot: the log behind it stays."""
+        directory = self._root / SNAPSHOTS
+        if not self._disk.exists(directory):
+            return None
+        from tidelog.snapshot import portable
+
+        return portable.oldest_lsn(self._disk, directory)
+
     # --- snapshots
 
     def snapshot(self) -> Snapshot:
@@ -388,6 +396,9 @@ class Checkpoints:
         return self._ask(self._snapshot)
 
     def _snapshot(self, core: Core) -> Snapshot:
+        from tidelog.snapshot import portable  # not with the rest: many stores never have one
+        from tidelog.snapshot.errors import SnapshotsLocked
+
         self._folded(core)
         with self._one:
             environment = self._environment

@@ -150,7 +150,10 @@ class Core:
             state = self.state
             if now >= state.next_expiry:
                 self.begin(db, False)
-            effect = decide_xadd_auto(state, self.settings, db, key, row, now)
+            try:
+                effect = decide_xadd_auto(state, self.settings, db, key, row, now)
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
             if effect is None:
                 return self._add_slowly(db, key, row)
             body: bytes = self._pack_one(effect)

@@ -27,6 +27,8 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.state import Settings, State
+from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
+from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Core
@@ -41,7 +43,7 @@ from tidelog.store.errors import (
 )
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
-from tidelog.store.read_only import open_read_only
+from tidelog.store.read_only import is_snapshot, open_read_only
 from tidelog.store.sync import Store
 
 AnyPath = str | os.PathLike[str]
@@ -136,14 +138,16 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
         yield
     except aof.StoreLocked as error:
         raise StoreLocked(str(error), error.pid) from error
-    except aof.NotAStore as error:
+    except (aof.NotAStore, NotASnapshot) as error:
         raise NotAStore(str(error)) from error
-    except aof.NewerFormat as error:
+    except (aof.NewerFormat, NewerSnapshot) as error:
         raise NewerFormat(str(error)) from error
+    except SnapshotDamaged as error:
+        raise StoreDamaged(str(error)) from error
     except aof.Damage as error:
         raise StoreDamaged(str(error)) from error
     except CorruptBlock as error:
-        raise StoreDamaged(f"{error}. {ADVICE}") from error
+        raise StoreDamaged(f"{error}. {CHECKPOINT_ADVICE}") from error
     except aof.AofError as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
@@ -158,6 +162,10 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
 def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
     if identity.is_new(disk, root):
         recipe.make_directory(disk, root)
+    elif is_snapshot(disk, root):
+        raise CannotOpen(
+            f"{root} is a snapshot: look into it with read_only=True, or make a store of it: {aof.RESTORE}"
+        )
     else:
         identity.read(disk, root)  # before LOCK is created in a directory of something else
     lock = acquire(disk, root, os.getpid())

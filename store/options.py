@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.aof.log import POLICIES, SEGMENT_BYTES
 from tidelog.store.errors import DataError
@@ -22,8 +21,7 @@ RETAIN_BYTES: Final = 64 << 20
 Rules = tuple[tuple[float, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How a store is kept; see `tidelog.open` for each.
 
     save            rules (seconds, changes), the longest first

@@ -24,8 +24,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide, resolve
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
-from tidelog.snapshot import manifest, portable
-from tidelog.snapshot.content import Opened, open_copy
+from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.store.checkpoints import DIRECTORY
 from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
@@ -110,7 +109,7 @@ class ReadOnlyCore(Core):
         self._root = root
         self._directory = root / identity.AOF
         self._at: Position | None = None  # where reading the log has come to, at least
-        self._snapshot = _is_snapshot(disk, root)
+        self._snapshot = is_snapshot(disk, root)
         self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
     def begin(self, db: int, may_block: bool) -> Context:
@@ -218,6 +217,8 @@ class ReadOnlyCore(Core):
         return None if opened is None else opened.meta.start, self._apply
 
     def _over_snapshot(self) -> None:
+        from tidelog.snapshot import portable
+
         self.beneath.release()
         self.beneath.opened = opened = portable.open_snapshot(self._disk, self._root)
         self.state = opened.state()
@@ -225,8 +226,13 @@ class ReadOnlyCore(Core):
         self.now = max(self.now, opened.meta.now)
 
 
-def _is_snapshot(disk: Disk, root: Path) -> bool:
-    return disk.exists(root / manifest.NAME) and not disk.exists(root / identity.NAME)
+def is_snapshot(disk: Disk, root: Path) -> bool:
+    """Whether a directory is a snapshot, and no store."""
+    if disk.exists(root / identity.NAME):
+        return False
+    from tidelog.snapshot import manifest  # not with the rest: a store needs none of it
+
+    return disk.exists(root / manifest.NAME)
 
 
 def _decide_read(ctx: Context, args: list[bytes]) -> Reply:

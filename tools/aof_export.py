@@ -22,7 +22,7 @@ from tidelog.aof.frame import Frame
 from tidelog.engine.as_commands import Command, commands, database
 from tidelog.engine.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.state import State
-from tidelog.snapshot.content import open_copy
+from tidelog.snapshot.opened import open_copy
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import LAST, ONLY, Record, records_of

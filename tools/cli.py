@@ -61,7 +61,8 @@ def cli() -> None:
     """Redis Streams as a durable engine.
 
     Inspects and proves the stores of tidelog. A store is only read, without a lock, also beside a running writer;
-    only `queue dead redrive` and the purges of `queue` change one. Exit codes: docs/guides/command-line.md.
+    only `queue dead redrive` and the purges of `queue` change one. Snapshots go below its folder snapshots/. Exit
+    codes: docs/guides/command-line.md.
     """
 
 
@@ -74,7 +75,7 @@ def exit_code(error: Exception) -> int | None:
     """The exit code of an expected error; None for one that is a mistake of ours."""
     from tidelog.aof import errors as aof
     from tidelog.engine.errors import CorruptBlock
-    from tidelog.snapshot import manifest as snapshot
+    from tidelog.snapshot import errors as snapshot
     from tidelog.store import errors as store
 
     # fmt: off

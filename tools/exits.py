@@ -1,7 +1,7 @@
 """Exit codes of the `tidelog` command, numbered by hand, never renumbered. docs/guides/command-line.md explains them.
 
-0, 1, 2 and 130 mean what they mean everywhere. From 20 on each is a check of `tidelog aof verify`; where several
-fail, the code is the highest of them, since the later ones are the graver.
+0, 1, 2 and 130 mean what they mean everywhere. From 20 on each is a check of `tidelog aof verify` or
+`tidelog verify`; where several fail, the code is the highest of them, since the later ones are the graver.
 """
 
 from __future__ import annotations
@@ -29,3 +29,6 @@ VERIFY_FRAMES: Final = 26
 VERIFY_SEGMENTS: Final = 27
 VERIFY_HEADERS: Final = 28
 VERIFY_IDENTITY: Final = 29
+VERIFY_SNAPSHOT: Final = 30
+VERIFY_CHECKPOINT: Final = 31
+VERIFY_AGREEMENT: Final = 32

@@ -30,9 +30,9 @@ CHECKS: Final = {
     "segments":   exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
     "headers":    exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
     "identity":   exits.VERIFY_IDENTITY, # the file STORE is damaged
-    "snapshot":   30,                    # a kept snapshot is damaged
-    "checkpoint": 31,                    # rows of the checkpoint are damaged or missing
-    "agreement":  32,                    # log and checkpoint do not continue each other
+    "snapshot":   exits.VERIFY_SNAPSHOT, # a kept snapshot is damaged
+    "checkpoint": exits.VERIFY_CHECKPOINT, # rows of the checkpoint are damaged or missing
+    "agreement":  exits.VERIFY_AGREEMENT, # log and checkpoint do not continue each other
 }
 # fmt: on
 

@@ -54,6 +54,8 @@ from tidelog.store.receipts import Receipt
 from tidelog.store.sync import Store
 
 if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.snapshot.scrub import Finding
     from tidelog.store.aio import AsyncStore
     from tidelog.store.aio import aopen_store as aopen
     from tidelog.store.queue.aio import AsyncQueue
@@ -74,6 +76,7 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "ExecAbortError",
+    "Finding",
     "IdRange",
     "Job",
     "NewerFormat",
@@ -86,6 +89,7 @@ __all__ = [
     "ReadOnlyError",
     "Receipt",
     "ResponseError",
+    "Snapshot",
     "Store",
     "StoreClosed",
     "StoreDamaged",
@@ -111,6 +115,8 @@ _LATER = {
     "Job": ("tidelog.store.queue.job", "Job"),
     "aqueue": ("tidelog.store.queue.aio", "aopen_queue"),
     "queue": ("tidelog.store.queue.opening", "open_queue"),
+    "Snapshot": ("tidelog.snapshot.portable", "Snapshot"),
+    "Finding": ("tidelog.snapshot.scrub", "Finding"),
 }
 
 

@@ -9,13 +9,7 @@ from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import portable
 from tidelog.snapshot.content import Content
-from tidelog.snapshot.manifest import (
-    DATA,
-    Counts,
-    DatabaseCount,
-    Manifest,
-    StreamCount,
-)
+from tidelog.snapshot.manifest import DATA, Counts, DatabaseCount, Manifest, StreamCount
 from tidelog.snapshot.portable import Snapshot
 
 ROOT = Path("/db")

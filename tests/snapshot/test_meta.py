@@ -22,7 +22,6 @@ META = Meta(
     number=3,
     taken=1_700_000_000_123,
     tables={"tables": [[0, 5, 1]], "next": 9},
-    counts={"streams": 4},
 )
 PATH = Path("data.mdb")
 

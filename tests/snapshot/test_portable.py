@@ -15,12 +15,8 @@ from tidelog.engine.digest import digest
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside
-from tidelog.snapshot.manifest import (
-    DATA,
-    NewerSnapshot,
-    NotASnapshot,
-    SnapshotDamaged,
-)
+from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
+from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, open_snapshot
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import verify_snapshot

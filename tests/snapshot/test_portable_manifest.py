@@ -9,15 +9,8 @@ from tests.snapshot.portable_world import manifest
 
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import manifest as manifests
-from tidelog.snapshot.manifest import (
-    NewerSnapshot,
-    NotASnapshot,
-    SnapshotDamaged,
-    StreamCount,
-    parse,
-    read,
-    render,
-)
+from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
+from tidelog.snapshot.manifest import StreamCount, parse, read, render
 
 PATH = Path("/db/snapshots/00000000000000004711/manifest.json")
 

@@ -13,7 +13,8 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.content import Content
-from tidelog.snapshot.manifest import DATA, SnapshotsLocked
+from tidelog.snapshot.errors import SnapshotsLocked
+from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, Unreadable
 
 IMAGES = 12

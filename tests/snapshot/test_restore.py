@@ -23,8 +23,9 @@ from tidelog.engine.state import State
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside
+from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import applier
-from tidelog.snapshot.manifest import DATA, SnapshotDamaged, SnapshotRefused
+from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import verify_snapshot, verify_store

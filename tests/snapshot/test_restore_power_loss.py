@@ -13,12 +13,8 @@ from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import restore as restoring
-from tidelog.snapshot.manifest import (
-    DATA,
-    NotASnapshot,
-    SnapshotDamaged,
-    SnapshotRefused,
-)
+from tidelog.snapshot.errors import NotASnapshot, SnapshotDamaged, SnapshotRefused
+from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.snapshot.restore import Restored, check_target, install
 from tidelog.snapshot.tail import follow

@@ -1,0 +1,54 @@
+"""Opened: a checkpoint file that is only looked at."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.disk.interface import Disk
+from tidelog.engine.freeze import load_state
+from tidelog.engine.state import State
+from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.meta import Meta, read_meta
+
+
+class Opened(NamedTuple):
+    """A checkpoint file open for reading. `close` it."""
+
+    environment: Environment
+    rows: ColdRows
+    meta: Meta
+
+    def close(self) -> None:
+        self.rows.close()
+        self.environment.close()
+
+    def state(self) -> State:
+        """Its state, nothing of which is in memory yet."""
+        return load_state(self.rows, self.meta.tables)
+
+
+def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
+    """The checkpoint in `folder`; unless it is to be written to, read-only, and no file is created.
+
+    Raises FileNotFoundError if there is none, or nothing was committed to it yet; DamagedCheckpoint, NewerFormat,
+    CheckpointError, OSError.
+    """
+    environment = open_environment(disk, folder, read_only=not write)
+    try:
+        rows = ColdRows(environment)
+        try:
+            meta = read_meta(rows, environment.path)
+            if meta is None:
+                raise FileNotFoundError(
+                    errno.ENOENT, os.strerror(errno.ENOENT), str(environment.path)
+                )
+            return Opened(environment, rows, meta)
+        except BaseException:
+            rows.close()
+            raise
+    except BaseException:
+        environment.close()
+        raise
