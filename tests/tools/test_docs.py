@@ -28,6 +28,7 @@ PAGES = (
     "README.md",
     SHOWING_IDS,
     "docs/guides/queue.md",
+    "docs/guides/checkpoints.md",
     "docs/guides/coming-from-persist-queue.md",
     "docs/guides/coming-from-celery-or-rq.md",
     "docs/guides/coming-from-redis-streams.md",
