@@ -18,6 +18,7 @@ whoever crosses it.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -41,10 +42,9 @@ Mark = tuple[int, int]  # ID of the node's first slot, deleted slots
 
 
 def split_ids(packed: bytes) -> list[int]:
-    """IDs out of 16 bytes each."""
-    return [
-        int.from_bytes(packed[at : at + ID_BYTES], "big") for at in range(0, len(packed), ID_BYTES)
-    ]
+    """IDs out of 16 bytes each. struct.error if they are no whole number of IDs."""
+    halves = struct.unpack(f">{len(packed) // ID_BYTES * 2}Q", packed)
+    return [ms << 64 | seq for ms, seq in zip(halves[::2], halves[1::2])]
 
 
 def join_ids(ids: Sequence[int]) -> bytes:
@@ -87,9 +87,17 @@ class Marks:
 
 
 class Page:
-    """One page as its PAGE row has it. `blocks` are there once the DATA row was read."""
+    """One page as its PAGE row has it.
 
-    __slots__ = ("ordinal", "firsts", "lasts", "counts", "lengths", "masks", "blocks")
+    blocks    there once the DATA row was read; None for one that nobody has asked for yet
+    data      the DATA row, until all blocks were asked for
+    held      bytes of blocks that the cache counts
+    """
+
+    __slots__ = (
+        *("ordinal", "firsts", "lasts", "counts", "lengths", "masks"),
+        *("blocks", "data", "held"),
+    )
 
     def __init__(
         self,
@@ -106,7 +114,9 @@ class Page:
         self.counts = counts
         self.lengths = lengths
         self.masks = masks
-        self.blocks: list[StoredBlock] | None = None
+        self.blocks: list[StoredBlock | None] | None = None
+        self.data = b""
+        self.held = 0
 
     @property
     def first(self) -> int:
@@ -189,28 +199,39 @@ CACHED_PAGES: Final = 256
 CACHED_BYTES: Final = 8 << 20  # of blocks
 
 # Pages read last, oldest use first, by ColdPages and first ID: pure cache. It names no store, so it keeps none open.
-# Several stores of a process share it, each under its own lock: single dict operations only.
+# Several stores of a process share it, each under its own lock: single dict operations only. What their threads do to
+# `_held` at the same moment may be lost, so it begins anew whenever the cache is as good as empty.
 _cache: dict[tuple[int, int], Page] = {}
+_held = 0  # bytes of blocks in it
 _serials = count()
 
 
 def forget_pages() -> None:
     """Empty the cache: rows are about to change."""
+    global _held
     _cache.clear()
+    _held = 0
 
 
-def _remember(key: tuple[int, int], page: Page) -> None:
+def _remember(key: tuple[int, int], page: Page, held: int = 0) -> None:
+    """Put in a page that was just read, or whose blocks were: `held` bytes of them."""
+    global _held
+    known = _cache.pop(key, None)
+    if known is not None:
+        _held -= known.held
+    page.held = held
     _cache[key] = page
-    pages = list(_cache.items())
-    surplus = len(pages) - CACHED_PAGES
-    held = sum(sum(each.lengths) for _, each in pages if each.blocks is not None)
-    for old_key, old in pages:
-        if (surplus <= 0 and held <= CACHED_BYTES) or old is page:
+    _held += held
+    while len(_cache) > CACHED_PAGES or _held > CACHED_BYTES:
+        if len(_cache) < 2:
+            _held = held
             break
-        surplus -= 1
-        if old.blocks is not None:
-            held -= sum(old.lengths)
-        _cache.pop(old_key, None)
+        try:
+            old = _cache.pop(next(iter(_cache)), None)
+        except (RuntimeError, StopIteration):  # another thread changed it in between
+            continue
+        if old is not None:
+            _held -= old.held
 
 
 # --- nodes that are not in memory
@@ -381,12 +402,21 @@ class ColdPages:
 
     def block(self, page: Page, at: int) -> StoredBlock:
         """The block of a node. Its `deleted` is not kept up."""
-        if page.blocks is None:
-            self._fetch(page)
-            assert page.blocks is not None
-        return page.blocks[at]
+        blocks = page.blocks
+        if blocks is None:
+            blocks = self._fetch(page)
+        block = blocks[at]
+        if block is None:
+            start = sum(page.lengths[:at])
+            part = page.data[start : start + page.lengths[at]]
+            slots, first, last = page.counts[at], page.firsts[at], page.lasts[at]
+            block = StoredBlock(part, slots, last, self.number, page.ordinal + at, first)
+            blocks[at] = block
+            if None not in blocks:
+                page.data = b""
+        return block
 
-    def _fetch(self, page: Page) -> None:
+    def _fetch(self, page: Page) -> list[StoredBlock | None]:
         try:
             data = self.store.get(data_row(self.number, page.first))
         except CorruptBlock as damage:
@@ -398,16 +428,10 @@ class ColdPages:
             if data is not None:
                 what = f"their data has {len(data)} bytes instead of {sum(page.lengths)}"
             raise self._damaged(page.ordinal, page.stop, page.first, page.lasts[-1], what)
-        blocks: list[StoredBlock] = []
-        start = 0
-        ordinal = page.ordinal
-        for length, slots, first, last in zip(page.lengths, page.counts, page.firsts, page.lasts):
-            part = data[start : start + length]
-            blocks.append(StoredBlock(part, slots, last, self.number, ordinal, first))
-            start += length
-            ordinal += 1
-        page.blocks = blocks
-        _remember((self._serial, page.first), page)
+        page.data = data
+        blocks = page.blocks = [None] * len(page.lengths)
+        _remember((self._serial, page.first), page, len(data))
+        return blocks
 
     # --- walking
 
