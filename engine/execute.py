@@ -30,7 +30,7 @@ from tidelog.engine.commands import (  # noqa: F401
 )
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, Effect
-from tidelog.engine.errors import CommandError, echo
+from tidelog.engine.errors import CommandError, CorruptBlock, echo
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.table import COMMANDS, CONTAINERS, Command
 
@@ -88,24 +88,39 @@ def resolve(args: list[bytes]) -> Command:
     return command
 
 
-def expire_due(ctx: Context, limit: int) -> None:
+def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
     """Log the DEL of up to `limit` keys whose time has passed, all databases together, into `ctx.effects`.
 
-    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying. May raise CorruptBlock.
+    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying. The damage that was met
+    is returned, each once: keys that cannot be read stay, and hold up no other.
     """
+    damage: list[CorruptBlock] = []
     for db, database in enumerate(ctx.state.databases):
-        due = database.expires.due(ctx.now, limit)
-        if due:
-            for key in due:
+        expires = database.expires
+        try:
+            due = expires.due(ctx.now, limit)
+        except CorruptBlock as error:
+            damage.append(error)
+            expires.give_up()
+            due = expires.due(ctx.now, limit)
+        gone: list[bytes] = []
+        for key in due:
+            try:
                 database.keys.get(key)  # into memory: apply is to read nothing
-            effect: Effect = (DEL, db, tuple(due))
+                gone.append(key)
+            except CorruptBlock as error:
+                damage.append(error)
+                expires.pass_over(key)
+        if gone:
+            effect: Effect = (DEL, db, tuple(gone))
             ctx.effects.append(effect)
-            limit -= len(due)
+            limit -= len(gone)
             if limit <= 0:
-                return
+                return damage
     if not ctx.effects:
         # Where keys are not in memory it was only a bound; `due` knows better now.
         ctx.state.find_next_expiry()
+    return damage
 
 
 def _unknown_command(args: list[bytes]) -> CommandError:

@@ -86,6 +86,14 @@ class Expiries(dict[bytes, int]):
                 visit.extend(child for child in (2 * index + 1, 2 * index + 2) if child < len(heap))
         return list(found)
 
+    def pass_over(self, key: bytes) -> None:
+        """A key that is due cannot be read: let it not be found again. Who names it is told."""
+        self.pop(key, NEVER)
+
+    def give_up(self) -> None:
+        """What the checkpoint has cannot be read: of the keys that are not in memory, none is found any more."""
+        self.cold_next, self._cold_from = NEVER, b""
+
     # --- what is in memory and what is not
 
     def load(self, key: bytes, at: int) -> None:

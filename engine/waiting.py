@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.reply import Park
 from tidelog.engine.state import State
 
@@ -150,5 +151,8 @@ class Waiting:
 
 def holds_stream(state: State, place: Place) -> bool:
     """Whether a key holds a stream. The other type is a string, which is `bytes`."""
-    value = state.databases[place[0]].keys.get(place[1])
+    try:
+        value = state.databases[place[0]].keys.get(place[1])
+    except CorruptBlock:
+        return True  # who asks again is told
     return value is not None and not isinstance(value, bytes)

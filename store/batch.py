@@ -59,6 +59,8 @@ def run_transaction(
             reply = transaction.submit(ctx, [b"EXEC"])
         except CommandError as error:
             return refusal or error, core.claim()
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
         if reply.__class__ is Exec:
             reply = _unit(core, reply.commands)
         log, after = core.log, core.log.next_lsn

@@ -20,6 +20,7 @@ that what is to expire, or be idle for long enough, does so in time.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +58,8 @@ from tidelog.store.waiters import Caller
 
 EXPIRE_KEYS = 1000  # how many keys one unit lets expire
 RELOAD = "memory may be ahead of the log"
+
+_logger = logging.getLogger("tidelog")
 
 # What has to hold before a reply may leave: a log, an LSN in it, and whether the call wrote that. The log is named
 # because a rebuilt store goes on with a new one, where the LSN of a lost unit may stand for another.
@@ -223,7 +226,10 @@ class Core:
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            return transaction.submit(self.begin(db, False), args), self.claim()
+            try:
+                return transaction.submit(self.begin(db, False), args), self.claim()
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
 
     def forget(self, transaction: Transaction) -> None:
         """A transaction's session ends; its watches go."""
@@ -236,7 +242,10 @@ class Core:
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            return at(self.state), self.claim()
+            try:
+                return at(self.state), self.claim()
+            except CorruptBlock as error:
+                raise StoreDamaged(str(error)) from error
 
     def claim(self) -> Claim:
         """[lock] What a call that wrote nothing has to wait for: all that was applied."""
@@ -367,10 +376,8 @@ class Core:
         ctx.db, ctx.now, ctx.may_block = db, self.now, may_block
         ctx.effects = []
         while ctx.now >= self.state.next_expiry:
-            try:
-                expire_due(ctx, EXPIRE_KEYS)
-            except CorruptBlock as error:
-                raise StoreDamaged(str(error)) from error
+            for damage in expire_due(ctx, EXPIRE_KEYS):
+                _logger.warning("what is to expire cannot be read, and stays: %s", damage)
             if not ctx.effects:
                 break
             self.commit(ctx.effects)

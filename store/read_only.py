@@ -198,6 +198,9 @@ class ReadOnlyCore(Core):
             raise
 
     def _anew(self) -> State:
+        # Should it break off, what is in memory, and where reading has come to, fit nothing: the next call begins anew.
+        self.trouble = RELOAD
+        self._at = None
         if self._snapshot:
             self._over_snapshot()
         else:
@@ -207,6 +210,7 @@ class ReadOnlyCore(Core):
             self._at = None if scan is None else scan.position
             self.now = max(self.now, replay.now)
         self.ctx = Context(self.state, self.settings)
+        self.trouble = None
         return self.state
 
     def _begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tidelog
-from tidelog.aof import segment
+from tidelog.aof import recovery, segment
 from tidelog.engine.effects import Effect
+from tidelog.snapshot.checkpoint import write_checkpoint
+from tidelog.store import checkpoints
 from tidelog.store.read_only import ReadOnlyCore
 
 
@@ -134,3 +137,38 @@ def test_an_interrupted_refresh_is_made_good_by_the_next_call(
         db.xadd("s", {"n": 4})
         copy.refresh()
         assert copy.digest() == db.digest()
+
+
+def test_a_refresh_that_fails_over_a_newer_checkpoint_leaves_out_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, fsync="no", checkpoint_bytes=0, save=()) as db:
+        db.xadd("s", {"n": 0})
+        db.checkpoint()
+        db.xadd("s", {"n": 1})
+        with tidelog.open(path, read_only=True) as copy:
+
+            def slowly(*args: Any, **more: Any) -> None:
+                for number in range(10):  # behind what the checkpoint holds
+                    db.xadd("s", {"n": number})
+                copy.refresh()
+                write_checkpoint(*args, **more)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoints, "write_checkpoint", slowly)
+                db.checkpoint()
+            db.xadd("s", {"n": 10})
+            with monkeypatch.context() as patch:
+                patch.setattr(recovery, "read_all", fail)
+                with pytest.raises(OSError, match="too many"):
+                    copy.refresh()
+            assert copy.xlen("s") == 13
+            assert copy.digest() == db.digest()
+            db.xadd("s", {"n": 11})
+            assert copy.refresh() == db.info()["written_lsn"]
+            assert copy.digest() == db.digest()
+
+
+def fail(*args: Any, **more: Any) -> None:
+    raise OSError(24, "too many open files")

@@ -1,0 +1,67 @@
+"""A damaged row of a checkpoint: what it holds is refused, and nobody else is held up."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import lmdb
+import pytest
+
+import tidelog
+from tidelog import testing
+from tidelog.engine.rowkeys import EXPIRY, GROUP, STREAM
+
+
+def damage(store: Path, prefix: bytes) -> None:
+    """Flip a bit of the first row of a kind."""
+    with lmdb.Environment(str(store / "checkpoint"), map_size=1 << 30) as environment:
+        with environment.begin(write=True) as txn:
+            cursor = txn.cursor()
+            assert cursor.set_range(prefix) and cursor.key().startswith(prefix)
+            key, value = cursor.key(), bytearray(cursor.value())
+            value[len(value) // 2] ^= 0x10
+            txn.put(key, bytes(value))
+
+
+def made(path: Path, clock: testing.Clock) -> None:
+    with tidelog.open(path, fsync="no", clock=clock) as db:
+        db.xgroup_create("bad", "g", mkstream=True)
+        db.xadd("bad", {"n": 1})
+        db.pexpire("bad", 1000)
+        db.set("soon", "x", px=1500)
+        db.xadd("good", {"n": 1})
+        db.checkpoint()
+
+
+@pytest.mark.parametrize("kind", (STREAM, GROUP, EXPIRY))
+def test_a_damaged_key_whose_time_has_passed_holds_up_no_other(
+    tmp_path: Path, kind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = testing.Clock()
+    made(tmp_path / "s", clock)
+    damage(tmp_path / "s", kind)
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        clock.advance(2)
+        with caplog.at_level(logging.WARNING, "tidelog"):
+            for n in range(2, 5):
+                db.xadd("good", {"n": n})
+                assert db.xlen("good") == n
+        assert len([r for r in caplog.records if "is to expire" in r.message]) == 1
+        assert not db.exists("soon")
+        clock.advance(2)
+        db.set("later", "x", px=1)
+        clock.advance(1)
+        assert db.dbsize() == 2  # the damaged one stays
+        if kind == EXPIRY:  # and if it can be read, whoever names it sees that it is over
+            assert not db.exists("bad") and db.dbsize() == 1
+
+
+def test_what_looks_at_everything_names_the_damage(tmp_path: Path) -> None:
+    clock = testing.Clock()
+    made(tmp_path / "s", clock)
+    damage(tmp_path / "s", STREAM)
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        with pytest.raises(tidelog.StoreDamaged, match="stream 1"):
+            db.digest()
+        assert db.xlen("good") == 1
