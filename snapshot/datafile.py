@@ -82,18 +82,25 @@ def read_head(file: File) -> Head | None:
     size = file.size()
     if size <= BLANK_BYTES_MAX and not file.pread(size, 0).strip(b"\0"):
         return None
-    first = _meta(file, 0, 0)
-    second = _meta(file, first.psize, 1)
+    first, wrong = _meta(file, 0, 0)
+    second, wrong_too = _meta(file, first.psize, 1)
     if second.psize != first.psize:
         raise DamagedCheckpoint(
             file.path,
             second.psize,
             f"meta page 1 speaks of pages of {second.psize} bytes, meta page 0 of {first.psize}",
         )
-    return max(first, second, key=lambda head: head.transaction)
+    head = max(first, second, key=lambda head: head.transaction)
+    # The other one is never looked at again; a commit that failed may have left half of each in it.
+    offset, wrong = (0, wrong) if head is first else (second.psize, wrong_too)
+    if wrong:
+        page = 0 if head is first else 1
+        raise DamagedCheckpoint(file.path, offset, f"meta page {page} is damaged: it says {wrong}")
+    return head
 
 
-def _meta(file: File, offset: int, page: int) -> Head:
+def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
+    """A meta page, and what of it is senseless. Raises if it is none, or if where the other one lies is unknown."""
     data = file.pread(PAGE_HEADER + _META.size, offset)
     path = file.path
     if len(data) < PAGE_HEADER + _META.size:
@@ -117,12 +124,17 @@ def _meta(file: File, offset: int, page: int) -> Head:
     _, rows_flags, rows_depth, _, _, _, entries, rows_root = fields[12:20]
     last_page, transaction = fields[20:]
     head = Head(psize, last_page, transaction, _root(free_root), _root(rows_root), entries)
-    senseless = (
+    lasting = (  # which LMDB does not write again
         f"page number {number}"
         if number != page
         else f"pages of {psize} bytes"
         if psize & (psize - 1) or not PSIZE_MIN <= psize <= PSIZE_MAX
-        else f"last page {last_page}"
+        else ""
+    )
+    if lasting:
+        raise DamagedCheckpoint(path, offset, f"meta page {page} is damaged: it says {lasting}")
+    senseless = (
+        f"last page {last_page}"
         if last_page < 1 or last_page >> 47
         else f"tree flags {free_flags:#x} and {rows_flags:#x}"
         if free_flags & ~(0x8000 | NO_SUBDIR) != INTEGER_KEYS or rows_flags & ~0x8000
@@ -132,11 +144,9 @@ def _meta(file: File, offset: int, page: int) -> Head:
         if any(root is not None and not 1 < root <= last_page for root in (head.free, head.rows))
         else f"{entries} rows without a root page"
         if (head.rows is None) != (entries == 0)
-        else None
+        else ""
     )
-    if senseless is not None:
-        raise DamagedCheckpoint(path, offset, f"meta page {page} is damaged: it says {senseless}")
-    return head
+    return head, senseless
 
 
 def _root(number: int) -> int | None:

@@ -47,6 +47,9 @@ CRC_BYTES: Final = 4
 MARGIN_BYTES: Final = 1 << 20
 BATCH_ROWS: Final = 64  # of `ColdRows.rows`, read at a time
 BATCH_BYTES: Final = 256 << 10
+NEIGHBOUR_BYTES_MAX: Final = (
+    64 << 10
+)  # of a row that is checked only because it stands next to one that is missing
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "
@@ -227,7 +230,7 @@ class Environment:
                 f"{self.path}: {MAX_READERS} processes and threads read it already; close one of them"
             ) from error
         except lmdb.Error as error:
-            raise CheckpointError(f"{self.path}: reading cannot begin: {error}") from error
+            raise self.trouble("reading cannot begin", error) from error
 
     def write(self) -> Writing:
         """A write transaction of this thread. Raises CheckpointError."""
@@ -442,6 +445,7 @@ class ColdRows:
         except lmdb.Error as error:
             raise self._unreadable(key, error) from error
         if value is None:
+            self._not_there(key)
             return None
         payload = value[:-CRC_BYTES]  # as `opened`, a call less
         if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
@@ -452,16 +456,20 @@ class ColdRows:
         """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
         cursor = self._at()
         try:
-            if cursor.set_range(key):
-                found = cursor.key() == key or cursor.prev()
-            else:
+            if not cursor.set_range(key):
                 found = cursor.last()
+            elif cursor.key() == key:
+                found = True
+            else:
+                self._neighbour(key, *cursor.item(), greater=True)
+                found = cursor.prev()
             if not found:
                 return None
             at, value = cursor.item()
         except lmdb.Error as error:
             raise self._unreadable(key, error) from error
-        if not at.startswith(prefix):
+        if at > key or not at.startswith(prefix):
+            self._neighbour(key, at, value, greater=False)
             return None
         return at, opened(self.path, at, value)
 
@@ -469,12 +477,16 @@ class ColdRows:
         """The least row that begins with `prefix` and whose key is at least `key`, or None."""
         cursor = self._at()
         try:
-            if not cursor.set_range(max(key, prefix)):
-                return None
-            at, value = cursor.item()
+            found = cursor.set_range(max(key, prefix))
+            at, value = cursor.item()  # empty if there is none
+            if at != key and (cursor.prev() if found else cursor.last()):
+                self._neighbour(max(key, prefix), *cursor.item(), greater=False)
         except lmdb.Error as error:
             raise self._unreadable(key, error) from error
-        if not at.startswith(prefix):
+        if not found:
+            return None
+        if at < key or not at.startswith(prefix):
+            self._neighbour(key, at, value, greater=True)
             return None
         return at, opened(self.path, at, value)
 
@@ -507,6 +519,33 @@ class ColdRows:
         except lmdb.Error as error:
             raise self._unreadable(start, error) from error
         return batch, False
+
+    def _not_there(self, key: bytes) -> None:
+        """A row was not found. Raises CorruptBlock if damage may have led past it.
+
+        A damaged key no longer matches the checksum of its row, and stands where the right one stood: next to where
+        that was looked for. A damaged key of a branch leads to where keys are out of order.
+        """
+        cursor = self._at()
+        try:
+            if cursor.set_range(key):
+                self._neighbour(key, *cursor.item(), greater=True)
+                found = cursor.prev()
+            else:
+                found = cursor.last()
+            if found:
+                self._neighbour(key, *cursor.item(), greater=False)
+        except lmdb.Error as error:
+            raise self._unreadable(key, error) from error
+
+    def _neighbour(self, key: bytes, at: bytes, value: bytes, *, greater: bool) -> None:
+        """Check the row before or after the place where `key` would be, which is not there."""
+        if (at < key) if greater else (at > key):
+            raise CorruptBlock(
+                f"{self.path}: {row_name(key)} cannot be looked for: {row_name(at)} is out of order"
+            )
+        if len(value) <= NEIGHBOUR_BYTES_MAX:
+            opened(self.path, at, value)
 
     def _at(self) -> lmdb.Cursor[bytes]:
         if self._cursor is None:

@@ -112,6 +112,20 @@ def test_senseless_meta_pages_are_refused(
     assert "snapshot restore" in str(raised.value) and str(path) in str(raised.value)
 
 
+@pytest.mark.parametrize("at, value", [(80, 1 << 50), (128, 12), (136, 1 << 60)])
+def test_the_older_meta_page_may_be_what_a_failed_commit_left(
+    path: Path, at: int, value: int
+) -> None:
+    data = bytearray(path.read_bytes())
+    struct.pack_into("=Q", data, 4096 + at, value)
+    path.write_bytes(data)
+    with environment(path.parent) as env, cold(env) as rows:
+        assert dict(rows.rows(b"p")) == ROWS
+        write(env, {b"q": b""})
+        write(env, {b"q": b""})
+    assert head_of(path).transaction == 4
+
+
 def test_the_format_of_a_later_lmdb_is_refused(path: Path) -> None:
     data = bytearray(path.read_bytes())
     struct.pack_into("=I", data, 20, 3)

@@ -197,6 +197,35 @@ def test_every_flipped_bit_of_a_value_is_noticed(tmp_path: Path) -> None:
                 list(found.rows(b"d"))
 
 
+def test_every_flipped_bit_of_a_key_is_noticed(tmp_path: Path) -> None:
+    """Where it stands is next to where it would have to be, whatever it became; and branches lead out of order."""
+    rng = random.Random(8)
+    path = tmp_path / "data.mdb"
+    with environment(tmp_path) as env:
+        write(env, {b"p%03d" % i: b"%03d" % i * 9 for i in range(0, 998, 2)})
+    whole = path.read_bytes()
+    for key in rng.sample(range(0, 998, 2), 25):
+        wanted = b"p%03d" % key
+        for at in [at for at in range(len(whole)) if whole.startswith(wanted, at)]:
+            for bit in range(32):
+                data = bytearray(whole)
+                data[at + bit // 8] ^= 1 << bit % 8
+                path.write_bytes(data)
+                with environment(tmp_path) as env, cold(env) as rows:
+                    for call in (
+                        lambda: rows.get(wanted),
+                        lambda: rows.before(wanted, b"p"),
+                        lambda: rows.after(wanted, b"p"),
+                        lambda: rows.before(wanted + b"0", b"p"),
+                    ):
+                        try:
+                            found = call()
+                        except CorruptBlock:
+                            continue
+                        right = b"%03d" % key * 9
+                        assert found in (right, (wanted, right)), (at, bit)
+
+
 def test_values_that_changed_places_are_noticed(tmp_path: Path) -> None:
     with environment(tmp_path / "c") as env:
         write(env, {b"pa": b"A" * 100, b"pb": b"B" * 100})
