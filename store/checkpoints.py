@@ -370,11 +370,13 @@ class Checkpoints:
             keep_from = lsn if kept is None else min(lsn, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
+                # The segment before the first that was begun since then may hold what is as young.
+                first_lsn = 1
                 for found in segments(self._disk, directory, self._uuid):
-                    # What it holds was written before the next one was begun.
                     if found.header.time >= since:
-                        keep_from = min(keep_from, found.header.first_lsn - 1)
                         break
+                    first_lsn = found.header.first_lsn
+                keep_from = min(keep_from, first_lsn - 1)
             release(self._disk, directory, keep_from, options.retain_bytes)
         except (AofError, OSError) as error:
             _logger.warning("old segments of %s stay for now: %s", self._root, error)
