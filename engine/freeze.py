@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.frozen_keys import FrozenKeys, Operation
-from tidelog.engine.frozen_stream import FrozenStream, take_back, unpack_stream
+from tidelog.engine.frozen_stream import (
+    ROW_BYTES,
+    FrozenStream,
+    Undo,
+    plain_row,
+    take_back,
+    unpack_stream,
+)
 from tidelog.engine.pages import forget_pages
 from tidelog.engine.rowkeys import stream_prefixes
 from tidelog.engine.state import State
@@ -26,13 +33,19 @@ if TYPE_CHECKING:
 
 
 class Frozen:
-    """The changes of one generation, on their way into a checkpoint."""
+    """The changes of one generation, on their way into a checkpoint.
+
+    Streams that change are copied before their turn, and thousands of them may wait to be packed. So what is small is
+    packed when it is copied, and what stays of a stream until the checkpoint is settled is numbers and bytes, which
+    the collector does not visit: its full passes would hold up everybody.
+    """
 
     __slots__ = (
         "generation",
         "_streams",
         "_taken",
         "_undo",
+        "_packed",
         "_to_pack",
         "_ended",
         "_to_end",
@@ -46,7 +59,8 @@ class Frozen:
         self._committed = changes.committed
         self._streams = changes.streams
         self._taken: list[Stream] = []
-        self._undo: dict[int, FrozenStream] = {}  # of streams that need more than `take_back`
+        self._undo: dict[int, Undo] = {}  # by number
+        self._packed: deque[bytes] = deque()  # STREAM rows, each with its key before it
         self._to_pack: deque[FrozenStream] = deque()
         self._ended = self._to_end = changes.ended
         self._keys = FrozenKeys(state)
@@ -57,10 +71,14 @@ class Frozen:
             self._copy(stream)
 
     def _copy(self, stream: Stream) -> None:
-        frozen = FrozenStream(stream, self.generation, self._committed)
         self._taken.append(stream)
-        if frozen.undoes():
-            self._undo[stream.number] = frozen
+        row = plain_row(stream, self.generation, self._committed)
+        if row is not None:
+            self._packed.append(row)
+            return
+        frozen = FrozenStream(stream, self.generation, self._committed)
+        if frozen.undo is not None:
+            self._undo[stream.number] = frozen.undo
         self._to_pack.append(frozen)
 
     def take_some(self, limit: int) -> int:
@@ -83,6 +101,9 @@ class Frozen:
         for number in to_end:
             for prefix in stream_prefixes(number):
                 yield "delete_prefix", prefix
+        while self._packed:
+            row = self._packed.popleft()
+            yield "put", row[:ROW_BYTES], row[ROW_BYTES:]
         while self._to_pack:
             yield from self._to_pack.popleft().rows(read)
         yield from self._keys.rows(read)

@@ -12,8 +12,8 @@ any more. The directory, part of the GROUP row, is what has to be in memory of a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from tidelog.engine.by_id import IdOrder
 from tidelog.engine.by_owner import Owned
@@ -24,6 +24,13 @@ from tidelog.engine.rowkeys import chunk_row
 
 Put = tuple[str, bytes, bytes]
 Delete = tuple[str, bytes]
+
+# What a failed checkpoint gives back: serials of rows that were to go, and of those that were to be written. Numbers
+# alone, so that the collector has nothing to visit where many wait.
+Given = tuple[tuple[int, ...], tuple[int, ...]]
+
+SMALL_CHUNKS: Final = 4  # by ID: of a group that is packed as soon as it is frozen
+SMALL_OWNERS: Final = 16
 
 
 class FrozenPending:
@@ -66,6 +73,14 @@ class FrozenPending:
             if each is not None:
                 yield each[1]
 
+    def is_small(self) -> bool:
+        """Whether packing it takes no longer than freezing another would."""
+        return len(self.by_id.serials) <= SMALL_CHUNKS and len(self.owned) <= SMALL_OWNERS
+
+    def given(self) -> Given:
+        """What `thaw` needs of it."""
+        return tuple(self.dropped), tuple(self.handed())
+
     def facts(self) -> tuple[Any, ...]:
         """What may change with no chunk changed."""
         return self.n, self.wide, self.nack_time, self.free
@@ -102,6 +117,19 @@ class FrozenPending:
             [*_packed(by_time), column_bytes(lasts)],
             [None if each is None else [each[0], *_packed(each[1])] for each in self.owned],
         ]
+
+
+class Handed(FrozenPending):
+    """What is left of a FrozenPending that was packed: it can be thawed."""
+
+    __slots__ = ("_serials",)
+
+    def __init__(self, dropped: Sequence[int], serials: Sequence[int]) -> None:
+        self.dropped = list(dropped)
+        self._serials = serials
+
+    def handed(self) -> Iterator[int]:
+        return iter(self._serials)
 
 
 def _packed(order: FrozenOrder) -> list[bytes]:

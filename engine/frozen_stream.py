@@ -12,20 +12,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate
-from typing import Final, cast
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Any, Final, cast
 
 import msgpack
 
-from tidelog.engine import group as groups
-from tidelog.engine.block import Decoded, encode
+from tidelog.engine.block import Block, Decoded, Row, encode
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.frozen_keys import Operation
+from tidelog.engine.frozen_pending import Given, Handed
+from tidelog.engine.group import FrozenGroup, load_group
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.ids import MAX, SEQ_MAX
-from tidelog.engine.nodes import NO_CUT
+from tidelog.engine.nodes import NEVER_HANDED, NO_CUT
 from tidelog.engine.pages import (
     ID_BYTES,
     PAGE_BYTES_MAX,
@@ -54,137 +56,227 @@ _SMALL_NODES: Final = (
 _SMALL_BYTES: Final = PAGE_BYTES_MAX // 2
 
 
+ROW_BYTES: Final = len(stream_row(0))  # of a STREAM row's key
+SMALL_TAIL: Final = 128  # entries that are packed under the lock
+_NO_ID: Final = bytes(ID_BYTES)
+_deleted = attrgetter("deleted")
+
+_Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
+
+# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+_pack = msgpack.Packer(autoreset=True).pack
+
+# What a failed checkpoint gives back: the ordinal from which stored nodes were to go; and by the numbers of groups,
+# what was handed of them.
+Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
+
+
+def plain_row(stream: Stream, generation: int, committed: int) -> bytes | None:
+    """[lock] The STREAM row of a stream that has no other rows and needs none, its key before it; None for any other
+    stream. O(tail)."""
+    if (
+        stream.next_group != 1
+        or stream.groups
+        or len(stream.blocks) != stream.head
+        or stream.cold is not None
+        or stream.idmp is not None
+        or stream.cut != NO_CUT
+        or len(stream.tail_ids) > SMALL_TAIL
+    ):
+        return None
+    stream.settle(committed)
+    if stream.stored_stop:
+        return None
+    stream.handed_gen = generation
+    at = stream.first_ordinal
+    tail: Any = _tail(stream)
+    if tail is not None:
+        tail = (encode(stream.tail_ids, stream.tail_rows), *tail)
+    row: bytes = _pack((*_facts(stream), (at, _NO_ID, at, 0, _NO_ID), tail, None, ()))
+    return stream_row(stream.number) + row
+
+
+def _facts(stream: Stream) -> tuple[Any, ...]:
+    """How the STREAM row begins."""
+    return (
+        *(stream.length, _id(stream.last_id), _id(stream.max_deleted_id), stream.entries_added),
+        *(_id(stream.removed_max), stream.next_group),
+    )
+
+
+def _tail(stream: Stream) -> tuple[bytes, bool] | None:
+    """What the STREAM row says of the tail, but for its entries."""
+    if not stream.tail_ids:
+        return None
+    return _bits(stream.tail_deleted), not stream.tail_until
+
+
 class FrozenStream:
-    """What of a stream a checkpoint has to write. Made under the lock; nothing in it changes afterwards."""
+    """What of a stream a checkpoint has to write. Made under the lock; nothing in it changes afterwards.
+
+    undo   what is to be given back if that checkpoint fails, if anything
+    """
 
     __slots__ = (
-        *("number", "length", "last_id", "max_deleted_id", "entries_added", "removed_max"),
-        *("next_group", "idmp", "groups"),
-        *("tail_ids", "tail_rows", "tail_deleted", "tail_void"),
-        *("head", "head_id", "nodes", "start", "stop", "blocks", "deleted", "firsts"),
-        *("marks", "cut", "nodes_last", "_kept"),
+        *("number", "undo", "_new", "_names", "_groups", "_group_rows"),
+        *("_facts", "_nodes", "_tail", "_tail_entries", "_idmp"),
+        *("_start", "_blocks", "_firsts", "_deleted", "_marks", "_kept"),
     )
 
     def __init__(self, stream: Stream, generation: int, committed: int) -> None:
         """[lock] O(tail + nodes that are new + chunks of pending entries)."""
         stream.settle(committed)
         self.number = stream.number
-        self.length = stream.length
-        self.last_id = stream.last_id
-        self.max_deleted_id = stream.max_deleted_id
-        self.entries_added = stream.entries_added
-        self.removed_max = stream.removed_max
-        self.next_group = stream.next_group
-        self.idmp = stream.idmp.freeze() if stream.idmp is not None else None
-        self.groups = [(group, group.freeze()) for group in stream.groups.values()]
-        self.tail_ids = stream.tail_ids[:]
-        self.tail_rows = stream.tail_rows[:]
-        self.tail_deleted = stream.tail_deleted
-        self.tail_void = bool(self.tail_ids) and not stream.tail_until
+        self._new = stream.handed_gen == NEVER_HANDED
+        self._facts = _facts(stream)
+        self._idmp = stream.idmp.freeze() if stream.idmp is not None else None
+        self._tail = _tail(stream)
+        self._tail_entries: bytes | tuple[list[int], list[Row]] = b""
+        if len(stream.tail_ids) > SMALL_TAIL:
+            self._tail_entries = stream.tail_ids[:], stream.tail_rows[:]
+        elif stream.tail_ids:
+            self._tail_entries = encode(stream.tail_ids, stream.tail_rows)
 
         cold, head = stream.cold, stream.head
-        self.head = cold.head if cold is not None else stream.first_ordinal
-        self.head_id = 0
+        first, head_id, nodes_last = stream.first_ordinal, 0, 0
         if cold is not None:
-            self.head_id = cold.head_id
+            first, head_id, nodes_last = cold.head, cold.head_id, cold.last_id
         elif head < len(stream.firsts):
-            self.head_id = stream.firsts[head]
-        self.nodes = stream.nodes() - bool(self.tail_ids)
-        self.nodes_last = cold.last_id if cold is not None else 0
-        self.start = max(stream.stored_stop, stream.first_ordinal)  # nodes from here on are new
-        at = self.start - stream.first_ordinal + head
-        self.blocks = stream.blocks[at:]
-        self.firsts = stream.firsts[at:]
-        self.deleted = [block.deleted if block is not None else 0 for block in self.blocks]
-        self.stop = self.start + len(self.blocks)
+            head_id = stream.firsts[head]
+        start = self._start = max(stream.stored_stop, stream.first_ordinal)
+        at = start - stream.first_ordinal + head  # nodes from here on are new
+        self._blocks: Sequence[Block | None] = ()
+        self._firsts: Sequence[int] = ()
+        self._deleted: Sequence[int] = ()
+        if at < len(stream.blocks):
+            blocks = self._blocks = stream.blocks[at:]
+            self._firsts = stream.firsts[at:]
+            if stream.holes:
+                self._deleted = [block.deleted if block is not None else 0 for block in blocks]
+            else:
+                self._deleted = list(map(_deleted, blocks))
+        stop = start + len(self._blocks)
         last = next((block for block in reversed(stream.blocks) if block is not None), None)
         if last is not None:
-            self.nodes_last = max(self.nodes_last, last.last)
-        if stream.marks is None and self.blocks:
+            nodes_last = max(nodes_last, last.last)
+        live = stream.nodes() - bool(stream.tail_ids)
+        self._nodes = (first, _id(head_id), stop, live, _id(nodes_last))
+        if stream.marks is None and self._blocks:
             stream.marks = Marks()
-        self.marks = stream.marks.hand() if stream.marks is not None else {}
-        self.cut = stream.cut
-
+        self._marks = stream.marks.hand() if stream.marks is not None else {}
         self._kept = stream.stored_stop  # stored nodes from here on are to go
+
+        self._names: tuple[tuple[int, bytes], ...] = ()
+        self._groups: Sequence[FrozenGroup] = ()
+        self._group_rows: Sequence[bytes | None] = ()
+        given = self._freeze_groups(stream) if stream.groups else ()
+        self.undo: Undo | None = None
+        if given or stream.cut != NO_CUT:
+            self.undo = stream.cut, given
         stream.cut = NO_CUT
         stream.handed_gen = generation
-        stream.handed_stop = self.stop
+        stream.handed_stop = stop
 
-    def undoes(self) -> bool:
-        """Whether `take_back` needs it."""
-        return bool(self.groups) or self.cut != NO_CUT
+    # --- rows
+
+    def _freeze_groups(self, stream: Stream) -> tuple[tuple[int, FrozenGroup | Given], ...]:
+        """Freeze the groups, and pack the small ones: what can be given back, by their numbers."""
+        given: list[tuple[int, FrozenGroup | Given]] = []
+        groups: list[FrozenGroup] = []
+        rows: list[bytes | None] = []  # key, payload or None if it goes, key, ...
+        for group in stream.groups.values():
+            frozen = group.freeze()
+            if not frozen.pending.is_small():
+                groups.append(frozen)
+                given.append((group.number, frozen))
+                continue
+            before = len(rows)
+            for operation in cast("Iterator[Operation]", frozen.rows(self.number)):
+                rows += operation[1], operation[2] if operation[0] == "put" else None
+            if len(rows) > before:
+                given.append((group.number, frozen.pending.given()))
+        self._names = tuple([(group.number, group.name) for group in stream.groups.values()])
+        self._groups = groups or ()
+        self._group_rows = tuple(rows)
+        return tuple(given)
 
     # --- rows
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
         """What becomes of the stream's rows. `read` is the checkpoint they go into. May raise CorruptBlock."""
         number = self.number
-        before = read.get(stream_row(number))
+        before = None if self._new else read.get(stream_row(number))
         if before is not None:
-            stay = {group.number for group, _ in self.groups}
+            stay = {group_number for group_number, _ in self._names}
             for group_number, _ in msgpack.unpackb(before)[-1]:
                 if group_number not in stay:
                     yield "delete", group_row(number, group_number)
                     yield "delete_prefix", chunk_prefix(number, group_number)
         yield from self._pages(read)
-        for _, group in self.groups:
+        for group in self._groups:
             yield from cast("Iterator[Operation]", group.rows(number))
+        packed = iter(self._group_rows)
+        for key, payload in zip(packed, packed):
+            assert key is not None
+            if payload is None:
+                yield "delete", key
+            else:
+                yield "put", key, payload
         yield "put", stream_row(number), self._pack()
 
     def _pages(self, read: ColdStore) -> Iterator[Operation]:
         number = self.number
-        pages = _StoredPages(read, number)
-        if self.head < self._kept:
+        head = self._nodes[0]
+        small: list[_Node] = []
+        if head < self._kept:
+            pages = _StoredPages(read, number)
             pages.cut_end(self._kept)
-            pages.cut_head(self.head)
-            pages.mark(
-                {at: mark for at, mark in self.marks.items() if self.head <= at < self._kept}
-            )
-            nodes = pages.take_small(self.start) if self.blocks else []
+            pages.cut_head(head)
+            pages.mark({at: mark for at, mark in self._marks.items() if head <= at < self._kept})
+            small = pages.take_small(self._start) if self._blocks else []
             yield from pages.changes()
-        else:
+        elif not self._new:
             yield "delete_prefix", page_prefix(number)
             yield "delete_prefix", data_prefix(number)
-            nodes = []
-        start = self.start - len(nodes)
-        for first, block, deleted in zip(self.firsts, self.blocks, self.deleted):
+        ordinal = self._start - len(small)
+        nodes: list[_Node] = []
+        size = 0
+        for node in chain(small, self._new_nodes()):
+            if nodes and (len(nodes) == PAGE_NODES or size + len(node[4]) > PAGE_BYTES_MAX):
+                yield from _page_rows(number, ordinal, nodes)
+                ordinal += len(nodes)
+                nodes, size = [], 0
+            nodes.append(node)
+            size += len(node[4])
+        if nodes:
+            yield from _page_rows(number, ordinal, nodes)
+
+    def _new_nodes(self) -> Iterator[_Node]:
+        for first, block, deleted in zip(self._firsts, self._blocks, self._deleted):
             if block is None:
-                nodes.append((first, first, 0, 0, b""))
+                yield first, first, 0, 0, b""
             else:
-                nodes.append((first, block.last, block.count, deleted, block.data))
-        at = 0
-        while at < len(nodes):
-            size, stop = 0, at
-            while stop < len(nodes) and stop - at < PAGE_NODES:
-                size += len(nodes[stop][4])
-                if size > PAGE_BYTES_MAX and stop > at:
-                    break
-                stop += 1
-            firsts, lasts, counts, masks, parts = map(list, zip(*nodes[at:stop]))
-            page = Page(start + at, firsts, lasts, counts, list(map(len, parts)), masks)
-            yield "put", page_row(number, page.first), page.pack()
-            yield "put", data_row(number, page.first), b"".join(parts)
-            at = stop
+                yield first, block.last, block.count, deleted, block.data
 
     def _pack(self) -> bytes:
-        tail = None
-        if self.tail_ids:
-            sealed = encode(self.tail_ids, self.tail_rows)
-            tail = (sealed, _bits(self.tail_deleted), self.tail_void)
-        nodes = (self.head, _id(self.head_id), self.stop, self.nodes, _id(self.nodes_last))
-        packed: bytes = msgpack.packb(
-            (
-                *(self.length, _id(self.last_id), _id(self.max_deleted_id), self.entries_added),
-                *(_id(self.removed_max), self.next_group, nodes, tail),
-                self.idmp.pack() if self.idmp is not None else None,
-                [(group.number, group.name) for group, _ in self.groups],
-            )
-        )
+        tail: Any = self._tail
+        if tail is not None:
+            entries = self._tail_entries
+            tail = (entries if isinstance(entries, bytes) else encode(*entries), *tail)
+        idmp = self._idmp.pack() if self._idmp is not None else None
+        packed: bytes = _pack((*self._facts, self._nodes, tail, idmp, self._names))
         return packed
 
 
-def take_back(stream: Stream, committed: int, frozen: FrozenStream | None) -> None:
-    """[lock] A stream was handed to a checkpoint that failed. `frozen`: what was handed, if it `undoes`.
+def _page_rows(number: int, ordinal: int, nodes: list[_Node]) -> Iterator[Operation]:
+    firsts, lasts, counts, masks, parts = map(list, zip(*nodes))
+    page = Page(ordinal, firsts, lasts, counts, list(map(len, parts)), masks)
+    yield "put", page_row(number, page.first), page.pack()
+    yield "put", data_row(number, page.first), b"".join(parts)
+
+
+def take_back(stream: Stream, committed: int, undo: Undo | None) -> None:
+    """[lock] A stream was handed to a checkpoint that failed.
 
     committed: the newest generation that a checkpoint holds.
     """
@@ -193,13 +285,16 @@ def take_back(stream: Stream, committed: int, frozen: FrozenStream | None) -> No
         stream.marks.cut(stream.stored_stop)
     stream.handed_stop = stream.stored_stop
     stream.handed_gen = committed
-    if frozen is not None:
-        stream.cut = min(stream.cut, frozen.cut)
-        for group, handed in frozen.groups:
-            group.thaw(handed)
-
-
-_Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
+    if undo is not None:
+        cut, given = undo
+        stream.cut = min(stream.cut, cut)
+        groups = {group.number: group for group in stream.groups.values()}
+        for number, handed in given:
+            group = groups.get(number)
+            if group is not None:
+                if isinstance(handed, tuple):
+                    handed = FrozenGroup(number, (group.name,), Handed(*handed), True)
+                group.thaw(handed)
 
 
 class _StoredPages:
@@ -317,7 +412,7 @@ def unpack_stream(cold: ColdStore, number: int) -> Stream:
     except Exception as error:
         raise CorruptBlock(f"stream {number}: its row is unreadable: {error}") from error
     for group_number, name in group_numbers:
-        stream.groups[name] = groups.load_group(cold, number, group_number)
+        stream.groups[name] = load_group(cold, number, group_number)
     return stream
 
 
