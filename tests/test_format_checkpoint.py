@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import mmap
 import re
 import struct
 from collections.abc import Iterator
@@ -202,6 +203,7 @@ class Stream:
             at = page["ordinal"]
             masks = page["masks"] or [b""] * len(firsts)
             assert len(data) == sum(page["lengths"])
+            assert len(data) <= 60_000 or len(firsts) == 1
             for first_id, last_id, slots, length, packed in zip(
                 firsts, lasts, page["counts"], page["lengths"], masks, strict=True
             ):
@@ -546,8 +548,65 @@ def test_restoring(tmp_path: Path) -> None:
 def test_a_file_without_a_checkpoint_counts_as_none(tmp_path: Path) -> None:
     with tidelog.open(tmp_path, fsync="no") as db:
         db.xadd("k", {"a": "b"})
-    (tmp_path / "checkpoint").mkdir()
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
     for blank in (b"", bytes(8192)):
-        (tmp_path / "checkpoint/data.mdb").write_bytes(blank)
+        (folder / "data.mdb").write_bytes(blank)
         with tidelog.open(tmp_path) as db:
             assert db.xlen("k") == 1
+    (folder / "data.mdb").unlink()
+    lmdb.open(str(folder)).close()
+    with tidelog.open(tmp_path) as db:
+        assert db.xlen("k") == 1
+    with lmdb.open(str(folder)) as env, env.begin(write=True) as txn:
+        txn.put(b"z", struct.pack("<I", crc32c(b"z")))
+    with pytest.raises(tidelog.StoreDamaged, match="the row that describes it is missing"):
+        tidelog.open(tmp_path)
+
+
+def test_the_file(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xadd("k", {"a": "b"})
+        db.snapshot()
+        folder = tmp_path / "s/checkpoint"
+        assert {path.name for path in folder.iterdir()} == {"data.mdb", "lock.mdb"}
+        before = (folder / "data.mdb").read_bytes()
+        db.xadd("k", {"a": "c"})
+        assert (folder / "data.mdb").read_bytes() == before, "written by checkpoints alone"
+    for path in (tmp_path / "s").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    with lmdb.open(str(folder), readonly=True, lock=False) as env, env.begin() as txn:
+        assert env.stat()["psize"] == mmap.PAGESIZE
+        assert not any(env.open_db(None, txn=txn).flags().values())
+    (folder / "lock.mdb").unlink()
+    with tidelog.open(tmp_path / "s", read_only=True) as db:
+        assert db.xlen("k") == 2
+    assert not (folder / "lock.mdb").exists(), "a reader creates nothing"
+    with tidelog.open(tmp_path / "s") as db:
+        assert db.xlen("k") == 2
+    assert (folder / "lock.mdb").exists()
+
+
+def test_newer_formats_are_refused(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path, fsync="no") as db:
+        db.xadd("k", {"a": "b"})
+        made = db.snapshot()
+    with lmdb.open(str(tmp_path / "checkpoint")) as env, env.begin(write=True) as txn:
+        payload = msgpack.packb(msgpack.unpackb((txn.get(b"!") or b"")[:-4]) | {"more": 1})
+        txn.put(b"!", payload + struct.pack("<I", crc32c(b"!" + payload)))
+    with tidelog.open(tmp_path) as db:
+        assert db.xlen("k") == 1, "fields may be added"
+    with lmdb.open(str(tmp_path / "checkpoint")) as env, env.begin(write=True) as txn:
+        payload = payload.replace(b"\xa6format\x01", b"\xa6format\x02")
+        txn.put(b"!", payload + struct.pack("<I", crc32c(b"!" + payload)))
+    before = (tmp_path / "checkpoint/data.mdb").read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(tidelog.NewerFormat, match="format version 2"):
+            tidelog.open(tmp_path, read_only=read_only)
+    assert (tmp_path / "checkpoint/data.mdb").read_bytes() == before
+
+    path = made.path / "manifest.json"
+    facts = json.loads(path.read_bytes()) | {"format": 2}
+    path.write_text(json.dumps(facts))
+    with pytest.raises(tidelog.TidelogError, match="format version 2"):
+        tidelog.open(made.path, read_only=True)
