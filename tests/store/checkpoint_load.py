@@ -116,7 +116,7 @@ class Worker:
         if first is None or last is None or int(last[1][b"n"]) - int(first[1][b"n"]) < 3000:
             return
         entry_id, fields = list(self.db.xrevrange(self.stream, count=KEPT))[-1]
-        self.db.xtrim(self.stream, minid=entry_id)
+        self.db.xtrim(self.stream, minid=entry_id, approximate=False)
         tell("m", self.thread, int(fields[b"n"]))
 
 

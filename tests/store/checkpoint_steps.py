@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,18 @@ def run(directory: Path) -> None:
             step(db, clock, number)
             os.write(1, b"%d\n" % (number + 1))
             if number + 1 in CHECKPOINTS:
-                db.checkpoint()
-                os.write(1, b"checkpoint\n")
+                tell(db.checkpoint, b"checkpoint")
             if number + 1 == SNAPSHOT:
-                db.snapshot()
-                os.write(1, b"snapshot\n")
+                tell(db.snapshot, b"snapshot")
+
+
+def tell(work: Callable[[], object], name: bytes) -> None:
+    try:
+        work()
+        os.write(1, name + b"\n")
+    except tidelog.CheckpointFailed as error:
+        os.write(1, b"failed\n")
+        os.write(2, f"{error}\n".encode())
 
 
 if __name__ == "__main__":

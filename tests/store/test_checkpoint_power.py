@@ -75,7 +75,7 @@ def check_store(world: World, root: Path, ended: Ended) -> None:
     least = promised(ended)
     if root.exists():
         findings = [f for f in verify_store(DISK, root) if f.check not in HARMLESS]
-        assert findings == []
+        assert not findings, str(findings[0])
         for item in snapshots(DISK, root / "snapshots"):
             assert isinstance(item, Snapshot)
             assert verify_snapshot(DISK, item.path) == []
