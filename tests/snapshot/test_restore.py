@@ -107,6 +107,19 @@ def test_up_to_any_lsn(tmp_path: Path, seed: int) -> None:
     assert inside, "an LSN within a unit is the interesting one"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 13))
+def test_up_to_the_end_of_every_unit(tmp_path: Path, seed: int) -> None:
+    past = Past(tmp_path / "db", seed, 100)
+    ends = [end for end in past.ends if end >= past.snapshot.lsn]
+    assert len(ends) > 50
+    for lsn in ends:
+        target = tmp_path / "new"
+        restore(DISK, past.snapshot.path, target, until_lsn=lsn)
+        assert (lsn, digest_of(target)) == past.at(Bound(lsn=lsn))
+        shutil.rmtree(target)
+
+
 def test_up_to_any_time(tmp_path: Path) -> None:
     past = Past(tmp_path / "db", 5, 40)
     first = past.snapshot.manifest.now_ms
