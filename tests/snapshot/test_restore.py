@@ -108,7 +108,7 @@ def test_up_to_any_lsn(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 13))
+@pytest.mark.parametrize("seed", [10])
 def test_up_to_the_end_of_every_unit(tmp_path: Path, seed: int) -> None:
     past = Past(tmp_path / "db", seed, 100)
     ends = [end for end in past.ends if end >= past.snapshot.lsn]
