@@ -2,8 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tools.conftest import Run
@@ -77,3 +79,86 @@ def test_console(page: str, run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
         assert words[0] == "tidelog"
         done = run(*words[1:])
         assert likened(done.out + done.err) == likened(said), line
+
+
+# --- "When a store does not open"
+
+
+def older(root: Path, name: str) -> None:
+    shutil.rmtree(root / name)
+    shutil.copytree(root.parent / "older" / name, root / name)
+
+
+def emptied(root: Path) -> None:
+    for path in (root / "aof").glob("*.aof"):
+        path.unlink()
+
+
+def cut(root: Path) -> None:
+    path = root / "checkpoint/data.mdb"
+    path.write_bytes(path.read_bytes()[:12_288])
+
+
+def of_another(root: Path) -> None:
+    with tidelog.open(root.parent / "other") as db:
+        db.set("a", "b")
+        db.checkpoint()
+    shutil.copy(root.parent / "other/checkpoint/data.mdb", root / "checkpoint/data.mdb")
+
+
+def of_a_twin(root: Path) -> None:
+    """The aof/ of a copy that went on by itself, as far as this one did."""
+    live(root.parent / "older", 1)
+    older(root, "aof")
+
+
+def unfinished(root: Path) -> None:
+    shutil.copy(root / "STORE", root / "RESTORING")
+    (root / "STORE").unlink()
+
+
+def live(root: Path, turn: int) -> None:
+    """A life of a store, whose records always have the same sizes."""
+    with tidelog.open(root, **KEPT_SMALL) as db:
+        for n in range(500):
+            db.xadd("orders", {"n": n}, id=f"{1000 + turn}-{n + 1}")
+        db.checkpoint()
+        db.xadd("orders", {"n": 0}, id=f"{1000 + turn}-{n + 2}")
+
+
+KEPT_SMALL: Any = {"fsync": "no", "segment_bytes": 4096, "retain_bytes": 0}
+REFUSED: dict[str, Callable[[Path], object]] = {
+    "segments before the first are missing": lambda root: shutil.rmtree(root / "checkpoint"),
+    "the log ends with LSN": lambda root: older(root, "aof"),
+    "the log begins with LSN": lambda root: older(root, "checkpoint"),
+    "there is no segment, and the checkpoint holds records through": emptied,
+    "another history": of_a_twin,
+    "is the checkpoint of another store": of_another,
+    "the file ends here": cut,
+    "an unfinished restore lies in it": unfinished,
+}
+
+
+def test_every_refusal_of_the_table(tmp_path: Path) -> None:
+    page = (GUIDES / "checkpoints.md").read_text()
+    table = page.split("## When a store does not open", 1)[1]
+    listed = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \|$", table, re.M)[1:]
+    parts = [[part.strip(" ,") for part in text.split("...")] for text in listed]
+    assert [text[0] for text in parts] == list(REFUSED), "each, and in this order"
+    whole = tmp_path / "whole"
+    for turn in range(2):
+        live(whole, turn)
+        if not turn:
+            shutil.copytree(whole, tmp_path / "older-kept")
+    for (text, damage), rest in zip(REFUSED.items(), parts, strict=True):
+        for name in ("root", "older", "other"):
+            shutil.rmtree(tmp_path / name, ignore_errors=True)
+        shutil.copytree(whole, tmp_path / "root")
+        shutil.copytree(tmp_path / "older-kept", tmp_path / "older")
+        damage(tmp_path / "root")
+        with pytest.raises(tidelog.CannotOpen) as caught:
+            tidelog.open(tmp_path / "root")
+        for part in rest if text != "the file ends here" else rest[:1]:
+            assert part in str(caught.value)
+        with pytest.raises(tidelog.CannotOpen):
+            tidelog.open(tmp_path / "root", read_only=True)
