@@ -81,6 +81,16 @@ def test_console(page: str, run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
         assert likened(done.out + done.err) == likened(said), line
 
 
+def test_the_fields_of_info(tmp_path: Path) -> None:
+    page = (GUIDES / "checkpoints.md").read_text()
+    section = page.split("## What `info()` says", 1)[1].split("\n## ")[0]
+    with tidelog.open(tmp_path / "s") as db:
+        fields = list(db.info())
+    with tidelog.open(tmp_path / "s", read_only=True) as db:
+        others = db.info()
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [f for f in fields if f not in others]
+
+
 # --- "When a store does not open"
 
 
