@@ -26,7 +26,12 @@ Chunk = tuple[Column, ...]
 WIDE_ID_BYTES: Final = 16
 _SWAP: Final = sys.byteorder == "big"
 
+_BY_TIME: Final = 3  # parts of a chunk of IDs and times, which are ordered by (time, ID)
+
 assert array("I").itemsize == 4
+
+# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+_pack = msgpack.Packer(autoreset=True).pack
 
 new_column: Callable[[Iterable[int]], Column] = partial(array, "q")
 
@@ -64,24 +69,29 @@ def ids_of(raw: bytes, wide: bool) -> Column:
 
 
 def pack_chunk(chunk: Chunk) -> bytes:
-    """The payload of a CHUNK row."""
+    """The payload of a CHUNK row. IDs of one time, or of no time, ascend strictly."""
     ids = chunk[0]
     n = len(ids)
-    row: list[Any] = [n]
+    row: list[Any] = [n, None]
+    for column in chunk[1:]:
+        raw = column_bytes(column)
+        row.append(column[0] if raw == raw[: len(raw) // n] * n else raw)
     first = ids[0]
     if (
         ids.__class__ is array
         and ids[-1] - first == n - 1
-        and ids == new_column(range(first, first + n))  # by time they need not ascend
+        # By time they need not ascend: then they may have the ends of a run and be none.
+        and (len(row) != _BY_TIME or row[2].__class__ is int or ids == _run(first, n))
     ):
-        row.append(first)
+        row[1] = first
     else:
-        row.append(column_bytes(ids))
-    for column in chunk[1:]:
-        value = column[0]
-        row.append(value if column.count(value) == n else column_bytes(column))
-    packed: bytes = msgpack.packb(row)
+        row[1] = column_bytes(ids)
+    packed: bytes = _pack(row)
     return packed
+
+
+def _run(first: int, n: int) -> Column:
+    return new_column(range(first, first + n))
 
 
 def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:

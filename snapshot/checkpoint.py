@@ -11,7 +11,8 @@
 Nobody sees anything before the commit. Whatever fails before it leaves the file as it was, and the caller thaws.
 
 This runs beside threads that answer commands, and they share the interpreter: work is done in turns of TURN_S, with
-a sleep after each, and the lock is never held longer than that.
+a sleep after each, and the lock is held for TAKE_S at a time. A thread that never sleeps keeps the interpreter for its
+switch interval, 5 ms, whenever it gets it; beside one a turn is longer, for else there would be no end to it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ from tidelog.snapshot.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 
-TURN_S: Final = 0.0002  # how long others may have to wait for the interpreter, or the lock
+TURN_S: Final = 0.0005  # how long others may have to wait for the interpreter
+LONG_TURN_S: Final = 0.001  # after a rest of LONG_REST_S or more
 REST_S: Final = 0.0001
+LONG_REST_S: Final = 0.004
+TAKE_S: Final = 0.00025  # how long others may have to wait for the lock
+LOOK_ROWS: Final = 4  # between two looks at the clock
 TAKE_MIN: Final = 1  # streams and keys that are copied in one go
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
+LARGE_BYTES: Final = 4096  # a row that takes as long as several
 
 Progress = Callable[[int], object]
 """Called now and then with how many rows were put or deleted so far."""
@@ -117,21 +123,26 @@ class _Filling:
         self._cancelled = cancelled
         self._progress = progress
         self._done = 0
-        self._turn = time.perf_counter()
+        self._look = LOOK_ROWS  # rows until the next look at the clock
+        self._end = time.perf_counter() + TURN_S  # of the turn
 
     def fill(self, frozen: Frozen) -> None:
         limit = TAKE_MIN
         left = 1
+        clock = time.perf_counter
         while left:
+            asked = clock()
             with self._lock:
-                began = time.perf_counter()
+                began = clock()
                 left = frozen.take_some(limit)
-                took = time.perf_counter() - began
-            if took > TURN_S / 2:
+                took = clock() - began
+            if began - asked > REST_S:  # others had the interpreter meanwhile
+                self._end = began + TURN_S
+            if took > TAKE_S:
                 limit = max(limit // 2, TAKE_MIN)
-            elif took < TURN_S / 4:
+            elif took < TAKE_S / 2:
                 limit = min(limit * 2, TAKE_MAX)
-            self._rest()
+            self._yield()
             for operation in frozen.rows(self._read):
                 self._do(operation)
 
@@ -146,10 +157,13 @@ class _Filling:
                 self._done += DELETE_ROWS
                 self._yield()
         self._done += 1
-        self._yield()
+        self._look -= 1
+        if self._look <= 0 or len(operation[-1]) >= LARGE_BYTES:
+            self._look = LOOK_ROWS
+            self._yield()
 
     def _yield(self) -> None:
-        if time.perf_counter() - self._turn >= TURN_S:
+        if time.perf_counter() >= self._end:
             self._rest()
 
     def _rest(self) -> None:
@@ -157,6 +171,8 @@ class _Filling:
             self._progress(self._done)
         if self._cancelled():
             raise Cancelled
+        began = now = time.perf_counter()
         if not self._alone:
             time.sleep(REST_S)
-        self._turn = time.perf_counter()
+            now = time.perf_counter()
+        self._end = now + (LONG_TURN_S if now - began >= LONG_REST_S else TURN_S)
