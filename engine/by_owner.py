@@ -86,17 +86,3 @@ class Owned(Order):
             if not ids:
                 break
             yield ids
-
-    def warm(self, key: int) -> None:
-        """Bring into memory the chunk where an ID is. May raise CorruptBlock."""
-        i = bisect_left(self.tops, key)
-        if self.chunks[i] is None:
-            self.load(i)
-
-    def warm_new(self, key: int, gone: set[int]) -> None:
-        """Bring into memory every chunk where an ID may go, while `gone` leave their places one by one."""
-        for i in range(bisect_left(self.tops, key), len(self.chunks)):
-            ids = (self.chunks[i] or self.load(i))[0]
-            stays = next((each for each in reversed(ids) if each not in gone), None)
-            if stays is not None and stays > key:
-                return

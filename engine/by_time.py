@@ -41,33 +41,49 @@ class TimeOrder(Order):
             return True
         return time == tops[-1] and key > self.last_of(-1)
 
-    def place(self, time: int, key: int) -> tuple[int, int]:
-        """Where (time, ID) is, or where it would go: not above all. May raise CorruptBlock."""
+    def chunk_of(self, time: int, key: int) -> int:
+        """The chunk where (time, ID) is, or where it would go: not above all. Loads none."""
         tops = self.tops
         i = bisect_left(tops, time)
-        chunk = self.chunks[i]
-        if tops[i] == time and (self.last_of(i) if chunk is None else chunk[0][-1]) < key:
+        if tops[i] == time and self.last_of(i) < key:
             end = bisect_right(tops, time, i)
             i += 1 + bisect_left(range(i + 1, end), key, key=self.last_of)
-            chunk = self.chunks[i]
-        if chunk is None:
-            chunk = self.load(i)
-        times = chunk[1]
+        return i
+
+    def place(self, time: int, key: int) -> tuple[int, int]:
+        """Where (time, ID) is, or where it would go: not above all. May raise CorruptBlock."""
+        i = self.chunk_of(time, key)
+        ids, times = self.chunks[i] or self.load(i)
         low = bisect_left(times, time)
-        return i, bisect_left(chunk[0], key, low, bisect_right(times, time, low))
+        return i, bisect_left(ids, key, low, bisect_right(times, time, low))
 
-    def warm(self, time: int, key: int) -> None:
-        """Bring into memory the chunk where (time, ID) is. May raise CorruptBlock."""
-        self.place(time, key)
+    def warm_at(self, time: int, want: Column) -> None:
+        """Bring into memory the chunks where these IDs, ascending and all of one time, are. May raise CorruptBlock."""
+        first, last = self.chunk_of(time, want[0]), self.chunk_of(time, want[-1])
+        if last - first <= len(want):
+            self.load_some(first, last + 1)
+        else:  # they are far apart
+            for key in want:
+                i = self.chunk_of(time, key)
+                self.load_some(i, i + 1)
 
-    def warm_new(self, time: int, key: int, gone: set[int]) -> None:
-        """Bring into memory every chunk where (time, ID) may go, while `gone` leave their places one by one."""
-        if self.is_above(time, key):
+    def warm_new_at(self, time: int, want: Column, gone: set[int]) -> None:
+        """Bring into memory every chunk where these IDs, ascending, may go with this time, which is not above all
+        for the first of them, while `gone` leave their places one by one.
+        """
+        chunks, high = self.chunks, want[-1]
+        first, end = self.chunk_of(time, want[0]), len(chunks)
+        last = end if self.is_above(time, high) else self.chunk_of(time, high)
+        if last - first > len(want) > 1:
+            for at in range(len(want)):
+                if not self.is_above(time, want[at]):
+                    self.warm_new_at(time, want[at : at + 1], gone)
             return
-        for i in range(self.place(time, key)[0], len(self.chunks)):
-            ids, times = self.chunks[i] or self.load(i)
+        self.load_some(first, last)
+        for i in range(last, end):
+            ids, times = chunks[i] or self.load(i)
             stays = next((j for j in reversed(range(len(ids))) if ids[j] not in gone), None)
-            if stays is not None and (times[stays], ids[stays]) > (time, key):
+            if stays is not None and (times[stays], ids[stays]) > (time, high):
                 return
 
     def first_time(self) -> int:

@@ -41,14 +41,16 @@ class Shelf:
     next_serial  of the next chunk handed to a checkpoint, never used twice in a group
     dropped      serials of rows that no chunk has any more, since the last freeze
     unstored     serials handed to a checkpoint that failed: to be handed again, and not to be forgotten
+    missing      how many chunks are not in memory
     """
 
-    __slots__ = ("next_serial", "dropped", "unstored", "cold", "stream", "group", "name")
+    __slots__ = ("next_serial", "dropped", "unstored", "missing", "cold", "stream", "group", "name")
 
     def __init__(self) -> None:
         self.next_serial = 1
         self.dropped: list[int] = []
         self.unstored: set[int] = set()
+        self.missing = 0
         self.cold: ColdStore | None = None
         self.stream = 0  # numbers, as row keys have them
         self.group = 0
@@ -123,14 +125,59 @@ class Order:
 
     def load(self, i: int) -> Chunk:
         """Bring chunk i into memory. May raise CorruptBlock; then nothing has changed."""
-        chunk = self.chunks[i] = self.peek(i)
+        chunk = self.peek(i)
+        if self.chunks[i] is None:
+            self.chunks[i] = chunk
+            self.shelf.missing -= 1
         return chunk
+
+    def load_some(self, start: int, stop: int) -> None:
+        """Bring chunks into memory. May raise CorruptBlock."""
+        if None in self.chunks[start:stop]:
+            for i in range(max(start, 0), min(stop, len(self.chunks))):
+                if self.chunks[i] is None:
+                    self.load(i)
 
     def load_all(self) -> None:
         """Bring all chunks into memory. May raise CorruptBlock."""
-        for i, chunk in enumerate(self.chunks):
-            if chunk is None:
-                self.load(i)
+        self.load_some(0, len(self.chunks))
+
+    def warm(self, want: Column) -> None:
+        """Bring into memory the chunks where these IDs, ascending, are. For the orders by ID. May raise
+        CorruptBlock.
+        """
+        tops = self.tops
+        first = bisect_left(tops, want[0])
+        last = bisect_left(tops, want[-1], first)
+        if last - first <= len(want):
+            self.load_some(first, last + 1)
+        else:  # they are far apart
+            for key in want:
+                i = bisect_left(tops, key)
+                self.load_some(i, i + 1)
+
+    def warm_new(self, want: Column, gone: set[int]) -> None:
+        """Bring into memory every chunk where these IDs, ascending, may go, while `gone` leave their places one
+        by one. For the orders by ID. May raise CorruptBlock.
+        """
+        chunks, tops, high = self.chunks, self.tops, want[-1]
+        first = bisect_left(tops, want[0])
+        last = bisect_left(tops, high, first)
+        if last - first > len(want) > 1:
+            for at in range(len(want)):
+                self.warm_new(want[at : at + 1], gone)
+            return
+        self.load_some(first, last)
+        for i in range(last, len(chunks)):
+            ids = (chunks[i] or self.load(i))[0]
+            stays = next((each for each in reversed(ids) if each not in gone), None)
+            if stays is not None and stays > high:
+                return
+
+    def leave(self) -> None:
+        """The order goes, with all that is in it."""
+        self.shelf.dropped += filter(None, self.serials)
+        self.shelf.missing -= self.chunks.count(None)
 
     def fits(self, i: int, chunk: Chunk) -> None:
         """ValueError unless what was read can be chunk i."""
@@ -155,10 +202,12 @@ class Order:
 
     def evict(self) -> None:
         """Forget the chunks that a checkpoint holds."""
-        unstored = self.shelf.unstored
+        chunks, unstored = self.chunks, self.shelf.unstored
+        missing = chunks.count(None)
         for i, serial in enumerate(self.serials):
             if serial and serial not in unstored:
-                self.chunks[i] = None
+                chunks[i] = None
+        self.shelf.missing += chunks.count(None) - missing
 
     # --- freezing
 
@@ -187,6 +236,7 @@ class Order:
         """Become the order of a checkpoint, with no chunk in memory."""
         self.tops, self.serials = tops, serials
         self.chunks = list(repeat(None, len(serials)))
+        self.shelf.missing += len(serials)
 
     # --- changing
 

@@ -212,7 +212,7 @@ class Pending(PendingOrders):
                 self._remove_key(key)
         elif owned.n:
             self._filter_out(owner, set(self._held(owned)))
-        self._shelf.dropped += filter(None, owned.serials)
+        owned.leave()
         self._owned[owner] = None
         self._free.append(owner)
 

@@ -7,6 +7,7 @@ always true of them.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ from tidelog.engine.chunk_rows import Column, new_column
 from tidelog.engine.chunks import LOAD, Order, Shelf
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.frozen_pending import FrozenPending, restore_lasts, restore_order
-from tidelog.engine.idlist import IdList, id_of, is_narrow, key_of, unpack
+from tidelog.engine.idlist import IdList, id_of, is_narrow, key_of, keys, unpack
 
 NOBODY: Final = 0  # owner of an entry that XNACK released
 # The first delivery time of the NACK zone; every time below 0 is in it.
@@ -29,13 +30,11 @@ class PendingOrders:
 
     n     how many entries
     wide  whether keys are IDs (engine.pending)
-    away  whether chunks may be missing from memory
     """
 
     __slots__ = (
         "n",
         "wide",
-        "away",
         "_by_id",
         "_by_time",
         "_owned",
@@ -47,7 +46,6 @@ class PendingOrders:
     def __init__(self) -> None:
         self.n = 0
         self.wide = False
-        self.away = False
         self._shelf = Shelf()
         self._by_id = IdOrder(self._shelf, new_column)
         self._by_time = TimeOrder(self._shelf, new_column)
@@ -108,9 +106,16 @@ class PendingOrders:
         """The column of those IDs that can be pending."""
         if self.wide:
             return unpack(ids)
+        if isinstance(ids, bytes):
+            return keys(ids)
         return array("q", [key_of(id) for id in unpack(ids) if is_narrow(id)])
 
     # --- chunks that are not in memory
+
+    @property
+    def away(self) -> bool:
+        """Whether any chunk is not in memory."""
+        return self._shelf.missing > 0
 
     def resident(self) -> int:
         """About how many entries are in memory. O(chunks) at C speed."""
@@ -124,40 +129,50 @@ class PendingOrders:
         if self.away:
             for order in self._orders():
                 order.load_all()
-            self.away = False
 
     def prepare_deliver(
-        self, ids: IdList, owner: int | None, time: int, removed: IdList = b""
+        self, ids: IdList, owner: int | None, time: int, removed: Sequence[IdList] = ()
     ) -> None:
         """Bring into memory what `deliver` of these will change. May raise CorruptBlock.
 
         owner: None for a consumer to be created, NOBODY for `nack`, where `time` is of no matter.
-        removed: pending IDs that `remove` takes out before.
+        removed: what `remove` and `deliver` take from its place before, and were made ready for already.
         """
         if not self.away:
             return
         if not self.wide and not isinstance(ids, bytes):
             self.load_all()  # the group will turn to the wide form
             return
+        want = self._those_with_keys(ids)
         if owner == NOBODY:
             time = self._nack_time
+            want = self._by_id.new(sorted(want))
+        if not want:
+            return
+        # What comes above all goes into new chunks, or into a last one that is in memory.
+        first = want[0]
+        by_id, by_time = self._by_id, self._by_time
         heir = None if owner is None else self._owned[owner]
-        tops = self._by_id.tops
-        self.prepare_remove(removed)
-        want = self._those_with_keys(ids)
-        gone = {*want, *self._those_with_keys(removed)}
-        for key in want:
-            if tops and key <= tops[-1]:
-                self._warm(key)
-            self._by_time.warm_new(time, key, gone)
-            if heir is not None:
-                heir.warm_new(key, gone)
+        new = not by_id.tops or first > by_id.tops[-1]
+        above = by_time.is_above(time, first)
+        if new and above and (heir is None or not heir.tops or first > heir.tops[-1]):
+            return
+        gone = {*want}
+        for each in removed:
+            gone.update(self._those_with_keys(each))
+        if not new:
+            self._warm(want)
+            if removed:  # one that is not pending goes after what remains
+                by_id.warm_new(want, gone)
+        if not above:
+            by_time.warm_new_at(time, want, gone)
+        if heir is not None:
+            heir.warm_new(want, gone)
 
     def prepare_remove(self, ids: IdList) -> None:
-        """Bring into memory what `remove` of these, all pending, will change. May raise CorruptBlock."""
+        """Bring into memory what `remove` of these will change: all pending, ascending. May raise CorruptBlock."""
         if self.away:
-            for key in self._those_with_keys(ids):
-                self._warm(key)
+            self._warm(self._those_with_keys(ids))
 
     def prepare_drop(self, owner: int) -> None:
         """Bring into memory what `drop_owner` will change. May raise CorruptBlock."""
@@ -166,20 +181,45 @@ class PendingOrders:
         owned = self._owner(owner)
         owned.load_all()
         if owned.n * LOAD < self.n:
-            for key in self._held(owned):
-                self._warm(key)
+            self._warm(owned.new(self._held(owned)))
         elif owned.n:
             self._by_id.load_all()
             self._by_time.load_all()
 
-    def _warm(self, key: int) -> None:
-        """Bring into memory where an entry lies in all three orders, if it is pending."""
-        row = self._by_id.get(self.to_id(key))
-        if row is not None:
-            self._by_time.warm(row[0], key)
-            owned = self._owned[row[1]]
-            if owned is not None:
-                owned.warm(key)
+    def _warm(self, want: Column) -> None:
+        """Bring into memory where entries, ascending, lie in all three orders, those of them that are pending.
+
+        Chunk by chunk by ID, since what lies together there is mostly of one delivery to one consumer.
+        """
+        by_id = self._by_id
+        tops, end, at = by_id.tops, len(want), 0
+        while at < end:
+            first = want[at]
+            i = bisect_left(tops, first)
+            if i == len(tops):
+                return
+            to = bisect_right(want, tops[i], at)
+            ids, times, owners, _ = by_id.chunks[i] or by_id.load(i)
+            j = bisect_left(ids, first)
+            n = to - at
+            if n > 1 and ids[j : j + n] == (run := want[at:to]):
+                time, owner = times[j], owners[j]
+                if times[j : j + n].count(time) == n and owners[j : j + n].count(owner) == n:
+                    self._by_time.warm_at(time, run)
+                    owned = self._owned[owner]
+                    if owned is not None:
+                        owned.warm(run)
+                    at = to
+                    continue
+            for key in want[at:to]:
+                j = bisect_left(ids, key, j)
+                if ids[j] == key:
+                    one = want[at : at + 1]
+                    self._by_time.warm_at(times[j], one)
+                    owned = self._owned[owners[j]]
+                    if owned is not None:
+                        owned.warm(one)
+                at += 1
 
     def evict(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
         """Forget the chunks that have rows in `cold`: all that were handed over, but for those of a freeze that
@@ -190,7 +230,6 @@ class PendingOrders:
         self._shelf.place_at(cold, stream, group, name)
         for order in self._orders():
             order.evict()
-        self.away = True
 
     def freeze(self) -> FrozenPending:
         """What a checkpoint is to hold. O(chunks) at C speed."""
@@ -215,7 +254,7 @@ class PendingOrders:
         self.n, self.wide, self._nack_time, self._free = n, wide, nack_time, list(free)
         shelf = self._shelf
         shelf.place_at(cold, stream, group, name)
-        shelf.next_serial, self.away = next_serial, True
+        shelf.next_serial = next_serial
         new: Callable[[Iterable[int]], Column] = list if wide else new_column
         self._by_id.new = self._by_time.new = new
         restore_order(self._by_id, *by_id)
@@ -257,6 +296,8 @@ class PendingOrders:
         serials = [serial for order in self._orders() for serial in order.serials if serial]
         assert len(serials) == len(set(serials))
         assert not set(serials) & set(self._shelf.dropped)
+        missing = [chunk for order in self._orders() for chunk in order.chunks if chunk is None]
+        assert len(missing) == self._shelf.missing
         rows = list(self._by_id.entries())
         ids = [row[0] for row in rows]
         assert ids == sorted(set(ids))

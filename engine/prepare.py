@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tidelog.engine import effects as e
 from tidelog.engine.effects import Effect
 from tidelog.engine.group import Group
-from tidelog.engine.idlist import EMPTY, IdList, pack, unpack
+from tidelog.engine.idlist import IdList
 from tidelog.engine.pending import NOBODY
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
@@ -22,7 +22,7 @@ _CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XGROUP_DELCONSUMER})
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:
     """Make ready for the effects of one unit, or raise CorruptBlock. Costs nothing where all is in memory."""
-    before: dict[int, IdList] = {}  # by id of a group: what the effects so far name in it
+    before: dict[int, list[IdList]] = {}  # by id of a group: what the effects so far name in it
     for effect in effects:
         opcode = effect[0] & e.OPCODE
         if opcode not in _CHANGING:
@@ -34,7 +34,7 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
         if opcode == e.XGROUP_DELCONSUMER:
             _drop(group, effect[4], alone=len(effects) == 1)
             continue
-        named = before.get(id(group), EMPTY)
+        named = before.setdefault(id(group), [])
         if opcode == e.XACK:
             ids = effect[4]
             group.pending.prepare_remove(ids)
@@ -46,7 +46,7 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
             consumer = group.consumers.get(effect[4])
             owner = None if consumer is None else consumer.index
             group.pending.prepare_deliver(ids, owner, effect[6], named)
-        before[id(group)] = _both(named, ids)
+        named.append(ids)
 
 
 def _drop(group: Group, name: bytes, alone: bool) -> None:
@@ -57,11 +57,3 @@ def _drop(group: Group, name: bytes, alone: bool) -> None:
         group.pending.prepare_drop(consumer.index)
     elif group.pending.held_by(consumer.index):
         group.pending.load_all()  # what else the unit does may go anywhere then
-
-
-def _both(one: IdList, other: IdList) -> IdList:
-    if not one:
-        return other
-    if isinstance(one, bytes) and isinstance(other, bytes):
-        return one + other
-    return pack([*unpack(one), *unpack(other)])

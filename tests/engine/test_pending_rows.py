@@ -81,7 +81,8 @@ class CheckpointMachine(RuleBasedStateMachine):
         counts = [count + i for i in range(len(run))]
         held = self.held() if each else []
         removed = pack([id for id in held[2:9] if id not in run])
-        self.group.pending.prepare_deliver(pack(run), self.owner(n), time, removed)
+        self.group.pending.prepare_remove(removed)
+        self.group.pending.prepare_deliver(pack(run), self.owner(n), time, [removed])
         reads = self.rows.reads
         for group in (self.plain, self.group):
             group.pending.remove(removed)
