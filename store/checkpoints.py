@@ -37,7 +37,7 @@ from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta, read_meta
-from tidelog.store.errors import CheckpointFailed, StoreClosed
+from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence
 
@@ -101,13 +101,13 @@ class Checkpoints:
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
         self._one = threading.Lock()  # held while the file is in use
-        self._gate = (
-            threading.Lock()
-        )  # of the requests, and of whether there is a thread to serve them
+        # Of the requests, and of whether there is a thread to serve them.
+        self._gate = threading.Lock()
         self._requests: deque[_Request] = deque()
         self._wake = threading.Event()
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
+        self._publisher: threading.Thread | None = None
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint that the present state was loaded over
         self._began = self._snapshot_at = time.monotonic()
@@ -220,8 +220,8 @@ class Checkpoints:
             if core is not None and not core.ended:
                 try:
                     self._look(core)
-                except (CheckpointFailed, StoreClosed):
-                    pass  # told already
+                except TidelogError:
+                    pass  # told already, or the next call tells
                 except Exception:
                     _logger.exception("looking after the checkpoints of %s failed", self._root)
                     self._not_before = time.monotonic() + RETRY_S_MAX
@@ -249,7 +249,8 @@ class Checkpoints:
         every = self._options.snapshot_every
         if every is not None and now - self._snapshot_at >= every:
             self._snapshot_at = now
-            self._snapshot(core)
+            self._folded(core)
+            self._publish_beside()
         elif self._due(core):
             self._folded(core)
         self.residence.relieve(core)
@@ -283,6 +284,7 @@ class Checkpoints:
     def _fold(self, core: Core) -> int:
         started = time.monotonic()
         frozen: Frozen | None = None
+        committed = False
         state = core.state
         try:
             if self._environment is None:
@@ -319,6 +321,7 @@ class Checkpoints:
                 cancelled=lambda: core.state is not state or core.ended or self._abandoned,
                 progress=lambda rows: self._press(core),
             )
+            committed = True
             with core.lock:
                 rows.renew()
                 self.meta = meta
@@ -332,7 +335,10 @@ class Checkpoints:
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:
                 with core.lock:
-                    thaw(state, frozen)
+                    if not committed:
+                        thaw(state, frozen)
+                    elif core.state is state:
+                        core.trouble = core.trouble or "a newer checkpoint lies beneath"
             raise self._failed(error)
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
@@ -394,28 +400,38 @@ class Checkpoints:
 
     def snapshot(self) -> Snapshot:
         """Fold the log, and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed."""
-        self._check_possible()
-        return self._ask(self._snapshot)
+        self.fold()
+        return self._publish()
 
-    def _snapshot(self, core: Core) -> Snapshot:
+    def _publish(self) -> Snapshot:
+        """In the caller's thread, which may take its time: checkpoints go on meanwhile."""
         from tidelog.snapshot import portable  # not with the rest: many stores never have one
-        from tidelog.snapshot.errors import SnapshotsLocked
 
-        self._folded(core)
-        with self._one:
-            environment = self._environment
-            assert environment is not None
-            directory = self._root / SNAPSHOTS
+        directory = self._root / SNAPSHOTS
+        try:
+            environment = open_environment(self._disk, self._directory)
             try:
                 made = portable.create(self._disk, environment, directory)
-                if self._options.keep_snapshots:
-                    portable.prune(self._disk, directory, self._options.keep_snapshots)
-            except SnapshotsLocked as error:
-                # Another process makes one: that holds up no checkpoint.
-                raise CheckpointFailed(str(error)) from error
-            except (CheckpointError, AofError, OSError) as error:
-                raise self._failed(error) from error
-            return made
+            finally:
+                environment.close()
+            if self._options.keep_snapshots:
+                portable.prune(self._disk, directory, self._options.keep_snapshots)
+        except (AofError, CorruptBlock, OSError) as error:
+            raise CheckpointFailed(f"no snapshot could be made: {error}") from error
+        return made
+
+    def _publish_beside(self) -> None:
+        """In a thread of its own, unless the one before is not through."""
+        if self._publisher is None or not self._publisher.is_alive():
+
+            def publish() -> None:
+                try:
+                    self._publish()
+                except CheckpointFailed as error:
+                    _logger.warning("%s: %s", self._root, error)
+
+            self._publisher = threading.Thread(target=publish, name="tidelog-snapshot", daemon=True)
+            self._publisher.start()
 
     def verify(self) -> list[Finding]:
         """Read everything that is stored: checkpoint, log, and whether they fit."""
@@ -456,8 +472,9 @@ class Checkpoints:
             self._stopping = True
             thread = self._thread
         self._wake.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        for each in (thread, self._publisher):
+            if each is not None and each is not threading.current_thread():
+                each.join()
 
     def release(self) -> None:
         """Let go of the file. Nothing is read from it any more; a checkpoint that is being written is given up."""
