@@ -57,6 +57,7 @@ PENDING_BYTES: Final = 64  # what a pending entry takes in memory, while the log
 DIRECTORY: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
+NEWER: Final = "a newer checkpoint lies beneath"
 
 T = TypeVar("T")
 
@@ -274,7 +275,15 @@ class Checkpoints:
     def _folded(self, core: Core) -> int:
         try:
             with self._one:
-                return self._fold(core)
+                while True:
+                    try:
+                        return self._fold(core)
+                    except Cancelled:
+                        if core.ended or self._abandoned:
+                            raise StoreClosed(
+                                "the store was closed while a checkpoint was being written"
+                            ) from None
+                        # Memory was rebuilt meanwhile.
         finally:
             relief = core.relief
             if relief is not None:  # also after a failure: better too much memory than to hang
@@ -294,6 +303,9 @@ class Checkpoints:
             environment, rows = self._environment, self._rows
             assert environment is not None and rows is not None
             with core.lock:
+                if environment.committed() != rows.number():
+                    # The last one was committed, and then could not be looked at.
+                    core.trouble = core.trouble or NEWER
                 if core.trouble is not None:
                     core.mend()
                 position = core.log.position()
@@ -331,7 +343,7 @@ class Checkpoints:
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
                     # Memory was rebuilt over the one before, in the very moment of the commit.
-                    core.trouble = core.trouble or "a newer checkpoint lies beneath"
+                    core.trouble = core.trouble or NEWER
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:
                 with core.lock:
@@ -347,12 +359,8 @@ class Checkpoints:
         return position.lsn
 
     def _failed(self, error: BaseException) -> BaseException:
-        if not isinstance(error, (CheckpointError, AofError, CorruptBlock, OSError, Cancelled)):
+        if not isinstance(error, (CheckpointError, AofError, CorruptBlock, OSError)):
             return error
-        if isinstance(error, Cancelled):
-            return StoreClosed(
-                "the store was closed, or memory was rebuilt, while a checkpoint was being written"
-            )
         self.failure = error
         pause = min(RETRY_S * 2**self._failures, RETRY_S_MAX)
         self._failures += 1

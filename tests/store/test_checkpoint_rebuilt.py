@@ -1,0 +1,67 @@
+"""A checkpoint beside memory that is rebuilt, and one that was committed and then could not be looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog.snapshot.checkpoint import write_checkpoint
+from tidelog.snapshot.environment import ColdRows
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.store import checkpoints
+
+
+def opened(path: Path) -> tidelog.Store:
+    return tidelog.open(path, fsync="no", checkpoint_bytes=0, save=())
+
+
+def test_memory_that_is_rebuilt_meanwhile_ends_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as db:
+        db.xadd("s", {"n": 0})
+        tried = []
+
+        def disturbed(*args: Any, **more: Any) -> None:
+            tried.append(True)
+            if len(tried) == 1:
+                with db._core.lock:
+                    db._core.trouble = "the test wants it"
+                db.xadd("s", {"n": 1})
+            write_checkpoint(*args, **more)
+
+        monkeypatch.setattr(checkpoints, "write_checkpoint", disturbed)
+        assert db.checkpoint() == db.info()["written_lsn"]
+        assert len(tried) == 2 and db.xlen("s") == 2
+
+
+def test_a_commit_that_could_not_be_looked_at_is_found_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as db:
+        db.xadd("s", {"n": 0})
+        db.checkpoint()
+        db.xadd("s", {"n": 1})
+
+        def written(*args: Any, **more: Any) -> None:
+            write_checkpoint(*args, **more)
+            monkeypatch.setattr(ColdRows, "renew", full)
+
+        def full(rows: ColdRows) -> None:
+            raise CheckpointError("no reader more")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "write_checkpoint", written)
+            with pytest.raises(tidelog.CheckpointFailed, match="no reader more"):
+                db.checkpoint()
+        monkeypatch.undo()
+        db.xadd("s", {"n": 2})
+        assert db.xlen("s") == 3
+        before = db.digest()
+        assert db.checkpoint() == db.info()["written_lsn"]
+        assert db.digest() == before
+    with opened(tmp_path / "s") as db:
+        assert db.digest() == before
