@@ -242,7 +242,11 @@ class Nodes:
             at = bisect_right(self.firsts, entry_id, self.head) - 1
             if at < self.head:
                 if self.cold is not None:
-                    return self.range(entry_id + 1, MAX, count)
+                    found = self.cold.stretch(entry_id, count)
+                    if found is None:
+                        return self.range(entry_id + 1, MAX, count)
+                    part = BlockPart(found[0], found[1], found[1] + count, None)
+                    return Entries((part,), count)
                 at = self.head
             block = blocks[at] if at < len(blocks) else None
             if (

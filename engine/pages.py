@@ -548,6 +548,29 @@ class ColdPages:
         slot = block.decoded().find(entry_id)
         return None if slot < 0 or deleted >> slot & 1 else (block, slot)
 
+    def stretch(self, entry_id: int, count: int) -> tuple[StoredBlock, int] | None:
+        """(block, slot) where the `count` entries after an ID begin, if they follow each other in one node of the
+        page used last, as they do for most of a reader's calls; else None, whether there are any or not.
+        """
+        page = _cache.get((self._serial, self._recent))
+        if page is None or not page.firsts[0] <= entry_id < page.lasts[-1]:
+            return None
+        at = bisect_right(page.firsts, entry_id) - 1
+        if page.lasts[at] <= entry_id:
+            at += 1
+        ordinal = page.ordinal + at
+        if (
+            at == len(page.counts)
+            or page.counts[at] < count
+            or not self.head <= ordinal < self.stop
+        ):
+            return None
+        block = self.block(page, at)
+        slot = block.decoded().slot_from(entry_id + 1)
+        if slot + count > block.count or self.marks.mask(ordinal, page.masks[at]) >> slot:
+            return None
+        return block, slot
+
     def slots(self, ordinal: int, entry_id: int) -> tuple[list[int], int]:
         """(IDs of all slots, which are deleted) of a node that has this ID."""
         page, at = self._with(ordinal, entry_id)

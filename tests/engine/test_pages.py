@@ -210,17 +210,40 @@ def test_a_node_is_opened_again_and_its_ordinal_used_again() -> None:
     assert store.stream.length == 330
 
 
-def test_the_cache_is_bounded() -> None:
+@pytest.mark.parametrize("cap", [pages.CACHED_BYTES, 40_000, 100])
+def test_the_cache_is_bounded(cap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "CACHED_BYTES", cap)
     store = Store(2)
     for number in range(20, 20_000):
         store.add(number)
     store.commit()
     pages.forget_pages()
-    for number in range(0, 20_000, 100):
+    for number in [*range(0, 20_000, 100), *range(19_999, 0, -77)]:
         assert store.stream.get(entry(number)) is not None
-    assert 0 < len(pages._cache) <= pages.CACHED_PAGES
-    held = sum(sum(page.lengths) for page in pages._cache.values() if page.blocks is not None)
-    assert held <= pages.CACHED_BYTES
+        held = [
+            sum(page.lengths) if page.blocks is not None else 0 for page in pages._cache.values()
+        ]
+        assert 0 < len(held) <= pages.CACHED_PAGES
+        assert sum(held) <= cap or len(held) == 1
+        assert sum(held) == pages._held
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 25])
+def test_what_comes_after_an_id_is_told_as_if_it_were_in_memory(count: int) -> None:
+    store, plain = Store(40), Store(40)
+    ids = [f"{number}-1" for number in [*range(40, 50), 73, 74, 77, *range(155, 165), 211, 219]]
+    for engine in (store, plain):
+        engine("XDEL s " + " ".join(ids[:9]))
+    store.commit()
+    for engine in (store, plain):
+        engine("XDEL s " + " ".join(ids[9:]))
+        engine("XTRIM s MAXLEN 365")
+    assert plain.stream.cold is None
+    for start in [*range(400 << 1), 300, 10, 200]:
+        after = (start >> 1) << 64 | start & 1
+        expected = list(plain.stream.after(after, count))
+        assert list(store.stream.after(after, count)) == expected
+    store.stream.check()
 
 
 # --- damage
