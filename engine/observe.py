@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from tidelog.engine import effects as e
 from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.keyspace import Keyspace
 from tidelog.engine.state import State
 from tidelog.engine.waiting import Place
 
@@ -57,17 +59,25 @@ def _moved(effect: Effect, state: State, places: Collection[Place]) -> Iterable[
 
 def _swapped(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
     _, a, b = effect
-    left, right = state.databases[a].keys, state.databases[b].keys
-    return [at for at in places if at[0] in (a, b) and (at[1] in left or at[1] in right)]
+    sides = state.databases[a].keys, state.databases[b].keys
+    return [at for at in places if at[0] in (a, b) and any(_there(keys, at[1]) for keys in sides)]
 
 
 def _flushed(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
     keys = state.databases[effect[1]].keys
-    return [at for at in places if at[0] == effect[1] and at[1] in keys]
+    return [at for at in places if at[0] == effect[1] and _there(keys, at[1])]
 
 
 def _all_flushed(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
-    return [at for at in places if at[1] in state.databases[at[0]].keys]
+    return [at for at in places if _there(state.databases[at[0]].keys, at[1])]
+
+
+def _there(keys: Keyspace, key: bytes) -> bool:
+    """Whether a key exists; one whose row is damaged may, and it is too late to say so."""
+    try:
+        return key in keys
+    except CorruptBlock:
+        return True
 
 
 # fmt: off

@@ -70,8 +70,11 @@ class Side:
     def apply(self, effects: list[Effect]) -> None:
         for effect in effects:
             if self.watches.keys:
-                self.watches.touch(touches(effect, self.state, self.watches.keys))
+                self.observe(effect)
             apply(self.state, effect)
+
+    def observe(self, effect: Effect) -> None:
+        self.watches.touch(touches(effect, self.state, self.watches.keys))
 
 
 class ColdSide(Side):
@@ -89,6 +92,11 @@ class ColdSide(Side):
         super().apply(effects)
         self.rows.closed = False
         self.since += [effect for effect in effects if effect[0] & OPCODE < VOLATILE]
+
+    def observe(self, effect: Effect) -> None:
+        self.rows.closed = False  # a flush concerns the watched keys that exist, also cold ones
+        super().observe(effect)
+        self.rows.closed = True
 
     def freeze(self) -> None:
         if self.in_flight is None:
