@@ -64,6 +64,15 @@ T = TypeVar("T")
 _logger = logging.getLogger("tidelog")
 
 
+def check_owner(path: Path, meta: Meta, uuid: bytes) -> None:
+    """Raises CheckpointError if the checkpoint in `path` is not that of the store `uuid`."""
+    if meta.uuid != uuid:
+        raise CheckpointError(
+            f"{path} is the checkpoint of another store, {meta.uuid.hex()}; if it was copied here by mistake, "
+            "move it away"
+        )
+
+
 class _Request:
     """What a caller waits for, to be done by the thread."""
 
@@ -125,11 +134,8 @@ class Checkpoints:
         try:
             self._rows = ColdRows(self._environment)
             self.meta = read_meta(self._rows, self._environment.path)
-            if self.meta is not None and self.meta.uuid != self._uuid:
-                raise CheckpointError(
-                    f"{self._rows.path} is the checkpoint of another store, {self.meta.uuid.hex()}; if it was copied "
-                    "here by mistake, move it away"
-                )
+            if self.meta is not None:
+                check_owner(self._rows.path, self.meta, self._uuid)
         except BaseException:
             self._detach()
             raise

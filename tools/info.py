@@ -39,7 +39,7 @@ def command(path: Path, as_json: bool) -> None:
             "segments": len(segments),
             "bytes": files.size(),
             "records": found.last_lsn - first_lsn + 1,
-            "durable_lsn": max((promise.lsn for promise in promises), default=0),
+            "durable_lsn": max(found.folded_lsn, *(promise.lsn for promise in promises), 0),
             "lives": state.epoch,
             "last_write_ms": found.now,
             "quarantined": quarantined(files),

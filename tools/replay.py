@@ -23,11 +23,13 @@ class Contents(NamedTuple):
     state       with all rows, of which those of a checkpoint are read when they are asked for
     last_lsn    of the newest record in it, 0 if there is none
     now         unix ms of its newest write
+    folded_lsn  up to which a checkpoint holds it, 0 if there is none
     """
 
     state: State
     last_lsn: int
     now: int
+    folded_lsn: int = 0
 
 
 @contextmanager
@@ -39,7 +41,9 @@ def contents(files: LogFiles) -> Iterator[Contents]:
     if files.has_checkpoint:
         core = open_read_only(files.disk, files.root, SYSTEM)
         try:
-            yield Contents(core.state, core.log.next_lsn - 1, core.now)
+            opened = core.beneath.opened
+            folded_lsn = 0 if opened is None else opened.meta.position.lsn
+            yield Contents(core.state, core.log.next_lsn - 1, core.now, folded_lsn)
         finally:
             close(core)
     else:
