@@ -309,9 +309,6 @@ class Checkpoints:
             environment, rows = self._environment, self._rows
             assert environment is not None and rows is not None
             with core.lock:
-                if environment.committed() != rows.number():
-                    # The last one was committed, and then could not be looked at.
-                    core.trouble = core.trouble or NEWER
                 if core.trouble is not None:
                     core.mend()
                 position = core.log.position()
@@ -356,7 +353,7 @@ class Checkpoints:
                     if not committed:
                         thaw(state, frozen)
                     elif core.state is state:
-                        core.trouble = core.trouble or "a newer checkpoint lies beneath"
+                        core.trouble = core.trouble or NEWER
             raise self._failed(error)
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
