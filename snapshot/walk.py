@@ -22,9 +22,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from operator import lt
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -34,16 +36,19 @@ from tidelog.aof.errors import AofError
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.engine import ids, keyrow, rowkeys
-from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.freeze import load_stream
+from tidelog.engine.pages import ColdPages, Page
 from tidelog.snapshot.environment import DATA, ColdRows, open_environment, opened
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 from tidelog.snapshot.rownames import row_name
+from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
 SILENT_S = 120.0  # a child that tells nothing for so long hangs
 TELL_ROWS: Final = 1000
+TELL_S: Final = 0.2  # between two times of telling how far it came
 FINDINGS_MAX: Final = 1000
 MEMORY_BYTES: Final = 4 << 30  # of the child; a damaged length must not take all there is
 
@@ -175,14 +180,18 @@ class _Walker:
         self.keys: Counter[int] = Counter()
         self.expiring: Counter[int] = Counter()
         self.expiries: Counter[int] = Counter()
-        self.streams: set[int] = set()
+        self.streams: dict[int, bytes] = {}  # their keys, by number
+        self.rows_of: Counter[bytes] = Counter()  # of streams and groups, by how their keys begin
+        self.told = time.monotonic()
         self.found = 0
         self.done = 0
 
     def find(self, text: str, stream: int | None = None, **more: Any) -> None:
         self.found += 1
         if self.found <= FINDINGS_MAX:
-            self._tell(WalkFinding(f"{self.path}: {text}", stream, **more)._asdict())
+            key = None if stream is None else self.streams.get(stream)
+            where = "" if key is None else f"key {echo(key)!r}, "
+            self._tell(WalkFinding(f"{self.path}: {where}{text}", stream, **more)._asdict())
 
     def run(self) -> None:
         if not self.rows.number():
@@ -213,23 +222,48 @@ class _Walker:
     # --- row by row
 
     def pass_rows(self) -> None:
+        # Keys first, so that what is found in other rows can name them.
+        after = bytes([rowkeys.KEY[0] + 1])
+        for start, stop in ((rowkeys.KEY, after), (b"", rowkeys.KEY), (after, None)):
+            if not self.pass_range(start, stop):
+                return
+
+    def pass_range(self, start: bytes, stop: bytes | None) -> bool:
+        """The rows from one key on, up to another. False: there is no going on."""
         with self.rows.environment.begin() as txn:
+            cursor = txn.cursor()
             before = b""
+            if not (cursor.set_range(start) if start else cursor.first()):
+                return True
             # As it is: what does not match is told and passed over.
-            for key, value in txn.cursor():
-                if self.done and key <= before:
+            for key, value in cursor:
+                if key <= before or key < start:
                     self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
-                    return
+                    return False
+                if stop is not None and key >= stop:
+                    break
                 before = key
                 self.done += 1
                 if self.done % TELL_ROWS == 0:
-                    self._tell({"rows": self.done})
+                    self.tell_rows()
+                kind = key[:1]
+                if kind in _COUNTED:
+                    self.rows_of[key[:_STREAM_BYTES]] += 1
+                    if kind == rowkeys.CHUNK:
+                        self.rows_of[key[:_GROUP_BYTES]] += 1
                 try:
                     self.row(key, opened(self.path, key, value))
                 except CorruptBlock as error:
                     self.broken(key, str(error).removeprefix(f"{self.path}: "))
                 except (ValueError, TypeError, KeyError, AofError) as error:
                     self.broken(key, f"{row_name(key)} cannot be read: {error}")
+        return True
+
+    def tell_rows(self) -> None:
+        now = time.monotonic()
+        if now - self.told >= TELL_S:
+            self.told = now
+            self._tell({"rows": self.done})
 
     def broken(self, key: bytes, text: str) -> None:
         kind = key[:1]
@@ -259,7 +293,7 @@ class _Walker:
             if held_kind == rowkeys.KIND_STREAM:
                 if held in self.streams:
                     self.find(f"stream {held} has two keys; one is {name!r}", held)
-                self.streams.add(held)
+                self.streams[held] = name
         elif kind == rowkeys.EXPIRY:
             table = int.from_bytes(key[1:5], "big")
             self.expiries[table] += 1
@@ -277,83 +311,77 @@ class _Walker:
             self.find(str(error).removeprefix(f"{self.path}: "), number)
         except (ValueError, TypeError, KeyError, IndexError, AssertionError) as error:
             self.find(f"stream {number} does not add up: {error!r}", number)
-        for kind in (rowkeys.PAGE, rowkeys.DATA, rowkeys.CHUNK, rowkeys.GROUP, rowkeys.STREAM):
-            self.seen[kind] += self.count(kind + number.to_bytes(8, "big"))
-        self._tell({"rows": self.done})
-
-    def count(self, prefix: bytes) -> int:
-        with self.rows.environment.begin() as txn:
-            cursor = txn.cursor()
-            found = cursor.set_range(prefix)
-            number = 0
-            while found and cursor.key().startswith(prefix):
-                number += 1
-                found = cursor.next()
-            return number
+        for kind in _COUNTED:
+            self.seen[kind] += self.rows_of[kind + number.to_bytes(8, "big")]
+        self.tell_rows()
 
     def entries(self, number: int) -> None:
         if self.rows.get(rowkeys.stream_row(number)) is None:
             raise CorruptBlock(f"stream {number} has a key, and its row is missing")
+        self.seen[rowkeys.STREAM] += 1
         stream = load_stream(self.rows, number)
         length = nodes = 0
         before = -1
-        for node in stream.walk():
+        cold = stream.cold
+        for page, at, deleted in cold.between(0, ids.MAX) if cold is not None else ():
+            assert cold is not None
             nodes += 1
-            length += node.live
-            where = {
-                "block": node.ordinal,
-                "first": ids.text(node.first).decode(),
-                "last": ids.text(node.last).decode(),
-            }
-            place = (
-                f"stream {number}, block {node.ordinal} (IDs {where['first']} to {where['last']})"
-            )
-            try:
-                found = node.ids()
-            except CorruptBlock as error:
-                self.find(str(error).removeprefix(f"{self.path}: "), number, **where)
-                continue
-            if (found[0], found[-1], len(found)) != (node.first, node.last, node.count):
-                self.find(
-                    f"{place}: its entries are not those that its page names", number, **where
-                )
-            if found[0] <= before or any(a >= b for a, b in zip(found, found[1:])):
-                self.find(f"{place}: IDs do not ascend", number, **where)
-            before = found[-1]
+            length += page.counts[at] - deleted.bit_count()
+            what = _of_node(cold, page, at, before)
+            if what is not None:
+                self.find_in_node(number, page, at, what)
+            before = page.lasts[at]
+        if stream.tail_ids:
+            tail = stream.tail_node()
+            nodes += 1
+            length += tail.live
+            if tail.first <= before or not all(map(lt, stream.tail_ids, stream.tail_ids[1:])):
+                self.find(f"stream {number}, its open node: IDs do not ascend", number)
         if length != stream.length:
             self.find(
                 f"stream {number}: {length} entries there, {stream.length} by its row", number
             )
         if nodes != stream.nodes():
             self.find(f"stream {number}: {nodes} nodes there, {stream.nodes()} by its row", number)
-        pages, data = (
-            self.count(kind + number.to_bytes(8, "big")) for kind in (rowkeys.PAGE, rowkeys.DATA)
-        )
+        pages = self.rows_of[rowkeys.page_prefix(number)]
+        data = self.rows_of[rowkeys.data_prefix(number)]
         if pages != data:
             self.find(f"stream {number}: {pages} pages, and entries of {data}", number)
         for group in stream.groups.values():
             self.group(number, group)
-        groups = self.count(rowkeys.group_prefix(number))
+        groups = self.rows_of[rowkeys.group_prefix(number)]
         if groups != len(stream.groups):
             self.find(
                 f"stream {number}: {groups} groups there, {len(stream.groups)} by its row", number
             )
 
+    def find_in_node(self, number: int, page: Page, at: int, what: str | CorruptBlock) -> None:
+        ordinal = page.ordinal + at
+        first, last = (ids.text(each[at]).decode() for each in (page.firsts, page.lasts))
+        if isinstance(what, CorruptBlock):
+            text = str(what).removeprefix(f"{self.path}: ")
+        else:
+            text = f"stream {number}, block {ordinal} (IDs {first} to {last}): {what}"
+        self.find(text, number, block=ordinal, first=first, last=last)
+
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
         assert row is not None  # it was loaded from there
         # As engine.frozen_pending packs it: all orders with their serials.
-        by_id, by_time, by_owner = msgpack.unpackb(row)[4][5:8]
+        directory = msgpack.unpackb(row)[4]
+        by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))
         told += sum(len(order[2]) // 8 for order in by_owner if order is not None)
-        there = self.count(rowkeys.chunk_prefix(number, group.number))
+        there = self.rows_of[rowkeys.chunk_prefix(number, group.number)]
         where = f"stream {number}, group {group.name!r}"
         if there != told:
             self.find(
                 f"{where}: {there} chunks of pending entries there, {told} by its row", number
             )
+        if pending_adds_up(self.rows, number, group.number, directory):
+            return
         try:
-            group.pending.check()
+            group.pending.check()  # what is wrong
         except AssertionError as error:
             self.find(f"{where}: its pending entries do not add up {error}", number)
 
@@ -366,6 +394,29 @@ _KINDS: Final = {
     rowkeys.CHUNK: "pending entries",
 }
 _OF_STREAMS: Final = frozenset(_KINDS)
+_COUNTED: Final = _OF_STREAMS - {rowkeys.STREAM}
+_STREAM_BYTES: Final = len(rowkeys.page_prefix(0))  # of a row's key
+_GROUP_BYTES: Final = len(rowkeys.chunk_prefix(0, 0))
+
+
+def _of_node(cold: ColdPages, page: Page, at: int, before: int) -> str | CorruptBlock | None:
+    """What is wrong with a node, if anything is. before: the last ID of the node before."""
+    try:
+        found = cold.block(page, at).decoded()
+    except CorruptBlock as error:
+        return error
+    dms, seqs = found.dms, found.seqs
+    ends = found.id_at(0), found.id_at(found.count - 1), found.count
+    if ends != (page.firsts[at], page.lasts[at], page.counts[at]):
+        return "its entries are not those that its page names"
+    if any(each is not None and len(each) != found.count for each in (dms, seqs, found.shape_of)):
+        return "it has not as many entries as it says"
+    ascend = True
+    if dms is not None:
+        # Told without making IDs of them, which costs ten times as much.
+        slots: list[Any] = dms if seqs is None else list(zip(dms, seqs))
+        ascend = all(map(lt, slots, slots[1:]))
+    return None if ascend and ends[0] > before else "IDs do not ascend"
 
 
 def _limit() -> None:
