@@ -170,16 +170,17 @@ class Nodes:
 
     def get(self, entry_id: int) -> Row | None:
         """The row of an entry, or None. May raise CorruptBlock."""
+        if self.cold is not None:
+            warm = self.firsts[self.head : self.head + 1] or self.tail_ids[:1]
+            if not warm or entry_id < warm[0]:
+                there = self.cold.find(entry_id)
+                return there[0].decoded().row(there[1]) if there is not None else None
         found = self.find(entry_id)
         if found is None:
             return None
         at = found[0] - self.first_ordinal + self.head
         if at == len(self.blocks):
             return self.tail_rows[found[1]]
-        if at < self.head:
-            there = self.cold.find(entry_id) if self.cold is not None else None
-            assert there is not None
-            return there[0].decoded().row(there[1])
         block = self.blocks[at]
         assert block is not None
         return block.decoded().row(found[1])

@@ -437,6 +437,11 @@ class ColdPages:
 
     def _locate(self, entry_id: int) -> tuple[Page, int] | None:
         """The node with the greatest first ID up to `entry_id`, live or not; None if that is before the head."""
+        page = _cache.get((self._serial, self._recent))
+        if page is not None and page.firsts[0] <= entry_id <= page.lasts[-1]:
+            at = bisect_right(page.firsts, entry_id) - 1
+            if self.head <= page.ordinal + at < self.stop:
+                return page, at
         page = self._seek(entry_id)
         if page is None:
             return None
