@@ -312,14 +312,19 @@ class _Walker:
         except (ValueError, TypeError, KeyError, IndexError, AssertionError) as error:
             self.find(f"stream {number} does not add up: {error!r}", number)
         for kind in _COUNTED:
-            self.seen[kind] += self.rows_of[kind + number.to_bytes(8, "big")]
+            self.seen[kind] += self.rows_of.get(kind + number.to_bytes(8, "big"), 0)
         self.tell_rows()
 
     def entries(self, number: int) -> None:
-        if self.rows.get(rowkeys.stream_row(number)) is None:
-            raise CorruptBlock(f"stream {number} has a key, and its row is missing")
+        try:
+            stream = load_stream(self.rows, number)
+        except CorruptBlock as error:
+            if self.rows.get(rowkeys.stream_row(number)) is None:
+                text = f"stream {number} has a key, and its row is missing"
+                raise CorruptBlock(text) from error
+            self.seen[rowkeys.STREAM] += 1
+            raise
         self.seen[rowkeys.STREAM] += 1
-        stream = load_stream(self.rows, number)
         length = nodes = 0
         before = -1
         cold = stream.cold
@@ -343,13 +348,13 @@ class _Walker:
             )
         if nodes != stream.nodes():
             self.find(f"stream {number}: {nodes} nodes there, {stream.nodes()} by its row", number)
-        pages = self.rows_of[rowkeys.page_prefix(number)]
-        data = self.rows_of[rowkeys.data_prefix(number)]
+        pages = self.rows_of.get(rowkeys.page_prefix(number), 0)
+        data = self.rows_of.get(rowkeys.data_prefix(number), 0)
         if pages != data:
             self.find(f"stream {number}: {pages} pages, and entries of {data}", number)
         for group in stream.groups.values():
             self.group(number, group)
-        groups = self.rows_of[rowkeys.group_prefix(number)]
+        groups = self.rows_of.get(rowkeys.group_prefix(number), 0)
         if groups != len(stream.groups):
             self.find(
                 f"stream {number}: {groups} groups there, {len(stream.groups)} by its row", number
@@ -372,7 +377,7 @@ class _Walker:
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))
         told += sum(len(order[2]) // 8 for order in by_owner if order is not None)
-        there = self.rows_of[rowkeys.chunk_prefix(number, group.number)]
+        there = self.rows_of.get(rowkeys.chunk_prefix(number, group.number), 0)
         where = f"stream {number}, group {group.name!r}"
         if there != told:
             self.find(

@@ -76,7 +76,8 @@ def test_what_is_damaged_is_named(tmp_path: Path) -> None:
     found = findings(tmp_path)
     assert found and found[0].stream is not None and found[0].first is not None
     assert "does not match its checksum" in found[0].text and str(path) in found[0].text
-    assert any(one.stream is not None for one in found)
+    assert "key b'long', " in found[0].text
+    assert any(one.block is not None for one in found)
 
 
 def test_rows_of_nobody(tmp_path: Path) -> None:
