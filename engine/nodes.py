@@ -11,8 +11,9 @@ from tidelog.engine.block import Block, Row
 from tidelog.engine.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.ids import MAX
+from tidelog.engine.marks import Marks
 from tidelog.engine.node import Node, highest_live, live_slots, lowest_live
-from tidelog.engine.pages import ColdPages, Marks
+from tidelog.engine.pages import ColdPages
 
 if TYPE_CHECKING:
     from tidelog.engine.group import Group

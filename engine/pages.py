@@ -12,7 +12,7 @@ A page is up to PAGE_NODES consecutive nodes in two rows, so that a walk over no
     DATA row    the blocks, one after the other
 
 A block never changes once it is stored; a deletion changes the mask. Until the next checkpoint writes it, it stands in
-the stream's `Marks`. Ordinals have no gaps inside a page nor from page to page, so a missing page is noticed by
+the stream's `engine.marks`. Ordinals have no gaps inside a page nor from page to page, so a missing page is noticed by
 whoever crosses it.
 """
 
@@ -30,6 +30,8 @@ from tidelog.engine.block import Block, Decoded, Row
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, text
+from tidelog.engine.marks import Mark as Mark
+from tidelog.engine.marks import Marks as Marks
 from tidelog.engine.node import Node, highest_live, lowest_live
 from tidelog.engine.rowkeys import data_row, page_prefix, page_row
 
@@ -37,8 +39,6 @@ PAGE_NODES: Final = 16
 PAGE_BYTES_MAX: Final = 60_000  # of blocks; a single node may be larger
 ID_BYTES: Final = 16
 _FIRST_AT: Final = 9  # of a PAGE row's key
-
-Mark = tuple[int, int]  # ID of the node's first slot, deleted slots
 
 
 def split_ids(packed: bytes) -> list[int]:
@@ -50,40 +50,6 @@ def split_ids(packed: bytes) -> list[int]:
 def join_ids(ids: Sequence[int]) -> bytes:
     """IDs as 16 bytes each."""
     return b"".join([entry_id.to_bytes(ID_BYTES, "big") for entry_id in ids])
-
-
-class Marks:
-    """Deleted slots of nodes that were handed to a checkpoint: ordinal -> mark. Newer than what the PAGE rows say.
-
-    now      since the last freeze          handed   of the freeze before; never changed in place
-    """
-
-    __slots__ = ("now", "handed")
-
-    def __init__(self) -> None:
-        self.now: dict[int, Mark] = {}
-        self.handed: dict[int, Mark] = {}
-
-    def mask(self, ordinal: int, stored: int) -> int:
-        """The deleted slots of a node whose PAGE row says `stored`."""
-        mark = self.now.get(ordinal) or self.handed.get(ordinal)
-        return mark[1] if mark is not None else stored
-
-    def hand(self) -> dict[int, Mark]:
-        """A freeze: what is to be written."""
-        self.handed = self.now
-        self.now = {}
-        return self.handed
-
-    def take_back(self) -> None:
-        """What was handed is not written."""
-        self.now = {**self.handed, **self.now}
-        self.handed = {}
-
-    def cut(self, stop: int) -> None:
-        """Forget the nodes from `stop` on: their ordinals will be those of others."""
-        self.now = {ordinal: mark for ordinal, mark in self.now.items() if ordinal < stop}
-        self.handed = {ordinal: mark for ordinal, mark in self.handed.items() if ordinal < stop}
 
 
 class Page:
