@@ -91,3 +91,42 @@ def test_what_is_not_there_is_passed_over(cold: tuple[Engine, RowsInMemory]) -> 
     reads = rows.reads
     prepare(engine.state, UNITS[-1])
     assert rows.reads == reads
+
+
+def test_what_is_new_and_what_follows_from_it_read_nothing(
+    cold: tuple[Engine, RowsInMemory],
+) -> None:
+    engine, rows = cold
+    reads = rows.reads
+    for start in range(2001, 3001, 100):
+        new = ids(*range(start, start + 100))
+        unit: list[Effect] = [
+            (e.XCLAIM, 0, b"s", b"g", b"carol", new, 2_000_000 + start, 1, 2_000_000 + start),
+            (e.XACK, 0, b"s", b"g", new),
+        ]
+        for effect in unit:
+            prepare(engine.state, [effect])
+            APPLY[effect[0]](engine.state, effect)
+    assert rows.reads == reads
+    assert engine.group().pending.away
+
+
+def test_nothing_is_away_once_all_of_it_is_acknowledged(cold: tuple[Engine, RowsInMemory]) -> None:
+    engine, rows = cold
+    assert engine.group().pending.away
+    for start in range(1, 2001, 80):
+        unit: list[Effect] = [(e.XACK, 0, b"s", b"g", ids(*range(start, start + 80)))]
+        prepare(engine.state, unit)
+        APPLY[e.XACK](engine.state, unit[0])
+    assert not engine.group().pending.away
+    assert rows.reads <= 3 * (2000 // 64 + 1 + 20)
+
+
+@pytest.mark.parametrize("by_owner", [True, False])
+def test_each_chunk_is_read_once(cold: tuple[Engine, RowsInMemory], by_owner: bool) -> None:
+    engine, rows = cold
+    prepare(engine.state, [(e.XACK, 0, b"s", b"g", ids(*range(1, 2001, 1 + by_owner)))])
+    reads = rows.reads
+    prepare(engine.state, [(e.XACK, 0, b"s", b"g", ids(*range(1, 2001)))])
+    assert rows.reads == reads
+    assert not engine.group().pending.away
