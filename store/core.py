@@ -152,7 +152,7 @@ class Core:
                 now = self._tick(now)
             state = self.state
             if now >= state.next_expiry:
-                self.begin(db, False)
+                now = self.begin(db, False).now  # what expired was logged with that
             try:
                 effect = decide_xadd_auto(state, self.settings, db, key, row, now)
             except CorruptBlock as error:

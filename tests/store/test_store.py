@@ -276,3 +276,19 @@ def test_asyncio(tmp_path: Path) -> None:
             await db.xlen("s")
 
     asyncio.run(by_await())
+
+
+def test_time_never_runs_back_in_the_log(tmp_path: Path) -> None:
+    class Running(testing.Clock):
+        looks = 0
+
+        def time_ns(self) -> int:
+            self.looks += 1
+            return super().time_ns() + self.looks * 1_000_000
+
+    with tidelog.open(tmp_path / "s", fsync="no", clock=Running()) as db:
+        for number in range(10):
+            db.set("k", "v", px=2)
+            db.xadd("s", {"n": number})
+            db.xadd("s", {"n": number})
+        assert db.verify() == []
