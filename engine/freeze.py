@@ -19,8 +19,10 @@ from tidelog.engine.frozen_keys import FrozenKeys, Operation
 from tidelog.engine.frozen_stream import (
     ROW_BYTES,
     FrozenStream,
+    Plain,
     Undo,
-    plain_row,
+    copy_plain,
+    pack_plain,
     take_back,
     unpack_stream,
 )
@@ -36,8 +38,8 @@ class Frozen:
     """The changes of one generation, on their way into a checkpoint.
 
     Streams that change are copied before their turn, and thousands of them may wait to be packed. So what is small is
-    packed when it is copied, and what stays of a stream until the checkpoint is settled is numbers and bytes, which
-    the collector does not visit: its full passes would hold up everybody.
+    then packed at once, and what stays of a stream until the checkpoint is settled is numbers and bytes, which the
+    collector does not visit: its full passes would hold up everybody.
     """
 
     __slots__ = (
@@ -45,7 +47,7 @@ class Frozen:
         "_streams",
         "_taken",
         "_undo",
-        "_packed",
+        "_plain",
         "_to_pack",
         "_ended",
         "_to_end",
@@ -60,7 +62,7 @@ class Frozen:
         self._streams = changes.streams
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
-        self._packed: deque[bytes] = deque()  # STREAM rows, each with its key before it
+        self._plain: deque[bytes | Plain] = deque()  # packed if it was copied before its turn
         self._to_pack: deque[FrozenStream] = deque()
         self._ended = self._to_end = changes.ended
         self._keys = FrozenKeys(state)
@@ -68,13 +70,13 @@ class Frozen:
     def take(self, stream: Stream) -> None:
         """[lock] Copy a stream that is about to change, if it is among those and was not copied before."""
         if self._streams.pop(stream.number, None) is not None:
-            self._copy(stream)
+            self._copy(stream, waits=True)
 
-    def _copy(self, stream: Stream) -> None:
+    def _copy(self, stream: Stream, *, waits: bool) -> None:
         self._taken.append(stream)
-        row = plain_row(stream, self.generation, self._committed)
-        if row is not None:
-            self._packed.append(row)
+        plain = copy_plain(stream, self.generation, self._committed)
+        if plain is not None:
+            self._plain.append(pack_plain(plain) if waits else plain)
             return
         frozen = FrozenStream(stream, self.generation, self._committed)
         if frozen.undo is not None:
@@ -88,7 +90,7 @@ class Frozen:
         """
         streams = self._streams
         while streams and limit > 0:
-            self._copy(streams.popitem()[1])
+            self._copy(streams.popitem()[1], waits=False)
             limit -= 1
         return len(streams) + self._keys.take_some(limit)
 
@@ -101,8 +103,9 @@ class Frozen:
         for number in to_end:
             for prefix in stream_prefixes(number):
                 yield "delete_prefix", prefix
-        while self._packed:
-            row = self._packed.popleft()
+        while self._plain:
+            plain = self._plain.popleft()
+            row = plain if isinstance(plain, bytes) else pack_plain(plain)
             yield "put", row[:ROW_BYTES], row[ROW_BYTES:]
         while self._to_pack:
             yield from self._to_pack.popleft().rows(read)

@@ -71,9 +71,13 @@ _pack = msgpack.Packer(autoreset=True).pack
 Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 
-def plain_row(stream: Stream, generation: int, committed: int) -> bytes | None:
-    """[lock] The STREAM row of a stream that has no other rows and needs none, its key before it; None for any other
-    stream. O(tail)."""
+# A stream that has no other rows than its STREAM row: number, what that row begins with, ordinal of the tail, the
+# tail's IDs and rows, and what the row says of it besides.
+Plain = tuple[int, tuple[int, ...], int, list[int], list[Row], "tuple[bytes, bool] | None"]
+
+
+def copy_plain(stream: Stream, generation: int, committed: int) -> Plain | None:
+    """[lock] A stream that has no other rows and needs none; None for any other stream. O(tail)."""
     if (
         stream.next_group != 1
         or stream.groups
@@ -88,12 +92,21 @@ def plain_row(stream: Stream, generation: int, committed: int) -> bytes | None:
     if stream.stored_stop:
         return None
     stream.handed_gen = generation
-    at = stream.first_ordinal
-    tail: Any = _tail(stream)
-    if tail is not None:
-        tail = (encode(stream.tail_ids, stream.tail_rows), *tail)
-    row: bytes = _pack((*_facts(stream), (at, _NO_ID, at, 0, _NO_ID), tail, None, ()))
-    return stream_row(stream.number) + row
+    facts = (
+        *(stream.length, stream.last_id, stream.max_deleted_id, stream.entries_added),
+        *(stream.removed_max, stream.next_group),
+    )
+    ids, rows = stream.tail_ids[:], stream.tail_rows[:]
+    return stream.number, facts, stream.first_ordinal, ids, rows, _tail(stream)
+
+
+def pack_plain(plain: Plain) -> bytes:
+    """Its STREAM row, the row's key before it."""
+    number, (length, last_id, deleted_id, added, removed, group), at, ids, rows, said = plain
+    tail = None if said is None else (encode(ids, rows), *said)
+    facts = (length, _id(last_id), _id(deleted_id), added, _id(removed), group)
+    row: bytes = _pack((*facts, (at, _NO_ID, at, 0, _NO_ID), tail, None, ()))
+    return stream_row(number) + row
 
 
 def _facts(stream: Stream) -> tuple[Any, ...]:
