@@ -118,6 +118,7 @@ class Checkpoints:
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
+        self._making: list[int] = []  # LSNs: behind them begins the log of a snapshot under way
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint that the present state was loaded over
         self._began = self._snapshot_at = time.monotonic()
@@ -383,8 +384,10 @@ class Checkpoints:
         options = self._options
         directory = self._root / identity.AOF
         try:
+            keep_from = min([lsn, *self._making])  # first: one that is through is among the kept
             kept = self._oldest_snapshot()
-            keep_from = lsn if kept is None else min(lsn, kept)
+            if kept is not None:
+                keep_from = min(keep_from, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
                 # The segment before the first that was begun since then may hold what is as young.
@@ -419,6 +422,8 @@ class Checkpoints:
         from tidelog.snapshot import portable  # not with the rest: many stores never have one
 
         directory = self._root / SNAPSHOTS
+        held = self.position.lsn
+        self._making.append(held)  # the log behind it stays, though nobody sees the snapshot yet
         try:
             environment = open_environment(self._disk, self._directory)
             try:
@@ -429,6 +434,8 @@ class Checkpoints:
                 portable.prune(self._disk, directory, self._options.keep_snapshots)
         except (AofError, CorruptBlock, OSError) as error:
             raise CheckpointFailed(f"no snapshot could be made: {error}") from error
+        finally:
+            self._making.remove(held)
         return made
 
     def _publish_beside(self) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 import tidelog
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.snapshot.environment import ColdRows
 from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.restore import restore
 from tidelog.store import checkpoints
 
 
@@ -65,3 +68,28 @@ def test_a_commit_that_could_not_be_looked_at_is_found_by_the_next(
         assert db.digest() == before
     with opened(tmp_path / "s") as db:
         assert db.digest() == before
+
+
+def test_the_log_behind_a_snapshot_that_is_being_made_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    with tidelog.open(path, fsync="no", segment_bytes=4096, retain_bytes=0) as db:
+
+        def many() -> None:
+            for n in range(50):
+                db.xadd("s", {"n": n, "pad": "x" * 200})
+
+        def slowly(*args: Any, **more: Any) -> Any:
+            made = copy(*args, **more)
+            many()
+            db.checkpoint()
+            return made
+
+        many()
+        copy = portable.copy_of
+        with monkeypatch.context() as patch:
+            patch.setattr(portable, "copy_of", slowly)
+            made = db.snapshot()
+        restored = restore(RealDisk(), made.path, tmp_path / "restored", aof=path)
+        assert restored.lsn == db.info()["written_lsn"] > made.manifest.lsn
