@@ -174,10 +174,12 @@ class Pair:
 
     def compare(self) -> None:
         assert self.stirred.digest() == self.quiet.digest()
-        for database in self.stirred._core.state.databases:
-            for value in dict.values(database.keys):
-                if not isinstance(value, bytes):
-                    value.check()
+        core = self.stirred._core
+        with core.lock:  # a checkpoint may be about to commit, and cold rows are read
+            for database in core.state.databases:
+                for value in dict.values(database.keys):
+                    if not isinstance(value, bytes):
+                        value.check()
 
 
 def play(
