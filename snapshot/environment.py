@@ -19,6 +19,7 @@ every read, and what does not match is a CorruptBlock that names the row.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import threading
@@ -180,6 +181,7 @@ class Environment:
     def __init__(self, disk: Disk, directory: Path, read_only: bool) -> None:
         self.path = directory / DATA
         self.users = 1
+        self.copies = 0  # under way
         self.forked = False
         self._disk = disk
         lock = directory / LOCK
@@ -263,10 +265,13 @@ class Environment:
 
     def copy_to(self, fd: int, txn: lmdb.Transaction[bytes] | None = None) -> None:
         """Write a compact copy of one transaction to a descriptor. Raises CheckpointError."""
+        self.copies += 1
         try:
             self._open().copyfd(fd, compact=True, txn=txn)
         except lmdb.Error as error:
             raise self.trouble("it cannot be copied", error) from error
+        finally:
+            self.copies -= 1
 
     def trouble(self, what: str, error: lmdb.Error, nbytes: int = 0) -> CheckpointError:
         """An error of LMDB in words, with what to do about it. `nbytes` were to be written, at least."""
@@ -339,7 +344,13 @@ class Writing:
         self._txn: lmdb.Transaction[bytes] | None = txn
         self._cursor: lmdb.Cursor[bytes] | None = txn.cursor()
         self._bytes = 0  # that were put
+        self._thread = threading.get_ident()
         _transactions.add(self)
+
+    @property
+    def of_another(self) -> bool:
+        """Whether another thread is in the middle of it."""
+        return self._txn is not None and self._thread != threading.get_ident()
 
     def put(self, key: bytes, payload: bytes) -> None:
         """Put a row. Keeps the interpreter lock: `putmulti` of newer versions gives it up row by row, and beside a
@@ -572,13 +583,25 @@ class ColdRows:
         self._txn = None
 
 
+def _never_free(*objects: object) -> None:
+    """In a forked child: freeing an environment waits for what threads of the parent were in the middle of, and these
+    threads do not exist here. It cannot be opened again here then, and that is said (`_not_opened`)."""
+    for each in objects:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+
+
 def _after_fork_in_child() -> None:
     global _registry_lock
     _registry_lock = threading.Lock()  # another thread of the parent may have held it
+    environments = list(_registry.values())
+    for busy in environments:
+        if busy.copies or any(isinstance(t, Writing) and t.of_another for t in _transactions):
+            _never_free(busy._lmdb)
     for transaction in list(_transactions):
+        if isinstance(transaction, Writing) and transaction.of_another:
+            _never_free(transaction._cursor, transaction._txn)
         transaction.let_go()
     _transactions.clear()
-    environments = list(_registry.values())
     _registry.clear()
     for environment in environments:
         environment.let_go()

@@ -237,6 +237,9 @@ class Checkpoints:
 
     def _ask(self, work: Callable[[Core], T]) -> T:
         """Have the thread do something, and wait for it. An interrupt ends the waiting, not the work."""
+        core = self._core()
+        if core is not None:
+            core.check_open()  # in a forked child there is no thread to wait for
         request = _Request(work)
         with self._gate:
             if self._stopping:
@@ -496,10 +499,16 @@ class Checkpoints:
 
     def release(self) -> None:
         """Let go of the file. Nothing is read from it any more; a checkpoint that is being written is given up."""
+        self.give_up()
+        with self._one:
+            self._detach()
+
+    def give_up(self) -> None:
+        """End the checkpoint that is being written, and make no other. Rows may be read on."""
         self._stopping = self._abandoned = True
         self._wake.set()
         with self._one:
-            self._detach()
+            pass
 
     def _detach(self) -> None:
         rows, self._rows = self._rows, None

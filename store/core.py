@@ -624,6 +624,11 @@ class Core:
         if self.queues is not None:
             self.queues.ended()
 
+    def check_open(self) -> None:
+        """Raises StoreClosed, with why, if the store has ended."""
+        if self._end is not None:
+            raise self._end()
+
     @property
     def ended(self) -> bool:
         return self._end is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tidelog.aof import errors as aof
@@ -26,6 +27,7 @@ class Keeper:
         self.log = log
         self.lock = lock
         self.checkpoints = checkpoints
+        self.core: Callable[[], Core | None] = lambda: None
         self._closing = threading.Lock()
         self._released = False
 
@@ -38,7 +40,11 @@ class Keeper:
                 self.log.close()
             finally:
                 if self.checkpoints is not None:
-                    self.checkpoints.release()
+                    core = self.core()
+                    if core is None or core.ended:
+                        self.checkpoints.release()
+                    else:  # the process ends, and its daemon threads may be reading rows
+                        self.checkpoints.give_up()
                 if self.lock is not None:
                     # Said, since a child that was just forked may hold the descriptor for a moment longer.
                     self.lock.unlock()
@@ -66,6 +72,7 @@ class Keeper:
 def keep(core: Core, keeper: Keeper) -> None:
     """Have a store released with its process or its last reference."""
     core.keeper = keeper
+    keeper.core = weakref.ref(core)
     core.finalizer = weakref.finalize(core, keeper.quietly)
     _open_cores.add(core)
 

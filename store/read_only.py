@@ -90,6 +90,8 @@ class _Beneath:
         opened = self.opened
         return opened is None or opened.environment.committed() == opened.rows.number()
 
+    def give_up(self) -> None: ...
+
     def release(self) -> None:
         opened, self.opened = self.opened, None
         if opened is not None:
