@@ -49,8 +49,8 @@ def data_of(made: Path) -> Path:
 
 # --- bits
 
-# A whole key may go unseen, and verify misses it: LMDB has no checksums of its own, so the header or a pointer of a page
-# of its tree may lead past a row. Never is an entry another one, or a stream shorter.
+# LMDB has no checksums of its own: the damaged header of a page of its tree may lead past whole rows, so that a key goes
+# unseen until `verify` counts. An entry is never another one, and a stream that is seen never shorter.
 UNSEEN = re.compile(r"\d+ wrong (exists|get|ttl|keys|scan|type|dbsize|error ResponseError)")
 
 
