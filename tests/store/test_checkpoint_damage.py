@@ -49,8 +49,8 @@ def data_of(made: Path) -> Path:
 
 # --- bits
 
-# LMDB has no checksums of its own: the damaged header of a page of its tree may lead past whole rows, so that a key goes
-# unseen until `verify` counts. An entry is never another one, and a stream that is seen never shorter.
+# LMDB has no checksums of its own: the damaged header of a page of its tree may lead past whole rows, so that a key
+# goes unseen until `verify` counts. An entry is never another one, and a stream that is seen never shorter.
 UNSEEN = re.compile(r"\d+ wrong (exists|get|ttl|keys|scan|type|dbsize|error ResponseError)")
 
 
