@@ -28,3 +28,14 @@ for _table in (apply_streams.APPLY, apply_groups.APPLY, apply_keys.APPLY):
 def apply(state: State, effect: Effect) -> None:
     """Make one effect part of the state. It trusts the effect: decide, or a checked log, made it."""
     APPLY[effect[0]](state, effect)
+
+
+def applier(state: State) -> Callable[[list[Effect]], None]:
+    """What recovery feeds its records to."""
+    table = APPLY
+
+    def apply_all(records: list[Effect]) -> None:
+        for record in records:
+            table[record[0]](state, record)
+
+    return apply_all

@@ -18,10 +18,11 @@ from tidelog.aof.recovery import read_beside
 from tidelog.aof.segment import HEADER_BYTES, Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
+from tidelog.engine.apply import applier
 from tidelog.engine.effects import Effect
 from tidelog.engine.state import State
 from tidelog.snapshot.environment import open_environment
-from tidelog.snapshot.folding import applier, fold_into
+from tidelog.snapshot.folding import fold_into
 from tidelog.snapshot.manifest import DATA, SNAPSHOTS
 from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.portable import (

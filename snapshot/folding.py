@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 from tidelog.aof.reader import Epoch
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.apply import APPLY
-from tidelog.engine.effects import Effect
 from tidelog.engine.freeze import freeze
 from tidelog.engine.state import State
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.snapshot.environment import ColdRows, open_environment
 from tidelog.snapshot.meta import Meta, read_meta
-
-
-def applier(state: State) -> Callable[[list[Effect]], None]:
-    """What applies records to a state."""
-    table = APPLY
-
-    def apply(records: list[Effect]) -> None:
-        for record in records:
-            table[record[0]](state, record)
-
-    return apply
 
 
 def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start) -> None:

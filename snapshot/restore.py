@@ -28,10 +28,11 @@ from tidelog.aof.lock import acquire
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
+from tidelog.engine.apply import applier
 from tidelog.engine.effects import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
-from tidelog.snapshot.folding import applier, fold_into
+from tidelog.snapshot.folding import fold_into
 from tidelog.snapshot.manifest import DATA, SNAPSHOTS, Manifest
 from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (

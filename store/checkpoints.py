@@ -235,6 +235,10 @@ class Checkpoints:
                     self._not_before = time.monotonic() + RETRY_S_MAX
             del core
 
+    def is_this_thread(self) -> bool:
+        """Whether the calling thread is the one that writes checkpoints: it cannot wait for itself."""
+        return threading.current_thread() is self._thread
+
     def _ask(self, work: Callable[[Core], T]) -> T:
         """Have the thread do something, and wait for it. An interrupt ends the waiting, not the work."""
         core = self._core()

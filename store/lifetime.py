@@ -79,6 +79,10 @@ def keep(core: Core, keeper: Keeper) -> None:
 
 def close(core: Core) -> None:
     """End a store. Raises StorePoisoned, everything released, if records were never confirmed."""
+    if core.checkpoints is not None and core.checkpoints.is_this_thread():
+        # The collector came by there and ran somebody's __del__.
+        threading.Thread(target=close, args=(core,), name="closing tidelog").start()
+        return
     if core.queues is not None and not core.ended:
         core.queues.close()
     if core.checkpoints is not None and not core.ended:

@@ -23,7 +23,7 @@ from tidelog.aof.reader import Epoch
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.engine.apply import APPLY
+from tidelog.engine.apply import APPLY, applier
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.state import Settings, State
@@ -254,14 +254,3 @@ class _Opener:
         if core is not None:
             APPLY[effect[0]](core.state, effect)
             self._checkpoints.lived(Epoch(effect[1], effect[2], core.log.written_lsn))
-
-
-def applier(state: State) -> Callable[[list[Effect]], None]:
-    """What recovery feeds its records to."""
-    table = APPLY
-
-    def apply(records: list[Effect]) -> None:
-        for record in records:
-            table[record[0]](state, record)
-
-    return apply

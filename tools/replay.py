@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tidelog.aof.reader import Replay
-from tidelog.engine.apply import APPLY
-from tidelog.engine.effects import Effect
+from tidelog.engine.apply import applier
 from tidelog.engine.state import State
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
@@ -52,12 +51,7 @@ def contents(files: LogFiles) -> Iterator[Contents]:
 
 def _replayed(files: LogFiles) -> Contents:
     state = State()
-
-    def apply(records: list[Effect]) -> None:
-        for effect in records:
-            APPLY[effect[0]](state, effect)
-
-    replay = Replay(apply)
+    replay = Replay(applier(state))
     with console.progress("replaying", files.size(), size=True) as advance:
         for scan in files.scans(released=False):
             replay.run(scan.path, scan.tuples())

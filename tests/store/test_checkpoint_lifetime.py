@@ -319,3 +319,29 @@ def hours(tmp_path: Path, checkpoints: int) -> None:
         room = grown(db, path, 30)
         assert grown(db, path, checkpoints // 2) <= room + (64 << 10), "it was killed"
         assert db.verify() == []
+
+
+def test_a_close_in_the_thread_that_writes_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the collector comes by there and runs a __del__ that closes the store."""
+    db = opened(tmp_path / "s")
+    add(db, 1000)
+    write = checkpoint._Filling.fill
+
+    def closing(filling: Any, frozen: Any) -> None:
+        monkeypatch.undo()
+        db.close()  # goes on beside
+        write(filling, frozen)
+
+    monkeypatch.setattr(checkpoint._Filling, "fill", closing)
+    db.checkpoint()
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            with opened(tmp_path / "s") as again:
+                assert again.xlen("s") >= 1000
+            return
+        except tidelog.StoreLocked:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
