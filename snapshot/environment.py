@@ -501,6 +501,12 @@ class ColdRows:
             return None
         return at, opened(self.path, at, value)
 
+    def cursor(self) -> lmdb.Cursor[bytes]:
+        """Another cursor over the very same rows, checksums not checked. To be gone before `renew` and `close`."""
+        if self._txn is None:
+            self._gone()
+        return self._txn.cursor()
+
     def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """The rows that begin with `prefix`, ascending, from `start` on. A few are read ahead, with the lock held
         for as long as `next` takes; if there is a commit in between, it goes on among the new rows."""

@@ -230,33 +230,32 @@ class _Walker:
 
     def pass_range(self, start: bytes, stop: bytes | None) -> bool:
         """The rows from one key on, up to another. False: there is no going on."""
-        with self.rows.environment.begin() as txn:
-            cursor = txn.cursor()
-            before = b""
-            if not (cursor.set_range(start) if start else cursor.first()):
-                return True
-            # As it is: what does not match is told and passed over.
-            for key, value in cursor:
-                if key <= before or key < start:
-                    self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
-                    return False
-                if stop is not None and key >= stop:
-                    break
-                before = key
-                self.done += 1
-                if self.done % TELL_ROWS == 0:
-                    self.tell_rows()
-                kind = key[:1]
-                if kind in _COUNTED:
-                    self.rows_of[key[:_STREAM_BYTES]] += 1
-                    if kind == rowkeys.CHUNK:
-                        self.rows_of[key[:_GROUP_BYTES]] += 1
-                try:
-                    self.row(key, opened(self.path, key, value))
-                except CorruptBlock as error:
-                    self.broken(key, str(error).removeprefix(f"{self.path}: "))
-                except (ValueError, TypeError, KeyError, AofError) as error:
-                    self.broken(key, f"{row_name(key)} cannot be read: {error}")
+        cursor = self.rows.cursor()  # of the one commit that all of it is compared with
+        before = b""
+        if not (cursor.set_range(start) if start else cursor.first()):
+            return True
+        # As it is: what does not match is told and passed over.
+        for key, value in cursor:
+            if key <= before or key < start:
+                self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
+                return False
+            if stop is not None and key >= stop:
+                break
+            before = key
+            self.done += 1
+            if self.done % TELL_ROWS == 0:
+                self.tell_rows()
+            kind = key[:1]
+            if kind in _COUNTED:
+                self.rows_of[key[:_STREAM_BYTES]] += 1
+                if kind == rowkeys.CHUNK:
+                    self.rows_of[key[:_GROUP_BYTES]] += 1
+            try:
+                self.row(key, opened(self.path, key, value))
+            except CorruptBlock as error:
+                self.broken(key, str(error).removeprefix(f"{self.path}: "))
+            except (ValueError, TypeError, KeyError, AofError) as error:
+                self.broken(key, f"{row_name(key)} cannot be read: {error}")
         return True
 
     def tell_rows(self) -> None:

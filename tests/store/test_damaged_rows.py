@@ -50,7 +50,7 @@ def test_a_damaged_key_whose_time_has_passed_holds_up_no_other(
         assert len([r for r in caplog.records if "is to expire" in r.message]) == 1
         assert not db.exists("soon")
         clock.advance(2)
-        db.set("later", "x", px=1)
+        db.set("after", "x", px=1)  # whose place is not beside that of the damaged row
         clock.advance(1)
         assert db.dbsize() == 2  # the damaged one stays
         if kind == EXPIRY:  # and if it can be read, whoever names it sees that it is over
