@@ -332,6 +332,8 @@ class Stream(Nodes):
             assert self.marks is not None
             self.marks.now[ordinal] = (self.firsts[at], block.deleted)
         if block.deleted.bit_count() == block.count:
+            if at == self.head and self.cold is None and self.marks is not None:
+                self.marks.now.pop(ordinal, None)  # the head moves past it, which says it all
             self._drop(at)
 
     def _drop(self, at: int) -> None:

@@ -251,3 +251,19 @@ def test_a_snapshot_is_a_store_to_look_into(tmp_path: Path) -> None:
             copy.xadd("s", {"n": 1})
     with pytest.raises(tidelog.CannotOpen, match="is a snapshot"):
         tidelog.open(made.path)
+
+
+def test_what_was_worked_off_behind_a_checkpoint_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+        fill(db, 1000)
+        db.checkpoint()
+        for entry_id, _ in db.xrange("s"):
+            db.xdel("s", entry_id)
+        (stream,) = dict.values(db._core.state.databases[0].keys)
+        assert not isinstance(stream, bytes) and stream.marks is not None
+        assert (stream.length, stream.marks.now) == (0, {})
+        digest = db.digest()
+        db.checkpoint()
+        assert db.verify() == []
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        assert db.digest() == digest
