@@ -11,6 +11,7 @@ A store's directory, 0700, files 0600:
     LOCK          flock of the writing process, and its pid
     aof/          the segments, DURABLE, and a spare
     checkpoint/   every row as of one LSN; what lies before that in aof/ is not needed to open
+    snapshots/    portable copies of checkpoints
     quarantine/   torn tails that recovery took out of the log
 """
 
@@ -31,7 +32,9 @@ FORMAT: Final = 1
 AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
 RESTORING: Final = "RESTORING"  # beside no STORE: a restore was cut short
-CHECKPOINT: Final = "checkpoint/data.mdb"
+CHECKPOINT: Final = "checkpoint"
+SNAPSHOTS: Final = "snapshots"
+DATA: Final = "data.mdb"  # of a checkpoint, and of a snapshot
 
 # What a creation that lost power may leave behind.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))

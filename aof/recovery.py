@@ -123,7 +123,7 @@ def survey(
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
     if found and found[0].header.first_lsn != 1 and not released:
-        checkpoint = directory.parent / identity.CHECKPOINT
+        checkpoint = directory.parent / identity.CHECKPOINT / identity.DATA
         raise MissingSegment(
             found[0].path,
             1,

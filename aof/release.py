@@ -39,11 +39,7 @@ def _old(disk: Disk, paths: list[Path], keep_bytes: int) -> int:
     """How many segments at the front have `keep_bytes` or more behind them."""
     nbytes = 0
     for number in range(len(paths) - 1, 0, -1):
-        file = disk.open(paths[number])
-        try:
-            nbytes += file.size()
-        finally:
-            file.close()
+        nbytes += recipe.size(disk, paths[number])
         if nbytes >= keep_bytes:
             return number
     return 0

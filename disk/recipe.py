@@ -48,3 +48,12 @@ def read(disk: Disk, path: Path) -> bytes:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def size(disk: Disk, path: Path) -> int:
+    """Bytes of a file."""
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

@@ -167,11 +167,6 @@ def load_stream(cold: ColdStore, number: int) -> Stream:
     return unpack_stream(cold, number)
 
 
-def is_clean(state: State, stream: Stream) -> bool:
-    """Whether the checkpoint has all of a stream, so that it may leave memory."""
-    return state.cold is not None and stream.mark <= state.changes.committed
-
-
 def release(state: State, stream: Stream, stop: int | None = None) -> int:
     """[lock] Forget the sealed nodes of a stream that the checkpoint has, those below ordinal `stop` if it is given.
 

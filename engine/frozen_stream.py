@@ -36,6 +36,7 @@ from tidelog.engine.pages import (
     Mark,
     Marks,
     Page,
+    mask_bytes,
     unpack_page,
 )
 from tidelog.engine.rowkeys import (
@@ -43,16 +44,15 @@ from tidelog.engine.rowkeys import (
     data_prefix,
     data_row,
     group_row,
+    page_first,
     page_prefix,
     page_row,
     stream_row,
 )
 from tidelog.engine.stream import LOADED, Stream
 
-_FIRST_AT: Final = 9  # of a PAGE row's key
-_SMALL_NODES: Final = (
-    PAGE_NODES // 2
-)  # a last page of no more than these, and this many bytes, is written anew
+# A last page of no more nodes, and no more bytes, is written anew.
+_SMALL_NODES: Final = PAGE_NODES // 2
 _SMALL_BYTES: Final = PAGE_BYTES_MAX // 2
 
 
@@ -121,7 +121,7 @@ def _tail(stream: Stream) -> tuple[bytes, bool] | None:
     """What the STREAM row says of the tail, but for its entries."""
     if not stream.tail_ids:
         return None
-    return _bits(stream.tail_deleted), not stream.tail_until
+    return mask_bytes(stream.tail_deleted), not stream.tail_until
 
 
 class FrozenStream:
@@ -322,7 +322,7 @@ class _StoredPages:
         self._last: Page | None = None
 
     def _page(self, row: tuple[bytes, bytes]) -> Page:
-        first = int.from_bytes(row[0][_FIRST_AT:], "big")
+        first = page_first(row[0])
         page = self._changed.get(first)
         if page is not None:
             return page
@@ -464,7 +464,3 @@ def _id(entry_id: int) -> bytes:
 
 def _number(packed: bytes) -> int:
     return int.from_bytes(packed, "big")
-
-
-def _bits(mask: int) -> bytes:
-    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")

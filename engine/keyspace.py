@@ -271,11 +271,8 @@ class Keyspace(dict[bytes, Value]):
         """The value of a key that is dropped because it moves elsewhere: a stream goes on."""
         value = self[key]
         self.table.change(key)
-        super().__delitem__(key)
+        self._forget(key)
         self.count -= 1
-        self.accessed.pop(key, None)
-        if self._order is not None:
-            self._order.remove(key)
         return value
 
     def change(self, key: bytes) -> None:
@@ -303,12 +300,16 @@ class Keyspace(dict[bytes, Value]):
             return False
         if value.__class__ is Stream and changes.changed(value):
             return False
+        self._forget(key)
+        self.expires.evict(key)
+        return True
+
+    def _forget(self, key: bytes) -> None:
+        """A key that is in memory is there no more."""
         super().__delitem__(key)
         self.accessed.pop(key, None)
         if self._order is not None:
             self._order.remove(key)
-        self.expires.evict(key)
-        return True
 
     def load(self, key: bytes) -> Value | None:
         """Bring a key into memory that is not there. None: there is no such key."""

@@ -33,12 +33,11 @@ from tidelog.engine.ids import MAX, text
 from tidelog.engine.marks import Mark as Mark
 from tidelog.engine.marks import Marks as Marks
 from tidelog.engine.node import Node, highest_live, lowest_live
-from tidelog.engine.rowkeys import data_row, page_prefix, page_row
+from tidelog.engine.rowkeys import data_row, page_first, page_prefix, page_row
 
 PAGE_NODES: Final = 16
 PAGE_BYTES_MAX: Final = 60_000  # of blocks; a single node may be larger
 ID_BYTES: Final = 16
-_FIRST_AT: Final = 9  # of a PAGE row's key
 
 
 def split_ids(packed: bytes) -> list[int]:
@@ -50,6 +49,11 @@ def split_ids(packed: bytes) -> list[int]:
 def join_ids(ids: Sequence[int]) -> bytes:
     """IDs as 16 bytes each."""
     return b"".join([entry_id.to_bytes(ID_BYTES, "big") for entry_id in ids])
+
+
+def mask_bytes(mask: int) -> bytes:
+    """Deleted slots as they stand in a row: little-endian, no longer than they need."""
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
 class Page:
@@ -98,7 +102,7 @@ class Page:
         """The PAGE row."""
         masks: list[bytes] = []
         if any(self.masks):
-            masks = [mask.to_bytes((mask.bit_length() + 7) // 8, "little") for mask in self.masks]
+            masks = [mask_bytes(mask) for mask in self.masks]
         packed: bytes = msgpack.packb(
             (
                 *(self.ordinal, join_ids(self.firsts), join_ids(self.lasts)),
@@ -281,7 +285,7 @@ class ColdPages:
 
     def _page(self, row: tuple[bytes, bytes]) -> Page:
         key, payload = row
-        first = self._recent = int.from_bytes(key[_FIRST_AT:], "big")
+        first = self._recent = page_first(key)
         place = (self._serial, first)
         page = _cache.pop(place, None)
         if page is None:

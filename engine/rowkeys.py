@@ -41,6 +41,7 @@ _MOMENT = Struct(">cIQ").pack
 _GROUP = Struct(">cQI").pack
 _CHUNK = Struct(">cQIQ").pack
 _MS_AT = 5  # of an EXPIRY row's key
+_FIRST_AT = 9  # of a PAGE or DATA row's key
 
 
 def place_hash(key: bytes) -> bytes:
@@ -86,6 +87,11 @@ def stream_row(number: int) -> bytes:
 def page_row(number: int, first: int) -> bytes:
     """PAGE row of the page whose first slot has this ID."""
     return _NUMBER(PAGE, number) + first.to_bytes(16, "big")
+
+
+def page_first(row: bytes) -> int:
+    """The first ID in the key of a PAGE or DATA row."""
+    return int.from_bytes(row[_FIRST_AT:], "big")
 
 
 def page_prefix(number: int) -> bytes:

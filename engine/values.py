@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 _EMBEDDED_BYTES_MAX = 44  # up to here a string lies in one piece with its header, in Redis
 # What CPython takes besides the bytes themselves, about.
-_KEY_BYTES = 150
-_GROUP_BYTES = 2000
+KEY_BYTES = 150
+GROUP_BYTES = 2000
 _CONSUMER_BYTES = 700
-_PENDING_BYTES = 64
+PENDING_BYTES = 64
 
 
 class RawString(bytes):
@@ -54,9 +54,9 @@ def encoding_name(value: Stream | bytes) -> bytes:
 def memory_bytes(key: bytes, value: Stream | bytes) -> int:
     """Roughly the bytes of memory that a key and its value take."""
     if isinstance(value, bytes):
-        return _KEY_BYTES + len(key) + len(value)
+        return KEY_BYTES + len(key) + len(value)
     groups = sum(
-        _GROUP_BYTES + _CONSUMER_BYTES * len(group.consumers) + _PENDING_BYTES * len(group.pending)
+        GROUP_BYTES + _CONSUMER_BYTES * len(group.consumers) + PENDING_BYTES * len(group.pending)
         for group in value.groups.values()
     )
-    return _KEY_BYTES + len(key) + value.memory() + groups
+    return KEY_BYTES + len(key) + value.memory() + groups

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tidelog.aof import identity
 from tidelog.aof.errors import Damage, Vanished
-from tidelog.aof.reader import Epoch, Scan
+from tidelog.aof.identity import CHECKPOINT, SNAPSHOTS
+from tidelog.aof.reader import Scan
 from tidelog.aof.recovery import read_beside
 from tidelog.aof.segment import HEADER_BYTES, Position
 from tidelog.aof.start import Start
@@ -23,7 +24,6 @@ from tidelog.engine.effects import Effect
 from tidelog.engine.state import State
 from tidelog.snapshot.environment import open_environment
 from tidelog.snapshot.folding import fold_into
-from tidelog.snapshot.manifest import DATA, SNAPSHOTS
 from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.portable import (
     FOLD,
@@ -42,7 +42,6 @@ from tidelog.snapshot.portable import (
 )
 from tidelog.snapshot.tail import Bound, follow
 
-CHECKPOINT = "checkpoint"
 BEGINNING = Position(0, 0, 1, HEADER_BYTES, 0)
 
 
@@ -90,8 +89,6 @@ def create_beside(
 
 def _nothing_behind(disk: Disk, root: Path, uuid: bytes) -> bool:
     """Is there a checkpoint that holds all of the log?"""
-    if not disk.exists(root / CHECKPOINT / DATA):
-        return False
     try:
         opened = open_copy(disk, root / CHECKPOINT)
     except FileNotFoundError:
@@ -119,15 +116,13 @@ class _Copied:
         self.close()
         sweep(self._disk, self._folder.parent)
         self.state = State()
-        start = None
-        if self._disk.exists(self._root / CHECKPOINT / DATA):
-            start = self._copy()
+        start = self._copy()
         return start, applier(self.state)
 
     def _copy(self) -> Start | None:
         try:
             environment = open_environment(self._disk, self._root / CHECKPOINT, read_only=True)
-        except FileNotFoundError:  # its first checkpoint was cut short
+        except FileNotFoundError:  # there is none, or the first was cut short
             return None
         try:
             copy_of(self._disk, environment, self._folder, self._progress)
@@ -157,7 +152,7 @@ def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress)
             return existing
         if scan is not None:
             _settle(disk, scan)
-        start = Start(*position, tuple(Epoch(*epoch) for epoch in replay.epochs), replay.now)
+        start = Start(*position, tuple(replay.epochs), replay.now)
         fold_into(disk, folder, copied.state, uuid, start)
         return None
     finally:

@@ -30,6 +30,7 @@ from typing import Any, Final, NoReturn
 
 import lmdb
 
+from tidelog.aof.identity import DATA
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import OUT_OF_SPACE
@@ -40,7 +41,6 @@ from tidelog.snapshot.datafile import Head
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rownames import row_name
 
-DATA: Final = "data.mdb"
 LOCK: Final = "lock.mdb"
 MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
 MAX_READERS: Final = 126
@@ -257,11 +257,7 @@ class Environment:
 
     def size(self) -> int:
         """Bytes of the file."""
-        file = self._disk.open(self.path)
-        try:
-            return file.size()
-        finally:
-            file.close()
+        return recipe.size(self._disk, self.path)
 
     def copy_to(self, fd: int, txn: lmdb.Transaction[bytes] | None = None) -> None:
         """Write a compact copy of one transaction to a descriptor. Raises CheckpointError."""

@@ -6,7 +6,6 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from tidelog.aof.reader import Epoch
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.engine.freeze import freeze
@@ -30,7 +29,7 @@ def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start)
             meta = Meta(
                 uuid=uuid,
                 position=start.position,
-                epochs=tuple(Epoch(*epoch) for epoch in start.epochs),
+                epochs=tuple(start.epochs),
                 now=start.now,
                 number=1 if before is None else before.number + 1,
                 taken=time.time_ns() // 1_000_000,

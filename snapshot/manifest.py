@@ -45,6 +45,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidelog.aof.identity import SNAPSHOTS
 from tidelog.aof.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
@@ -52,8 +53,6 @@ from tidelog.disk.interface import Disk
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 
 NAME: Final = "manifest.json"
-DATA: Final = "data.mdb"
-SNAPSHOTS: Final = "snapshots"  # the folder of a store that holds them
 FORMAT: Final = 1
 LARGEST_MAX: Final = 10_000
 KEY_BYTES_MAX: Final = 1024

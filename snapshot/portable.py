@@ -22,6 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.aof.identity import DATA
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import manifest as manifests
@@ -34,7 +35,7 @@ from tidelog.snapshot.errors import (
     SnapshotError,
     SnapshotsLocked,
 )
-from tidelog.snapshot.manifest import DATA, Manifest
+from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.meta import Meta, read_meta
 from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.walk import WalkFinding, walk
@@ -119,13 +120,9 @@ def read_snapshot(disk: Disk, path: Path) -> Snapshot:
         raise SnapshotDamaged(path, f"the manifest is that of LSN {manifest.lsn}")
     data = path / DATA
     try:
-        file = disk.open(data)
+        size = recipe.size(disk, data)
     except FileNotFoundError:
         raise SnapshotDamaged(data, "the file is missing") from None
-    try:
-        size = file.size()
-    finally:
-        file.close()
     if size != manifest.data_bytes:
         raise SnapshotDamaged(data, f"{size} bytes, and the manifest says {manifest.data_bytes}")
     return Snapshot(path, manifest)

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from tidelog.aof import identity
 from tidelog.aof.errors import DoesNotFit, StoreLocked
+from tidelog.aof.identity import CHECKPOINT, DATA, SNAPSHOTS
 from tidelog.aof.lock import NAME as LOCK
 from tidelog.aof.lock import acquire
 from tidelog.aof.start import Start, create_behind
@@ -33,7 +34,7 @@ from tidelog.engine.effects import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import fold_into
-from tidelog.snapshot.manifest import DATA, SNAPSHOTS, Manifest
+from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
@@ -48,7 +49,6 @@ from tidelog.snapshot.portable import (
 from tidelog.snapshot.tail import NO_BOUND, Bound, Tail, follow, last_bytes
 
 UNFINISHED: Final = identity.RESTORING
-CHECKPOINT: Final = "checkpoint"
 
 _OURS: Final = frozenset((UNFINISHED, UNFINISHED + recipe.BESIDE, LOCK))
 _FOLDERS: Final = (CHECKPOINT, identity.AOF)

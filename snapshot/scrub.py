@@ -36,6 +36,7 @@ from tidelog.aof.errors import (
     Vanished,
 )
 from tidelog.aof.frame import Frame
+from tidelog.aof.identity import CHECKPOINT, DATA, SNAPSHOTS
 from tidelog.aof.reader import Scan, Segment, records_of
 from tidelog.aof.start import Start, beginning
 from tidelog.aof.verdicts import Verdict
@@ -48,7 +49,7 @@ from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.content import content_of, differences
 from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged
-from tidelog.snapshot.manifest import DATA, NAME, SNAPSHOTS
+from tidelog.snapshot.manifest import NAME
 from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     Progress,
@@ -63,7 +64,6 @@ from tidelog.snapshot.portable import (
 from tidelog.snapshot.restore import difference
 from tidelog.snapshot.walk import walk
 
-CHECKPOINT: Final = "checkpoint"
 HARMLESS: Final = frozenset(
     ("durable", "time", "tail")
 )  # the store opens and holds all that was promised

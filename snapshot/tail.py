@@ -16,6 +16,7 @@ from tidelog.aof.frame import HEADER_BYTES, Frame
 from tidelog.aof.reader import Epoch, FrameTuple, Replay, Scan, records_of, unpacker
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start, beginning
+from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.effects import END, Effect
@@ -85,7 +86,7 @@ def follow(
             raise error
     return Tail(
         place.position,
-        tuple(Epoch(*epoch) for epoch in replay.epochs),
+        tuple(replay.epochs),
         place.now,
         place.position.lsn - start.lsn,
         place.beyond is not None,
@@ -165,14 +166,7 @@ def last_bytes(disk: Disk, directory: Path, uuid: bytes, start: Start) -> int:
     found, at = beginning(disk, directory, uuid, start)
     total = 0
     for info in found:
-        if info.end is not None:
-            size = info.end.offset
-        else:
-            file = disk.open(info.path)
-            try:
-                size = file.size()
-            finally:
-                file.close()
+        size = recipe.size(disk, info.path) if info.end is None else info.end.offset
         total += size - (segment.HEADER_BYTES if at is None else at.offset)
         at = None
     return total

@@ -33,13 +33,15 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from tidelog.aof.errors import AofError
+from tidelog.aof.identity import DATA
+from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.engine import ids, keyrow, rowkeys
 from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.freeze import load_stream
 from tidelog.engine.pages import ColdPages, Page
-from tidelog.snapshot.environment import DATA, ColdRows, open_environment, opened
+from tidelog.snapshot.environment import ColdRows, open_environment, opened
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 from tidelog.snapshot.rownames import row_name
@@ -92,11 +94,7 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
         )
     disk, folder = place
     path = folder / DATA
-    file = disk.open(path)
-    try:
-        size = file.size()
-    finally:
-        file.close()
+    size = recipe.size(disk, path)
     package = Path(sys.modules["tidelog"].__path__[0])
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     child = subprocess.Popen(

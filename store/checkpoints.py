@@ -33,6 +33,7 @@ from tidelog.disk.interface import Disk
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
 from tidelog.engine.state import State
+from tidelog.engine.values import PENDING_BYTES
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError
@@ -52,10 +53,8 @@ RETRY_S: Final = 1.0  # after a failure; doubled with each
 RETRY_S_MAX: Final = 60.0
 PRESS_S: Final = 0.01  # how often growth is looked at while a checkpoint is being written
 SAMPLE: Final = 1000  # changed streams whose pending entries are counted
-PENDING_BYTES: Final = 64  # what a pending entry takes in memory, while the log needs 8 of it
+LOGGED_BYTES: Final = 8  # of a pending entry, which takes PENDING_BYTES in memory
 
-DIRECTORY: Final = "checkpoint"
-SNAPSHOTS: Final = "snapshots"
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
 NEWER: Final = "a newer checkpoint lies beneath"
 
@@ -106,7 +105,7 @@ class Checkpoints:
         self.failure: BaseException | None = None  # of the last attempt
         self.seconds = 0.0  # that the last one took
         self._disk, self._root, self._uuid, self._options = disk, root, uuid, options
-        self._directory = root / DIRECTORY
+        self._directory = root / identity.CHECKPOINT
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
@@ -124,7 +123,7 @@ class Checkpoints:
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
         self._not_before = self._press_at = 0.0
-        if self._possible and disk.exists(self._directory / "data.mdb"):
+        if self._possible and disk.exists(self._directory / identity.DATA):
             self._attach()
 
     # --- opening
@@ -205,7 +204,7 @@ class Checkpoints:
             # A pending entry takes more in memory than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             pending = sum(len(group.pending) for each in streams for group in each.groups.values())
-        changed = logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // 8)
+        changed = logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // LOGGED_BYTES)
         if changed > budget and core.relief is None:
             core.press(threading.Event())
         return changed
@@ -410,7 +409,7 @@ class Checkpoints:
 
     def _oldest_snapshot(self) -> int | None:
         """The LSN of the oldest kept snapshot: the log behind it stays."""
-        directory = self._root / SNAPSHOTS
+        directory = self._root / identity.SNAPSHOTS
         if not self._disk.exists(directory):
             return None
         from tidelog.snapshot import portable
@@ -428,7 +427,7 @@ class Checkpoints:
         """In the caller's thread, which may take its time: checkpoints go on meanwhile."""
         from tidelog.snapshot import portable  # not with the rest: many stores never have one
 
-        directory = self._root / SNAPSHOTS
+        directory = self._root / identity.SNAPSHOTS
         held = self.position.lsn
         self._making.append(held)  # the log behind it stays, though nobody sees the snapshot yet
         try:

@@ -25,7 +25,7 @@ from tidelog.engine.execute import decide, resolve
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
 from tidelog.snapshot.opened import Opened, open_copy
-from tidelog.store.checkpoints import DIRECTORY, check_owner
+from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
 from tidelog.store.errors import StoreDamaged, from_command
@@ -217,7 +217,7 @@ class ReadOnlyCore(Core):
 
     def _begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
         """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
-        opened = self.beneath.open(self._disk, self._root / DIRECTORY)
+        opened = self.beneath.open(self._disk, self._root / identity.CHECKPOINT)
         if opened is not None:
             check_owner(opened.environment.path, opened.meta, self._uuid)
         self.state = State() if opened is None else opened.state()

@@ -16,6 +16,7 @@ from typing import Final
 from tidelog.engine.freeze import release
 from tidelog.engine.keyspace import Keyspace
 from tidelog.engine.stream import Stream
+from tidelog.engine.values import GROUP_BYTES, KEY_BYTES, PENDING_BYTES
 from tidelog.store.core import Core
 
 SLICE_S: Final = 0.0005  # the lock, and the interpreter, are kept no longer than this
@@ -24,10 +25,7 @@ SAMPLE: Final = 8  # blocks of a stream that are looked at to guess the size of 
 BLOCK_BYTES: Final = 240  # of a block, besides its data
 TAIL_ENTRY_BYTES: Final = 140  # of an entry in the open tail, besides its fields
 FIELD_BYTES: Final = 40
-PENDING_BYTES: Final = 64
-GROUP_BYTES: Final = 2000
 STREAM_BYTES: Final = 1200
-KEY_BYTES: Final = 200
 
 
 def stream_bytes(stream: Stream) -> int:

@@ -19,6 +19,7 @@ from typing import BinaryIO, Final, NamedTuple
 import click
 
 from tidelog.aof.frame import Frame
+from tidelog.aof.identity import CHECKPOINT
 from tidelog.engine.as_commands import Command, commands, database
 from tidelog.engine.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.state import State
@@ -28,7 +29,6 @@ from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import LAST, ONLY, Record, records_of
 from tidelog.tools.text import argument, columns, examples, json_value, resp
 
-CHECKPOINT: Final = "checkpoint"
 KEYS_SHOWN: Final = 3  # of each kind of loss
 ADVANCE_EVERY: Final = 256  # commands between two steps of the progress bar
 

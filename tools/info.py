@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tidelog.aof import identity
+from tidelog.disk import recipe
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.tools import console
@@ -47,20 +48,15 @@ def command(path: Path, as_json: bool) -> None:
             "streams": streams(state),
         }
         if files.has_checkpoint:
-            facts |= {"first_lsn": first_lsn, "checkpoint_bytes": checkpoint_bytes(files)}
+            facts |= {
+                "first_lsn": first_lsn,
+                "checkpoint_bytes": recipe.size(files.disk, files.checkpoint),
+            }
         if as_json:
             rows = [as_object(row) for row in facts["streams"]]
             click.echo(json.dumps(facts | {"streams": rows}))
         else:
             show(facts)
-
-
-def checkpoint_bytes(files: LogFiles) -> int:
-    file = files.disk.open(files.root / identity.CHECKPOINT)
-    try:
-        return file.size()
-    finally:
-        file.close()
 
 
 def quarantined(files: LogFiles) -> int:

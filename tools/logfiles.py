@@ -16,6 +16,7 @@ from tidelog.aof.durable import Promise
 from tidelog.aof.errors import Damage, MissingSegment, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reader import Scan, Segment
+from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 
@@ -41,12 +42,13 @@ class LogFiles:
         self.root = store_root(self.disk, root)
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
         self.directory = self.root / identity.AOF
+        self.checkpoint = self.root / identity.CHECKPOINT / identity.DATA
         # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
         self._position: tuple[str, int, int, int] | None = None
 
     @property
     def has_checkpoint(self) -> bool:
-        return self.disk.exists(self.root / identity.CHECKPOINT)
+        return self.disk.exists(self.checkpoint)
 
     def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
         """What was promised, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
@@ -66,13 +68,9 @@ class LogFiles:
         total = 0
         for info in self.survey()[1]:
             try:
-                file = self.disk.open(info.path)
+                total += recipe.size(self.disk, info.path)
             except FileNotFoundError:
                 continue  # released meanwhile
-            try:
-                total += file.size()
-            finally:
-                file.close()
         return total
 
     def scans(self, *, released: bool = True) -> Iterator[Scan]:

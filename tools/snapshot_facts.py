@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 
 from tidelog.aof import identity
+from tidelog.aof.identity import SNAPSHOTS
 from tidelog.disk.interface import Disk
-from tidelog.snapshot.manifest import SNAPSHOTS
 from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import console
 from tidelog.tools.logfiles import store_root

@@ -21,7 +21,7 @@ from tidelog.engine.digest import digest
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide
-from tidelog.engine.freeze import Frozen, freeze, is_clean, load_state, release, settle, thaw
+from tidelog.engine.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.ids import text
 from tidelog.engine.state import Settings, State
 from tidelog.engine.stream import Stream
@@ -284,7 +284,7 @@ class Both:
                 release(state, stream, stream.first_ordinal + how)
         elif name == "evict" and self.frozen is None:
             stream = self.resident(key)
-            if isinstance(stream, Stream) and is_clean(state, stream):
+            if isinstance(stream, Stream):
                 state.databases[0].keys.evict(key)  # refused where the key changed meanwhile
         elif name == "restart":
             self.frozen = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidelog.aof.identity import DATA
 from tidelog.aof.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import portable
 from tidelog.snapshot.content import Content
-from tidelog.snapshot.manifest import DATA, Counts, DatabaseCount, Manifest, StreamCount
+from tidelog.snapshot.manifest import Counts, DatabaseCount, Manifest, StreamCount
 from tidelog.snapshot.portable import Snapshot
 
 ROOT = Path("/db")

@@ -10,13 +10,13 @@ import pytest
 from tests.snapshot.portable_store import DISK, opened, work
 
 import tidelog
+from tidelog.aof.identity import DATA
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.engine.digest import digest
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
-from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, open_snapshot
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import verify_snapshot

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.snapshot.portable_world import ROOT, SNAPSHOTS, T0, content, data_of, make
 
+from tidelog.aof.identity import DATA
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.content import Content
 from tidelog.snapshot.errors import SnapshotsLocked
-from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, Unreadable
 
 IMAGES = 12

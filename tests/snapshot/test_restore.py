@@ -16,6 +16,7 @@ from tests.snapshot.portable_store import DISK, opened, work
 
 from tidelog.aof import identity
 from tidelog.aof.errors import Damage, NotAStore
+from tidelog.aof.identity import DATA
 from tidelog.aof.start import Start
 from tidelog.engine.apply import applier
 from tidelog.engine.digest import digest
@@ -25,7 +26,6 @@ from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
-from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot
 from tidelog.snapshot.restore import restore
 from tidelog.snapshot.scrub import verify_snapshot, verify_store

@@ -9,12 +9,12 @@ from tests.snapshot.portable_world import ROOT, SNAPSHOTS, T0, UUID, data_of, ma
 
 from tidelog.aof import identity
 from tidelog.aof.errors import Damage, NotAStore
+from tidelog.aof.identity import DATA
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import restore as restoring
 from tidelog.snapshot.errors import NotASnapshot, SnapshotDamaged, SnapshotRefused
-from tidelog.snapshot.manifest import DATA
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.snapshot.restore import Restored, check_target, install
 from tidelog.snapshot.tail import follow

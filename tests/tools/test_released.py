@@ -19,7 +19,7 @@ from tidelog.tools.logfiles import LogFiles
 @pytest.fixture
 def released(made: Made) -> Made:
     """The kept store without its first segment, and a file in the place of a checkpoint."""
-    path = made.root / identity.CHECKPOINT
+    path = made.root / identity.CHECKPOINT / identity.DATA
     path.parent.mkdir()
     path.write_bytes(b"not looked into")
     made.path(0).unlink()
@@ -92,7 +92,7 @@ def test_a_follower_of_the_log_that_was_left_behind(made: Made) -> None:
     files = LogFiles(made.root)
     following = files.new()
     assert [next(following)[1].lsn, next(following)[1].lsn] == [1, 2]
-    checkpoint = made.root / identity.CHECKPOINT
+    checkpoint = made.root / identity.CHECKPOINT / identity.DATA
     checkpoint.parent.mkdir()
     checkpoint.write_bytes(b"")
     made.path(0).unlink()
@@ -108,7 +108,7 @@ def test_a_log_that_was_followed_may_lose_what_was_read(made: Made) -> None:
     made.path(0).unlink()
     with pytest.raises(MissingSegment):
         list(files.new())
-    checkpoint = made.root / identity.CHECKPOINT
+    checkpoint = made.root / identity.CHECKPOINT / identity.DATA
     checkpoint.parent.mkdir()
     checkpoint.write_bytes(b"")
     assert [frame.lsn for _, frame in files.new()] == [14]

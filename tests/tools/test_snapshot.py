@@ -11,6 +11,7 @@ from tests.snapshot.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import T0, Made
 
+from tidelog.aof.identity import DATA
 from tidelog.snapshot import manifest as manifests
 from tidelog.tools import exits, snapshot_restore
 from tidelog.tools.snapshot_group import SNAPSHOT
@@ -188,9 +189,9 @@ def test_a_store_is_no_snapshot(run: Run, made: Made) -> None:
 def test_damage(run: Run, made: Made, tmp_path: Path) -> None:
     run("snapshot", "create", made.root)
     path = only(made.root)
-    data = bytearray((path / manifests.DATA).read_bytes())
+    data = bytearray((path / DATA).read_bytes())
     data[-30] ^= 1
-    (path / manifests.DATA).write_bytes(data)
+    (path / DATA).write_bytes(data)
     done = run("snapshot", "verify", path)
     assert done.code == exits.DAMAGED and "BLAKE2b" in done.out
     done = run("snapshot", "restore", path, tmp_path / "new")
