@@ -1,8 +1,4 @@
-"""Execute: find the command an argument list names, and decide it.
-
-Errors of this step have Redis's texts (spec 4, 16.1). They echo what the caller sent as C strings do: up to
-the first NUL, at most 128 bytes, line ends as blanks.
-"""
+"""Execute: find the command an argument list names, and decide it."""
 
 from __future__ import annotations
 
@@ -30,16 +26,12 @@ from tidelog.engine.commands import (  # noqa: F401
 )
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, Effect
-from tidelog.engine.errors import CommandError, CorruptBlock, echo
+from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
-from tidelog.engine.table import COMMANDS, CONTAINERS, Command
+from tidelog.engine.table import TABLE, wrong_arity
 
-_ECHO_BYTES_MAX = 128
-
-# Names as callers type them -> command, so that the usual spelling costs one lookup. Bounded, since
-# callers choose the spelling: 2 ** len(name) of them.
-_SPELLINGS: dict[bytes, Command] = {}
-_SPELLINGS_MAX = 1024
+_spellings = TABLE.spellings
+resolve = TABLE.resolve
 
 
 def decide(ctx: Context, args: list[bytes]) -> Reply:
@@ -49,43 +41,20 @@ def decide(ctx: Context, args: list[bytes]) -> Reply:
     change then. A read that would block answers Park, or the null array where `ctx.may_block` is False.
     """
     try:
-        found = _SPELLINGS.get(args[0])
+        found = _spellings.get(args[0])
         if found is None:
             found = resolve(args)
         else:
             arity = found.arity
             if len(args) != arity and (arity >= 0 or len(args) < -arity):
-                raise _wrong_arity(found.name)
-        reply = found.decide(ctx, args)
+                raise wrong_arity(found.name)
+        reply: Reply = found.decide(ctx, args)
     except CommandError:
         ctx.effects.clear()
         raise
     if reply.__class__ is Park and not ctx.may_block:
         return NULL_ARRAY
     return reply
-
-
-def resolve(args: list[bytes]) -> Command:
-    """The command that `args` names, its arity checked. Raises CommandError with Redis's text."""
-    name = args[0].lower()
-    command = COMMANDS.get(name)
-    if command is not None:
-        if len(_SPELLINGS) < _SPELLINGS_MAX:
-            _SPELLINGS[bytes(args[0])] = command
-    elif name in CONTAINERS:
-        if len(args) == 1:
-            raise _wrong_arity(name)
-        command = COMMANDS.get(name + b"|" + args[1].lower())
-        if command is None:
-            raise CommandError(
-                b"ERR unknown subcommand '%b'. Try %b HELP." % (echo(args[1]), name.upper())
-            )
-    else:
-        raise _unknown_command(args)
-    arity = command.arity
-    if len(args) != arity and (arity >= 0 or len(args) < -arity):
-        raise _wrong_arity(command.name)
-    return command
 
 
 def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
@@ -121,18 +90,3 @@ def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
         # Where keys are not in memory it was only a bound; `due` knows better now.
         ctx.state.find_next_expiry()
     return damage
-
-
-def _unknown_command(args: list[bytes]) -> CommandError:
-    shown = b""
-    for arg in args[1:]:
-        if len(shown) >= _ECHO_BYTES_MAX:
-            break
-        shown += b"'%b' " % echo(arg, _ECHO_BYTES_MAX - len(shown))
-    return CommandError(
-        b"ERR unknown command '%b', with args beginning with: %b" % (echo(args[0]), shown)
-    )
-
-
-def _wrong_arity(name: bytes) -> CommandError:
-    return CommandError(b"ERR wrong number of arguments for '%b' command" % name)

@@ -1,18 +1,26 @@
 """The command table: name -> arity, flags, keys, and the function that decides it.
 
-A module under engine/commands/ registers its commands with the decorator; `engine.execute` imports them all.
-Arity counts the command name, negative = at least (spec 17).
+A module under engine/commands/ registers its commands with the decorator; `engine.execute` imports them all. The
+server has a table of its own over this one. Arity counts the command name, negative = at least (spec 17).
+
+Errors of a lookup have Redis's texts (spec 4, 16.1). They echo what the caller sent as C strings do: up to the first
+NUL, at most 128 bytes, line ends as blanks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.engine.context import Context
+from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.reply import Reply
 
 Decide = Callable[[Context, list[bytes]], Reply]
+
+_ECHO_BYTES_MAX = 128
+# Of spellings that are remembered: callers choose them, 2 ** len(name) for each name.
+SPELLINGS_MAX = 1024
 
 
 class Command(NamedTuple):
@@ -24,11 +32,63 @@ class Command(NamedTuple):
     first_key: int  # 0 = no keys
     last_key: int
     key_step: int
-    decide: Decide
+    decide: Any  # the engine's: a `Decide`
 
 
-COMMANDS: dict[bytes, Command] = {}  # lower-case name; subcommands as b"xgroup|create"
-CONTAINERS: set[bytes] = set()  # names that have subcommands
+class Table:
+    """Commands by name.
+
+    commands     lower-case name -> command; subcommands as b"xgroup|create"
+    containers   names that have subcommands
+    spellings    names as callers type them -> command, so that the usual spelling costs one lookup; no containers
+    """
+
+    __slots__ = ("commands", "containers", "spellings")
+
+    def __init__(self, over: Table | None = None) -> None:
+        self.commands: dict[bytes, Command] = {} if over is None else dict(over.commands)
+        self.containers: set[bytes] = set() if over is None else set(over.containers)
+        self.spellings: dict[bytes, Command] = {}
+
+    def add(self, command: Command) -> None:
+        """One more command, or another in the place of one."""
+        self.commands[command.name] = command
+        self.spellings.clear()
+        if b"|" in command.name:
+            self.containers.add(command.name.partition(b"|")[0])
+
+    def resolve(self, args: list[bytes]) -> Command:
+        """The command that `args` names, its arity checked. Raises CommandError with Redis's text."""
+        found = self.spellings.get(args[0])
+        if found is None:
+            found = self._find(args)
+        arity = found.arity
+        if len(args) != arity and (arity >= 0 or len(args) < -arity):
+            raise wrong_arity(found.name)
+        return found
+
+    def _find(self, args: list[bytes]) -> Command:
+        name = args[0].lower()
+        # COMMAND is both: alone it is a command, with a word behind it that is a subcommand.
+        if name in self.containers and (len(args) > 1 or name not in self.commands):
+            if len(args) == 1:
+                raise wrong_arity(name)
+            command = self.commands.get(name + b"|" + args[1].lower())
+            if command is None:
+                raise CommandError(
+                    b"ERR unknown subcommand '%b'. Try %b HELP." % (echo(args[1]), name.upper())
+                )
+            return command
+        command = self.commands.get(name)
+        if command is None:
+            raise _unknown_command(args)
+        if name not in self.containers and len(self.spellings) < SPELLINGS_MAX:
+            self.spellings[bytes(args[0])] = command
+        return command
+
+
+TABLE = Table()
+COMMANDS = TABLE.commands
 
 
 def command(
@@ -37,10 +97,23 @@ def command(
     """Register the function below it as `name` ("xadd", "xgroup|create")."""
 
     def register(decide: Decide) -> Decide:
-        raw = name.encode()
-        COMMANDS[raw] = Command(raw, arity, frozenset(flags.split()), *keys, decide)
-        if b"|" in raw:
-            CONTAINERS.add(raw.partition(b"|")[0])
+        TABLE.add(Command(name.encode(), arity, frozenset(flags.split()), *keys, decide))
         return decide
 
     return register
+
+
+def wrong_arity(name: bytes) -> CommandError:
+    """What a command with too few or too many arguments gets."""
+    return CommandError(b"ERR wrong number of arguments for '%b' command" % name)
+
+
+def _unknown_command(args: list[bytes]) -> CommandError:
+    shown = b""
+    for arg in args[1:]:
+        if len(shown) >= _ECHO_BYTES_MAX:
+            break
+        shown += b"'%b' " % echo(arg, _ECHO_BYTES_MAX - len(shown))
+    return CommandError(
+        b"ERR unknown command '%b', with args beginning with: %b" % (echo(args[0]), shown)
+    )

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable
 
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import resolve
 from tidelog.engine.reply import NULL_ARRAY, OK, QUEUED, Reply
 from tidelog.engine.state import State
+from tidelog.engine.table import TABLE, Table
 from tidelog.engine.waiting import Place
 
 # What one queued argument costs besides its bytes: the header it gets when it becomes part of a record.
@@ -93,13 +93,20 @@ class Transaction:
         "_bytes_max",
         "_watched",
         "_watches",
+        "_resolve",
     )
 
     active: bool
     broken: bool
 
-    def __init__(self, watches: Watches, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        watches: Watches,
+        queued_bytes_max: int = QUEUED_BYTES_MAX,
+        table: Table = TABLE,
+    ) -> None:
         self._watches = watches
+        self._resolve = table.resolve
         self._watched: dict[Place, None] = {}
         self._bytes_max = queued_bytes_max
         self._end()
@@ -110,7 +117,7 @@ class Transaction:
         if not self.active and name not in _SESSION:
             return None
         try:
-            resolve(args)
+            self._resolve(args)
             if self.active and name not in _NOT_QUEUED:
                 return self._enqueue(args)
         except CommandError as error:

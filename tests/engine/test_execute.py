@@ -16,7 +16,7 @@ from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.expiries import NEVER
 from tidelog.engine.reply import NULL_ARRAY, OK, Park, Reply, Status
 from tidelog.engine.state import Settings, State
-from tidelog.engine.table import COMMANDS, Command
+from tidelog.engine.table import COMMANDS, SPELLINGS_MAX, TABLE, Command
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_spellings_do_not_pile_up(ctx: Context) -> None:
     name = b"unlink"
     for n in range(1 << 6):
         run(ctx, bytes(c ^ (32 * (n >> i & 1)) for i, c in enumerate(name)), b"k")
-    assert len(execute._SPELLINGS) <= execute._SPELLINGS_MAX
+    assert len(TABLE.spellings) <= SPELLINGS_MAX
 
 
 def test_an_error_leaves_no_effects(ctx: Context) -> None:
@@ -78,7 +78,7 @@ def test_a_read_that_may_not_block_gets_the_null_array(
     park = Park([(0, b"k")], [b"wait"], 0, None)
     parks = Command(b"wait", 1, frozenset(), 0, 0, 0, lambda ctx, args: park)
     monkeypatch.setitem(COMMANDS, b"wait", parks)
-    monkeypatch.setattr(execute, "_SPELLINGS", {})
+    monkeypatch.setattr(TABLE, "spellings", {})
     assert decide(ctx, [b"wait"]) is park
     ctx.may_block = False
     assert decide(ctx, [b"wait"]) is NULL_ARRAY

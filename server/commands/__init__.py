@@ -1,0 +1,1 @@
+"""The server's own commands. Importing this registers them in `server.table`."""
