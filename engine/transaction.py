@@ -132,6 +132,10 @@ class Transaction:
             raise
         return _SESSION[name](self, ctx, args)
 
+    def abort(self) -> None:
+        """A command was refused before it could be queued: EXEC will refuse the rest."""
+        self._aborted = self.active
+
     def reset(self) -> None:
         """Drop everything: the session ends, or RESET."""
         self._end()

@@ -31,6 +31,7 @@ MANY = 16  # so many plain XADDs to one key in a row are one record
 _WORD_BYTES = 5  # at most, what msgpack adds to one byte string
 _RECORD_BYTES = 64  # at most, what an XADD record takes besides its key and row
 
+Decide = Callable[[Context, list[bytes]], Reply]
 Light = tuple[bytes, tuple[bytes, ...]]  # (key, row): an XADD with nothing but defaults
 Queued = list[bytes] | Light  # a command's words, or that
 
@@ -62,11 +63,33 @@ def run_transaction(
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
         if reply.__class__ is Exec:
-            reply = _unit(core, reply.commands)
+            reply = _unit(core, reply.commands, core.decide)
         log, after = core.log, core.log.next_lsn
         if core.waiting.signalled:
             core.serve()
         return reply, (log, after - 1, after != before)
+
+
+def run_exec(
+    core: Core, db: int, transaction: Transaction, args: list[bytes], decide: Decide
+) -> tuple[Answer, int]:
+    """EXEC of a session that queued its commands before, each decided by `decide`: the answer, and the database that
+    is selected afterwards. Gathered in the log, not flushed. Raises CommandError."""
+    with core.lock:
+        if core.trouble is not None:
+            core.mend()
+        before = core.log.next_lsn
+        ctx = core.begin(db, False)
+        try:
+            reply = transaction.submit(ctx, args)
+        except CorruptBlock as error:
+            raise StoreDamaged(str(error)) from error
+        if reply.__class__ is Exec:
+            reply = _unit(core, reply.commands, decide, flush=False)
+        log, after, selected = core.log, core.log.next_lsn, ctx.db
+        if core.waiting.signalled:
+            core.serve(False)
+        return (reply, (log, after - 1, after != before)), selected
 
 
 def run_unit(
@@ -83,7 +106,7 @@ def run_unit(
         before = core.log.next_lsn
         try:
             commands = plan(core.begin(db, False))
-            reply = None if commands is None else _unit(core, commands, strict=True)
+            reply = None if commands is None else _unit(core, commands, core.decide_words)
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
         log, after = core.log, core.log.next_lsn
@@ -92,8 +115,10 @@ def run_unit(
         return reply, (log, after - 1, after != before)
 
 
-def _unit(core: Core, commands: Sequence[list[bytes]], strict: bool = False) -> list[Reply]:
-    """[lock] One unit of many commands. A refused one is an error in the replies; `strict`: the unit's.
+def _unit(
+    core: Core, commands: Sequence[list[bytes]], decide: Decide, flush: bool = True
+) -> list[Reply]:
+    """[lock] One unit of many commands. What `decide` raises takes all of it back.
 
     If it outgrows the largest frame or the disk half way, only rebuilding memory can take it back.
     """
@@ -105,7 +130,7 @@ def _unit(core: Core, commands: Sequence[list[bytes]], strict: bool = False) -> 
     try:
         for args in commands:
             ctx.effects = []
-            replies.append(core.decide_words(ctx, args) if strict else core.decide(ctx, args))
+            replies.append(decide(ctx, args))
             for effect in ctx.effects:
                 if effect[0] < VOLATILE:
                     last = size
@@ -124,7 +149,7 @@ def _unit(core: Core, commands: Sequence[list[bytes]], strict: bool = False) -> 
             assert body[last] & 0xF0 == 0x90 and body[last + 1] < VOLATILE
             body[last + 1] |= END
             adding = True
-            log.add(bytes(body), count, core.now, core.relaxed or not log.syncing)
+            log.add(bytes(body), count, core.now, flush and (core.relaxed or not log.syncing))
     except BaseException as error:
         if changed:
             raise core.broken(error, adding)
@@ -132,8 +157,10 @@ def _unit(core: Core, commands: Sequence[list[bytes]], strict: bool = False) -> 
     return replies
 
 
-def run_pipeline(core: Core, db: int, commands: Sequence[Queued]) -> Answer:
-    """Every command a unit of its own. The reply is a list with exceptions in it.
+def run_pipeline(
+    core: Core, db: int, commands: Sequence[Queued], flush: bool = True
+) -> Answer:
+    """Every command a unit of its own. The reply is a list with exceptions in it. `flush` as of `Core.run`.
 
     What could not be stored is NotStored there, and so is everything after a unit that broke.
     The lock is given back between frames.
@@ -151,7 +178,7 @@ def run_pipeline(core: Core, db: int, commands: Sequence[Queued]) -> Answer:
                 replies.append(NotStored(f"{NOTHING}: the log was begun anew meanwhile"))
                 whole = False
             else:
-                whole = _Frames(core, db, replies).run(part)
+                whole = _Frames(core, db, replies, flush).run(part)
                 after = log.next_lsn
                 claim = log, after - 1, claim[2] or after != before
         if not whole:
@@ -169,8 +196,9 @@ class _Frames:
     adding         inside `Log.add`: nobody knows whether the frame is there
     """
 
-    def __init__(self, core: Core, db: int, replies: list[Reply]) -> None:
+    def __init__(self, core: Core, db: int, replies: list[Reply], flush: bool) -> None:
         self._core = core
+        self._flush = flush
         self._ctx = core.begin(db, False)
         self._replies = replies
         self._new_frame()
@@ -203,7 +231,7 @@ class _Frames:
                     # Those who were woken come after the unit that woke them, in the log too.
                     self._add()
                     log = core.log
-                    core.serve()
+                    core.serve(self._flush)
                     if core.log is not log:
                         raise NotStored("the log was begun anew meanwhile")
                     self._ctx = core.begin(self._ctx.db, False)
@@ -343,7 +371,8 @@ class _Frames:
             # Of the packer only what was applied: a unit that was refused may lie behind it.
             body = core.packer.bytes()[: self._size]
             self._adding = True
-            core.log.add(body, self._count, core.now, core.relaxed or not core.log.syncing)
+            flush = self._flush and (core.relaxed or not core.log.syncing)
+            core.log.add(body, self._count, core.now, flush)
         self._new_frame()
 
     def _rescue(self) -> bool:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -84,6 +85,7 @@ class Core:
         clock: Clock = SYSTEM,
     ) -> None:
         self.log = log
+        self.root = Path()  # its directory; set by who opens it
         self.clock = clock
         self.time_ns, self.monotonic = clock.time_ns, clock.monotonic
         clock.ticked(self.ticked)
@@ -112,12 +114,19 @@ class Core:
 
     # --- running commands: each takes the lock
 
-    def run(self, db: int, args: list[bytes], caller: Callable[[], Caller] | None = None) -> Answer:
+    def run(
+        self,
+        db: int,
+        args: list[bytes],
+        caller: Callable[[], Caller] | None = None,
+        flush: bool = True,
+    ) -> Answer:
         """Decide and commit one command.
 
         A CommandError is returned, not raised: an error tells something about the state too, so it waits like
         any reply. A read that has to block parks a `caller()`, and the reply is its `Waiter`; without `caller` it
-        does not block.
+        does not block. Without `flush` what it logs is only gathered: whoever runs many commands in a row, and
+        answers them together, has the log flush once.
         """
         with self.lock:
             if self.trouble is not None:
@@ -131,15 +140,17 @@ class Core:
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
             if ctx.effects:
-                self.commit(ctx.effects)
+                self.commit(ctx.effects, flush)
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
             log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
             if self.waiting.signalled:
-                self.serve()
+                self.serve(flush)
             return reply, (log, after - 1, after != before)
 
-    def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
+    def add(
+        self, db: int, key: bytes, row: tuple[bytes, ...], flush: bool = True
+    ) -> tuple[Effect, Log, int]:
         """`run` of `XADD key * field value ...`, shorter: (effect, log, LSN). Raises CommandError.
 
         The hot path: what `begin` and `commit` do stands here inlined (test_core checks that both agree).
@@ -172,11 +183,11 @@ class Core:
                     self.observe(effect)
                 APPLY[effect[0]](state, effect)
                 adding = True
-                lsn = log.add(body, 1, now, self.relaxed or not log.syncing)
+                lsn = log.add(body, 1, now, flush and (self.relaxed or not log.syncing))
             except BaseException as error:
                 raise self.broken(error, adding)
             if observed and self.waiting.signalled:
-                self.serve()
+                self.serve(flush)
             return effect, log, lsn
 
     def _add_slowly(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
@@ -429,8 +440,8 @@ class Core:
             for effect in effects:
                 APPLY[effect[0]](state, effect)
 
-    def commit(self, effects: list[Effect]) -> None:
-        """One unit, one frame."""
+    def commit(self, effects: list[Effect], flush: bool = True) -> None:
+        """One unit; one frame, or without `flush` a part of the next."""
         if self.state.changes.cold is not None:
             self.ready(effects)
         log = self.log
@@ -462,7 +473,7 @@ class Core:
                 APPLY[effect[0]](state, effect)
             adding = True
             if count:
-                log.add(body, count, self.now, self.relaxed or not log.syncing)
+                log.add(body, count, self.now, flush and (self.relaxed or not log.syncing))
         except BaseException as error:
             raise self.broken(error, adding)
 
@@ -494,7 +505,7 @@ class Core:
         self.waiting.park(waiter)
         return waiter
 
-    def serve(self) -> None:
+    def serve(self, flush: bool = True) -> None:
         """Decide the calls again that signalled keys may have made ready: FIFO, each a unit of its own.
 
         What fails here fails for the waiter alone; only an interrupt goes on to the one who woke it.
@@ -504,7 +515,7 @@ class Core:
             for waiter in self.waiting.visits(self.state):
                 before = self.log.next_lsn
                 try:
-                    self._visit(waiter, waiter.owner)
+                    self._visit(waiter, waiter.owner, flush)
                 except BaseException as error:
                     if not isinstance(error, Exception):
                         interrupt = error
@@ -521,7 +532,7 @@ class Core:
         if interrupt is not None:
             raise interrupt
 
-    def _visit(self, waiter: Waiter, caller: Caller) -> None:
+    def _visit(self, waiter: Waiter, caller: Caller, flush: bool) -> None:
         if caller.gone or caller.done:
             return
         ctx = self.ctx
@@ -533,7 +544,7 @@ class Core:
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
         if ctx.effects:
-            self.commit(ctx.effects)
+            self.commit(ctx.effects, flush)
         if reply.__class__ is Park:
             waiter.again(reply)
             self.waiting.park(waiter)

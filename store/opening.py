@@ -198,6 +198,7 @@ class _Opener:
         except BaseException:
             self._checkpoints.release()
             raise
+        core.root = self._root
         self._core = weakref.ref(core)
         self._checkpoints.attend(core)
         keep(core, Keeper(log, lock, self._checkpoints))

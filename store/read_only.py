@@ -108,7 +108,7 @@ class ReadOnlyCore(Core):
         self.beneath = _Beneath()
         self._follow: _ReadLog = log
         self._disk = disk
-        self._root = root
+        self._root = self.root = root
         self._directory = root / identity.AOF
         self._at: Position | None = None  # where reading the log has come to, at least
         self._snapshot = is_snapshot(disk, root)
@@ -121,7 +121,7 @@ class ReadOnlyCore(Core):
         finally:
             self.state.next_expiry = next_expiry
 
-    def add(self, db: int, key: bytes, row: tuple[bytes, ...]) -> Any:
+    def add(self, db: int, key: bytes, row: tuple[bytes, ...], flush: bool = True) -> Any:
         raise CommandError(READONLY)
 
     def decided(

@@ -54,6 +54,7 @@ from tidelog.store.receipts import Receipt
 from tidelog.store.sync import Store
 
 if TYPE_CHECKING:
+    from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.aio import AsyncStore
@@ -89,6 +90,7 @@ __all__ = [
     "ReadOnlyError",
     "Receipt",
     "ResponseError",
+    "Serving",
     "Snapshot",
     "Store",
     "StoreClosed",
@@ -102,6 +104,7 @@ __all__ = [
     "aqueue",
     "open",
     "queue",
+    "serve",
 ]
 
 
@@ -117,6 +120,8 @@ _LATER = {
     "queue": ("tidelog.store.queue.opening", "open_queue"),
     "Snapshot": ("tidelog.snapshot.portable", "Snapshot"),
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
+    "Serving": ("tidelog.server.serving", "Serving"),
+    "serve": ("tidelog.server.serving", "serve"),
 }
 
 
