@@ -1,0 +1,169 @@
+"""Stats: what the server counts: calls and their times by command, errors by code, totals, and rates.
+
+`call` is on the way of every command, so it touches one list and nothing else; what can be had by adding up, such as
+the number of all commands, is added up when somebody asks. All of it is used by the event loop's thread alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from tidelog.server.calls import FAILED, NS, REJECTED, TIMES, Calls, Row, new_row, place
+from tidelog.server.latency import Latency
+from tidelog.server.slowlog import SlowLog
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
+
+ERRORS_MAX: Final = 128  # as Redis: whoever makes up codes must not fill memory
+ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
+# Rates are those of the last 16 samples, a tenth of a second each, as in Redis.
+SAMPLES: Final = 16
+SAMPLE_GAP_S: Final = 1.0  # nobody was connected in between: what was before tells nothing of now
+NEVER_NS: Final = 1 << 62
+
+
+class Options(Protocol):
+    """What of the configuration is asked here: see `Stats.configure`."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class Sample(NamedTuple):
+    """Totals at a moment of the monotonic clock."""
+
+    now: float
+    commands: int
+    net_input_bytes: int
+    net_output_bytes: int
+
+
+class Rates(NamedTuple):
+    """Per second, over the samples."""
+
+    commands: float = 0.0
+    net_input_bytes: float = 0.0
+    net_output_bytes: float = 0.0
+
+
+class Stats:
+    """Counters of one server since it was started, or since CONFIG RESETSTAT.
+
+    by_error              code ("NOGROUP") -> how many replies
+    slowlog, latency      what took long; see there
+    slow_ns               a command that took so long is to be shown to `slow`; NEVER_NS: none is
+    net_input_bytes       received from clients
+    net_output_bytes      sent to clients
+    connections_received  all that came
+    rejected_connections  those of them that were refused: `maxclients`, protected mode
+    error_replies         all error replies
+    """
+
+    def __init__(self, config: Options) -> None:
+        self._config = config
+        self.slowlog = SlowLog()
+        self.latency = Latency()
+        self.slow_ns = NEVER_NS
+        self.configure()
+        self.reset()
+
+    def reset(self) -> None:
+        """CONFIG RESETSTAT. The slow log and the latency events stay."""
+        self._rows: dict[bytes, Row] = {}
+        self.by_error: dict[bytes, int] = {}
+        self.errors_told_apart = True
+        self.error_replies = 0
+        self.connections_received = self.rejected_connections = 0
+        self.net_input_bytes = self.net_output_bytes = 0
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES + 1)
+
+    # --- for each command
+
+    def call(self, name: bytes, ns: int, failed: bool) -> None:
+        """A command ran for so many nanoseconds."""
+        try:
+            row = self._rows[name]
+        except KeyError:
+            row = self._rows[name] = new_row()
+        row[0] += ns  # NS
+        if failed:
+            row[FAILED] += 1
+        if ns < 1_048_576:  # as `place`, one call less
+            row[3 + (ns >> 10)] += 1
+        else:
+            row[place(ns)] += 1
+
+    def calls(self, name: bytes, count: int, ns: int, failed: int) -> None:
+        """`count` calls of a command took so many nanoseconds together; `failed` of them answered an error."""
+        if count:
+            row = self._rows.setdefault(name, new_row())
+            row[NS] += ns
+            row[FAILED] += failed
+            row[place(ns // count)] += count
+
+    def rejected(self, name: bytes) -> None:
+        """A command was refused before it ran; b"" if there is none of that name."""
+        if name:
+            self._rows.setdefault(name, new_row())[REJECTED] += 1
+
+    def error(self, line: bytes) -> None:
+        """An error was answered; `line` begins with its code."""
+        self.error_replies += 1
+        if not self.errors_told_apart:
+            return
+        code = line.partition(b" ")[0]
+        count = self.by_error.get(code)
+        if count is None and len(self.by_error) >= ERRORS_MAX:
+            self.errors_told_apart = False
+            self.by_error = {ERRORS_DISABLED: 1}
+        else:
+            self.by_error[code] = 1 if count is None else count + 1
+
+    def slow(self, args: list[bytes], ns: int, session: Session) -> None:
+        """A command took `slow_ns` or longer: into the slow log, or the latency events, or both."""
+        self.latency.command(session.last_command, ns)
+        self.slowlog.add(args, ns, session)
+
+    # --- totals and rates
+
+    @property
+    def commands(self) -> int:
+        """Commands that ran, all together."""
+        return sum(sum(row[TIMES:]) for row in self._rows.values())
+
+    def by_command(self) -> dict[bytes, Calls]:
+        """Every command that was called or refused."""
+        return {name: Calls(row) for name, row in self._rows.items()}
+
+    def sample(self, now: float) -> None:
+        """Remember the totals at this moment (monotonic seconds); to be called about ten times a second."""
+        samples = self._samples
+        if samples and now - samples[-1].now > SAMPLE_GAP_S:
+            samples.clear()
+        samples.append(Sample(now, self.commands, self.net_input_bytes, self.net_output_bytes))
+
+    def rates(self) -> Rates:
+        """What the samples say."""
+        if len(self._samples) < 2:
+            return Rates()
+        first, last = self._samples[0], self._samples[-1]
+        seconds = last.now - first.now
+        if seconds <= 0:
+            return Rates()
+        return Rates(*((b - a) / seconds for a, b in zip(first[1:], last[1:], strict=True)))
+
+    # --- options
+
+    def configure(self) -> None:
+        """Take the thresholds from the configuration, at the start and when one of them was changed."""
+        config = self._config
+        slow_us: int = config["slowlog-log-slower-than"]
+        event_ms: int = config["latency-monitor-threshold"]
+        self.slowlog.slower_than_us = slow_us
+        self.slowlog.set_max(config["slowlog-max-len"])
+        self.latency.threshold_ms = event_ms
+        self.slow_ns = min(
+            slow_us * 1000 if slow_us >= 0 else NEVER_NS,
+            event_ms * 1_000_000 if event_ms else NEVER_NS,
+        )
