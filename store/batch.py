@@ -314,7 +314,7 @@ class _Frames:
             return
         state, settings, db, now = core.state, core.settings, self._ctx.db, core.now
         pack, reply = core.packer.pack, replies.append
-        observed = bool(core.waiting.keys or core.watches.keys)
+        observed = bool(core.waiting.keys or core.watches.keys or core.listener)
         decide_add, table = decide_xadd_auto, APPLY
         start, failed, slow = len(replies), 0, False
         for key, row in commands:

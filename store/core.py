@@ -74,6 +74,8 @@ class Core:
     lock      the log's
     trouble   why state must not be touched before `mend`; None nearly always
     relaxed   the policy is not `always`: nothing is gained by gathering units for the next sync
+    listener  [lock] told of each effect before it is applied, at `now`; must not fail. Its unit may yet break, and is
+              in the log once `log.next_lsn` has passed what it was then
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Core:
         self.trouble: str | None = None
         self.waiting = Waiting()
         self.watches = Watches()
+        self.listener: Callable[[Effect, State, int], None] | None = None
         self.reloads = 0
         self.packer = msgpack.Packer(autoreset=False)
         self._pack_one = msgpack.Packer(autoreset=True).pack
@@ -177,7 +180,7 @@ class Core:
             except BaseException as error:
                 raise self.unreserved(error)
             adding = False
-            observed = self.watches.keys or self.waiting.keys
+            observed = self.watches.keys or self.waiting.keys or self.listener
             try:
                 if observed:
                     self.observe(effect)
@@ -432,7 +435,7 @@ class Core:
         state = self.state
         if state.changes.cold is not None:
             self.ready(effects)
-        if self.watches.keys or self.waiting.keys:
+        if self.watches.keys or self.waiting.keys or self.listener:
             for effect in effects:
                 self.observe(effect)
                 APPLY[effect[0]](state, effect)
@@ -465,7 +468,7 @@ class Core:
                 raise self.unreserved(error)
         adding = False
         state = self.state
-        observed = self.watches.keys or self.waiting.keys
+        observed = self.watches.keys or self.waiting.keys or self.listener
         try:
             for effect in effects:  # as `apply`, one call less
                 if observed:
@@ -490,6 +493,8 @@ class Core:
             self.watches.touch(touches(effect, self.state, self.watches.keys))
         if self.waiting.keys:
             self.waiting.signal(signals(effect, self.state, self.waiting.keys))
+        if self.listener is not None:
+            self.listener(effect, self.state, self.now)
 
     def _park(
         self,
