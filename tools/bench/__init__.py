@@ -15,6 +15,9 @@
     opened.py      what such a process does with a store that has checkpoints
     pauses.py      what a writer beside a checkpoint meets
     stored.py      large stores, made once for several subjects
+    served.py      a server in a process of its own; our_server.py: `tidelog serve`
+    wire.py        commands as bytes
+    redis_benchmark.py, stream_latency.py, idle.py    clients of a server: throughput, latency, those that wait
     append.py      a study of its own: ways to append a frame
     child.py       what is measured in a process of its own: memory, start-up
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -10,30 +9,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tidelog.tools.bench.baselines.redis_server import CONSUMER, GROUP, STREAM, RedisServer
+from tidelog.tools.bench.baselines.redis_server import CONSUMER, GROUP, RedisServer
 from tidelog.tools.bench.bench import EVERYSEC
 from tidelog.tools.bench.messages import BATCH, SENSOR
 from tidelog.tools.bench.pauses import Gaps
+from tidelog.tools.bench.served import Served
+from tidelog.tools.bench.wire import STREAM, connected, packed
 
 POLLED_S = 0.02
 QUIET_S_MIN = 0.5
 
 
-def packed(*words: str | bytes) -> bytes:
-    """One command as the server reads it."""
-    parts = [word.encode() if isinstance(word, str) else word for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
-
-
-def feed(server: RedisServer, batches: Iterable[bytes]) -> None:
+def feed(server: Served, batches: Iterable[bytes]) -> None:
     """Send packed commands and wait until all are done; replies to them are not even made."""
-    with closing(socket.create_connection(("127.0.0.1", server.port))) as line:
+    with closing(connected(server.port)) as line:
         line.sendall(packed("CLIENT", "REPLY", "OFF"))
         for batch in batches:
             line.sendall(batch)
         line.sendall(packed("CLIENT", "REPLY", "ON"))
         if line.recv(64) != b"+OK\r\n":
-            raise RuntimeError("redis-server did not take the commands")
+            raise RuntimeError(f"{server.name} did not take the commands")
 
 
 def adding(count: int, keys: Iterable[str]) -> Iterator[bytes]:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from tidelog.tools.bench.messages import BATCH, Messages
 from tidelog.tools.bench.peer import Peer
+from tidelog.tools.bench.served import Served, free_port
+from tidelog.tools.bench.wire import STREAM
 
-STREAM, GROUP, CONSUMER = "orders", "billing", "worker-1"
-START_S_MAX = 300.0  # with ten million commands to replay
+GROUP, CONSUMER = "billing", "worker-1"
 
 
-class RedisServer:
+class RedisServer(Served):
     """A redis-server of its own: free loopback port, AOF in `directory`, no RDB unless one is asked for.
 
-    With `aof=False` it loads the RDB file of that directory. `ready_s` is how long it took to answer a first XLEN.
+    With `aof=False` it loads the RDB file of that directory. Raises FileNotFoundError where there is none to start.
     """
 
     def __init__(self, directory: Path, appendfsync: str, *, aof: bool = True) -> None:
@@ -29,54 +26,26 @@ class RedisServer:
         if program is None:
             raise FileNotFoundError("redis-server is not in PATH")
         directory.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        port = free_port()
         # fmt: off
         options = {
-            "port": str(self.port), "bind": "127.0.0.1", "dir": str(directory), "save": "",
+            "port": str(port), "bind": "127.0.0.1", "dir": str(directory), "save": "",
             "appendonly": "yes" if aof else "no", "appendfsync": appendfsync, "auto-aof-rewrite-percentage": "0",
             "enable-debug-command": "yes", "logfile": "redis.log",
         }
         # fmt: on
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-        start = time.perf_counter()
-        self._process = subprocess.Popen([program, *arguments], stdin=subprocess.DEVNULL)
-        self.client = self.connect()
-        self._wait_until_ready()
-        self.ready_s = time.perf_counter() - start
-
-    def connect(self) -> redis.Redis:
-        return redis.Redis(port=self.port, protocol=2, socket_timeout=60)
-
-    def _wait_until_ready(self) -> None:
-        until = time.monotonic() + START_S_MAX
-        while True:
-            try:
-                self.client.xlen(STREAM)
-                return
-            except redis.ConnectionError:
-                if self._process.poll() is not None or time.monotonic() > until:
-                    raise
-                time.sleep(0.005)
-
-    def command(self, *arguments: str) -> None:
-        self.client.execute_command(*arguments)  # type: ignore[no-untyped-call]
+        super().__init__("redis-server", [program, *arguments], port)
 
     def rss_bytes(self) -> int:
         info: dict[str, Any] = self.client.info("memory")
         return int(info["used_memory_rss"])
 
-    def close(self) -> None:
-        self.client.close()
-        self._process.terminate()
-        self._process.wait()
-
 
 class RedisPeer(Peer):
-    """Streams of a real redis-server, driven by redis-py."""
+    """Streams of a server, driven by redis-py."""
 
-    def __init__(self, server: RedisServer, messages: Messages) -> None:
+    def __init__(self, server: Served, messages: Messages) -> None:
         self.name = "redis-py"
         self._client = server.connect()
         self._messages = messages

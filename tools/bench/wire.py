@@ -1,0 +1,20 @@
+"""Commands as bytes, for clients that are not to cost more than they must."""
+
+from __future__ import annotations
+
+import socket
+
+STREAM = "orders"
+
+
+def packed(*words: str | bytes) -> bytes:
+    """One command as a server reads it."""
+    parts = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to a server on this machine; what is sent leaves at once."""
+    line = socket.create_connection(("127.0.0.1", port))
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return line
