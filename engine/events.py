@@ -3,10 +3,10 @@
     events(effect, state, now)   (class, name, database, key) of each, in Redis's order
     Notifications(flags)         the option notify-keyspace-events: which classes, on which channels
 
-`events` is called as `engine.observe` is: under the store's lock, for every effect BEFORE it is applied. An effect holds
-the outcome of a command and not its name, so two commands that change the same are the same event: INCR and its relatives
-are `set`, which Redis calls `incrby`. An option EX that names the very millisecond at which the key expired anyhow is no
-`expire`.
+`events` is called as `engine.observe` is: under the store's lock, for every effect BEFORE it is applied. An effect
+holds the outcome of a command and not its name, so two commands that change the same are the same event: INCR and its
+relatives are `set`, which Redis calls `incrby`. An option EX that names the very millisecond at which the key expired
+anyhow is no `expire`.
 
 Classes are the letters of the option: t streams, g keys of any type, $ strings, x expired, n new keys, and as in Redis
 8.2 o keys overwritten and c those that changed their type with that. The others that Redis knows (l s h z e d m) can be
@@ -143,7 +143,10 @@ def _deleted(effect: Effect, state: State, now: int) -> list[Event]:
 def _set(effect: Effect, state: State, now: int) -> list[Event]:
     _, db, key, _, expire_at = effect
     database = state.databases[db]
-    found: list[Event] = [*_new(state, db, key), *_overwritten(database.keys.get(key), True, db, key)]
+    found: list[Event] = [
+        *_new(state, db, key),
+        *_overwritten(database.keys.get(key), True, db, key),
+    ]
     found.append(("$", b"set", db, key))
     if expire_at not in (-1, database.expires.get(key)):  # the same: it was kept
         found.append(("g", b"expire", db, key))

@@ -1,0 +1,179 @@
+"""SUBSCRIBE and its relatives, PUBLISH, PUBSUB, MONITOR, and PING, which a subscriber is answered in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidelog.engine.errors import CommandError, echo
+from tidelog.engine.glob import matcher
+from tidelog.engine.reply import OK, Reply, Status
+from tidelog.engine.table import wrong_arity
+from tidelog.server.replies import Push
+from tidelog.server.session import Session
+from tidelog.server.table import command
+
+_SUBSCRIBER = "pubsub noscript loading stale"
+
+
+# --- subscriptions: one message for each name
+
+
+@command("subscribe", -2, _SUBSCRIBER)
+def subscribe(session: Session, args: list[bytes]) -> Reply:
+    return _each(session, args, args[1:], session.server.pubsub.subscribe, _all)
+
+
+@command("psubscribe", -2, _SUBSCRIBER)
+def psubscribe(session: Session, args: list[bytes]) -> Reply:
+    return _each(session, args, args[1:], session.server.pubsub.psubscribe, _all)
+
+
+@command("ssubscribe", -2, _SUBSCRIBER, (1, -1, 1))
+def ssubscribe(session: Session, args: list[bytes]) -> Reply:
+    return _each(session, args, args[1:], session.server.pubsub.ssubscribe, _of_shards)
+
+
+@command("unsubscribe", -1, _SUBSCRIBER)
+def unsubscribe(session: Session, args: list[bytes]) -> Reply:
+    names = args[1:] or list(session.channels)
+    return _each(session, args, names, session.server.pubsub.unsubscribe, _all)
+
+
+@command("punsubscribe", -1, _SUBSCRIBER)
+def punsubscribe(session: Session, args: list[bytes]) -> Reply:
+    names = args[1:] or list(session.patterns)
+    return _each(session, args, names, session.server.pubsub.punsubscribe, _all)
+
+
+@command("sunsubscribe", -1, _SUBSCRIBER, (1, -1, 1))
+def sunsubscribe(session: Session, args: list[bytes]) -> Reply:
+    names = args[1:] or list(session.shard_channels)
+    return _each(session, args, names, session.server.pubsub.sunsubscribe, _of_shards)
+
+
+def _each(
+    session: Session,
+    args: list[bytes],
+    names: list[bytes],
+    change: Callable[[Session, bytes], None],
+    count: Callable[[Session], int],
+) -> Reply:
+    """Change a subscription for each name, and say so. The last message is the reply, so that EXEC has one."""
+    word = args[0].lower()
+    session.server.pubsub.deliver()  # what happened before concerns who listened before
+    if not names:
+        return Push([word, None, count(session)])
+    messages = []
+    for name in names:
+        change(session, name)
+        messages.append(Push([word, name, count(session)]))
+    session.settle()
+    *before, last = messages
+    for message in before:
+        session.push(message)
+    return last
+
+
+def _all(session: Session) -> int:
+    return len(session.channels) + len(session.patterns)
+
+
+def _of_shards(session: Session) -> int:
+    return len(session.shard_channels)
+
+
+# --- messages
+
+
+@command("publish", 3, "pubsub loading stale fast")
+def publish(session: Session, args: list[bytes]) -> Reply:
+    pubsub = session.server.pubsub
+    pubsub.deliver()  # the events of what came before this come first
+    return pubsub.publish(args[1], args[2])
+
+
+@command("spublish", 3, "pubsub loading stale fast", (1, 1, 1))
+def spublish(session: Session, args: list[bytes]) -> Reply:
+    return session.server.pubsub.spublish(args[1], args[2])
+
+
+@command("ping", -1, "fast", categories="connection")
+def ping(session: Session, args: list[bytes]) -> Reply:
+    if len(args) > 2:
+        raise wrong_arity(b"ping")
+    if session.subscribed and session.protocol == 2:
+        return [b"pong", args[1] if len(args) == 2 else b""]
+    return args[1] if len(args) == 2 else Status(b"PONG")
+
+
+@command("monitor", 1, "admin noscript loading stale")
+def monitor(session: Session, args: list[bytes]) -> Reply:
+    session.server.set_monitor(session)
+    return OK
+
+
+# --- PUBSUB
+
+
+@command("pubsub|channels", -2, "pubsub loading stale")
+def pubsub_channels(session: Session, args: list[bytes]) -> Reply:
+    return _matching(session.server.pubsub.channels, args)
+
+
+@command("pubsub|shardchannels", -2, "pubsub loading stale")
+def pubsub_shardchannels(session: Session, args: list[bytes]) -> Reply:
+    return _matching(session.server.pubsub.shard_channels, args)
+
+
+@command("pubsub|numsub", -2, "pubsub loading stale")
+def pubsub_numsub(session: Session, args: list[bytes]) -> Reply:
+    channels = session.server.pubsub.channels
+    return _pairs((name, len(channels.get(name, ()))) for name in args[2:])
+
+
+@command("pubsub|shardnumsub", -2, "pubsub loading stale")
+def pubsub_shardnumsub(session: Session, args: list[bytes]) -> Reply:
+    channels = session.server.pubsub.shard_channels
+    return _pairs((name, len(channels.get(name, ()))) for name in args[2:])
+
+
+@command("pubsub|numpat", 2, "pubsub loading stale")
+def pubsub_numpat(session: Session, args: list[bytes]) -> Reply:
+    """How many patterns there are, however many listen to each."""
+    return len(session.server.pubsub.patterns)
+
+
+@command("pubsub|help", 2, "loading stale")
+def pubsub_help(session: Session, args: list[bytes]) -> Reply:
+    return [Status(line) for line in _HELP]
+
+
+def _matching(names: Iterable[bytes], args: list[bytes]) -> list[bytes]:
+    if len(args) > 3:
+        raise CommandError(
+            b"ERR unknown subcommand or wrong number of arguments for '%b'. Try PUBSUB HELP."
+            % echo(args[1])
+        )
+    return list(filter(matcher(args[2]), names)) if len(args) == 3 else list(names)
+
+
+def _pairs(counts: Iterable[tuple[bytes, int]]) -> list[bytes | int]:
+    return [part for pair in counts for part in pair]
+
+
+_HELP = (
+    b"PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    b"CHANNELS [<pattern>]",
+    b"    Return the currently active channels matching a <pattern> (default: '*').",
+    b"NUMPAT",
+    b"    Return number of subscriptions to patterns.",
+    b"NUMSUB [<channel> ...]",
+    b"    Return the number of subscribers for the specified channels, excluding",
+    b"    pattern subscriptions(default: no channels).",
+    b"SHARDCHANNELS [<pattern>]",
+    b"    Return the currently active shard level channels matching a <pattern> (default: '*').",
+    b"SHARDNUMSUB [<shardchannel> ...]",
+    b"    Return the number of subscribers for the specified shard level channel(s)",
+    b"HELP",
+    b"    Prints this help.",
+)

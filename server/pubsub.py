@@ -1,0 +1,252 @@
+"""Publish and subscribe: who listens to what, and the messages that keyspace events make (spec 15).
+
+Everything runs in the event loop's thread but `_collect`: the store calls that under its lock, from the thread whose
+command it is, which may be a thread of the program that serves its own store. It only puts events by. `deliver`, called
+at the end of a turn and before whatever must come after them, publishes those whose unit is in the log. They leave when
+what the fsync policy promises holds for that unit, as its own reply does.
+
+A message reaches whom it can: a unit that broke, or a log that had to be begun anew, takes its events with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from tidelog.aof.log import Log
+from tidelog.engine.effects import Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.events import Event, Notifications, events
+from tidelog.engine.glob import matcher
+from tidelog.engine.reply import Status
+from tidelog.engine.state import State
+from tidelog.server.replies import Push
+from tidelog.server.table import TABLE
+from tidelog.store.core import Claim
+from tidelog.store.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+    from tidelog.server.session import Session
+
+# A session stands in the dict of each name it listens to, in the order they came.
+_Listeners = dict["Session", None]
+
+
+class PubSub:
+    """The registry of a server, made in the loop's thread.
+
+    channels, shard_channels    name -> sessions     patterns    pattern -> sessions
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.channels: dict[bytes, _Listeners] = {}
+        self.patterns: dict[bytes, _Listeners] = {}
+        self.shard_channels: dict[bytes, _Listeners] = {}
+        self._matchers: dict[bytes, Callable[[bytes], object]] = {}  # of `patterns`
+        self._core = server.core
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._notifications = Notifications()
+        self._collected: deque[tuple[Log, int, Event]] = deque()
+        self._woken = False  # `deliver` will be called, for what is collected
+
+    # --- subscriptions
+
+    def subscribe(self, session: Session, channel: bytes) -> None:
+        """From now on a session gets what is published to a channel."""
+        session.channels.add(channel)
+        self.channels.setdefault(channel, {})[session] = None
+
+    def unsubscribe(self, session: Session, channel: bytes) -> None:
+        """Not any more, if it did."""
+        session.channels.discard(channel)
+        _drop(self.channels, channel, session)
+
+    def psubscribe(self, session: Session, pattern: bytes) -> None:
+        """As `subscribe`, to every channel that a pattern matches (engine.glob)."""
+        session.patterns.add(pattern)
+        self.patterns.setdefault(pattern, {})[session] = None
+        self._matchers[pattern] = matcher(pattern)
+
+    def punsubscribe(self, session: Session, pattern: bytes) -> None:
+        """Not any more, if it did."""
+        session.patterns.discard(pattern)
+        _drop(self.patterns, pattern, session)
+        if pattern not in self.patterns:
+            self._matchers.pop(pattern, None)
+
+    def ssubscribe(self, session: Session, channel: bytes) -> None:
+        """As `subscribe`, to a shard channel; these are names apart, and without a cluster nothing else."""
+        session.shard_channels.add(channel)
+        self.shard_channels.setdefault(channel, {})[session] = None
+
+    def sunsubscribe(self, session: Session, channel: bytes) -> None:
+        """Not any more, if it did."""
+        session.shard_channels.discard(channel)
+        _drop(self.shard_channels, channel, session)
+
+    def leave(self, session: Session) -> None:
+        """A session ends, or RESET: it listens to nothing any more."""
+        for channel in list(session.channels):
+            self.unsubscribe(session, channel)
+        for pattern in list(session.patterns):
+            self.punsubscribe(session, pattern)
+        for channel in list(session.shard_channels):
+            self.sunsubscribe(session, channel)
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many channels, patterns and shard channels somebody listens to."""
+        return len(self.channels), len(self.patterns), len(self.shard_channels)
+
+    # --- messages
+
+    def publish(self, channel: bytes, message: bytes, claim: Claim | None = None) -> int:
+        """Send a message to all who listen; to how many. With a claim, it leaves when that holds."""
+        reached = _send(self.channels.get(channel), Push([b"message", channel, message]), claim)
+        for pattern, matches in self._matchers.items():
+            if matches(channel):
+                push = Push([b"pmessage", pattern, channel, message])
+                reached += _send(self.patterns[pattern], push, claim)
+        return reached
+
+    def spublish(self, channel: bytes, message: bytes) -> int:
+        """`publish` to a shard channel, which no pattern matches."""
+        push = Push([b"smessage", channel, message])
+        return _send(self.shard_channels.get(channel), push, None)
+
+    def show(self, session: Session, args: list[bytes], monitors: Iterable[Session]) -> None:
+        """Tell those who MONITOR of a command that a session is about to run."""
+        line = monitor_line(session, args, self._core.time_ns() // 1000)
+        if line is not None:
+            for monitor in monitors:
+                monitor.push(Status(line))
+
+    # --- keyspace events
+
+    def set_notifications(self, flags: str) -> None:
+        """notify-keyspace-events from now on. Raises ValueError (engine.events)."""
+        self._notifications = Notifications(flags)
+        self._core.listener = self._collect if self._notifications.wanted else None
+
+    def _collect(self, effect: Effect, state: State, now: int) -> None:
+        """[lock] An effect is about to be applied."""
+        if not self.channels and not self.patterns:
+            return
+        classes = self._notifications.classes
+        wanted = [event for event in events(effect, state, now) if event[0] in classes]
+        if not wanted:
+            return
+        log = self._core.log
+        lsn = log.next_lsn
+        self._collected.extend([(log, lsn, event) for event in wanted])
+        if not self._woken:
+            self._woken = True
+            if get_ident() == self._thread:
+                self._loop.call_soon(self.deliver)
+            else:
+                try:
+                    self._loop.call_soon_threadsafe(self.deliver)
+                except RuntimeError:
+                    pass  # the loop is closed: nobody listens
+
+    def deliver(self) -> None:
+        """Publish the events of all units so far."""
+        if not self._collected:
+            return
+        try:
+            told, claim = self._core.look(self._take)
+        except TidelogError:  # of the store's end all clients are told in another way
+            self._collected.clear()
+            self._woken = False
+            return
+        messages = self._notifications.messages
+        for event in told:
+            for channel, message in messages(event):
+                self.publish(channel, message, claim)
+
+    def _take(self, state: State) -> list[Event]:
+        """[lock] The events that were collected, without those of units that never got into the log."""
+        log = self._core.log
+        after = log.next_lsn
+        told = [event for of, lsn, event in self._collected if of is log and lsn < after]
+        self._collected.clear()
+        self._woken = False
+        return told
+
+    def close(self) -> None:
+        """The server ends; the store may go on."""
+        self._core.listener = None
+        self._collected.clear()
+
+
+def _drop(registry: dict[bytes, _Listeners], name: bytes, session: Session) -> None:
+    listeners = registry.get(name)
+    if listeners is not None:
+        listeners.pop(session, None)
+        if not listeners:
+            del registry[name]
+
+
+def _send(listeners: _Listeners | None, push: Push, claim: Claim | None) -> int:
+    if not listeners:
+        return 0
+    for session in listeners:
+        if claim is not None:
+            log, lsn, _ = claim
+            session.connection.rests_on(log, lsn, False)
+        session.push(push)
+    return len(listeners)
+
+
+# --- MONITOR
+
+_REDACTED = b"(redacted)"
+# As Redis writes a string in quotes.
+_ESCAPES = {
+    **{byte: b"\\x%02x" % byte for byte in range(256) if not 0x20 <= byte < 0x7F},
+    **{
+        ord(char): b"\\" + name
+        for char, name in zip('\\"\n\r\t\a\b', (b"\\", b'"', b"n", b"r", b"t", b"a", b"b"))
+    },
+}
+
+
+def monitor_line(session: Session, args: list[bytes], now_us: int) -> bytes | None:
+    """What MONITOR shows of a command at a time in unix us: secrets blanked; None for commands of administration."""
+    try:
+        command = TABLE.resolve(args)
+    except CommandError:
+        return None
+    if "admin" in command.flags:
+        return None
+    connection = session.connection
+    addr = connection.addr.encode()
+    if connection.kind == "unix":
+        addr = b"unix:" + addr.removesuffix(b":0")
+    seconds, us = divmod(now_us, 1_000_000)
+    shown = b" ".join([quoted(arg) for arg in _without_secrets(command.name, args)])
+    return b"%d.%06d [%d %b] %b" % (seconds, us, session.db, addr, shown)
+
+
+def _without_secrets(name: bytes, args: list[bytes]) -> list[bytes]:
+    if name == b"auth":
+        return [args[0], *([_REDACTED] * (len(args) - 1))]
+    if name == b"hello":
+        shown = list(args)
+        for at, word in enumerate(args):
+            if at > 1 and word.lower() == b"auth":
+                shown[at + 1 : at + 3] = [_REDACTED] * len(args[at + 1 : at + 3])
+                break
+        return shown
+    return args
+
+
+def quoted(raw: bytes) -> bytes:
+    """Bytes as Redis shows them in its logs: in double quotes, what cannot be printed as \\xhh."""
+    if raw.isalnum() and raw.isascii():
+        return b'"%b"' % raw
+    return b'"%b"' % b"".join([_ESCAPES.get(byte) or bytes((byte,)) for byte in raw])
