@@ -5,7 +5,8 @@ command it is, which may be a thread of the program that serves its own store. I
 at the end of a turn and before whatever must come after them, publishes those whose unit is in the log. They leave when
 what the fsync policy promises holds for that unit, as its own reply does.
 
-A message reaches whom it can: a unit that broke, or a log that had to be begun anew, takes its events with it.
+A message reaches whom it can: when a unit breaks and memory is rebuilt from the log, what was not published until then
+is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from tidelog.aof.log import Log
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.events import Event, Notifications, events
@@ -51,7 +51,7 @@ class PubSub:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._notifications = Notifications()
-        self._collected: deque[tuple[Log, int, Event]] = deque()
+        self._collected: deque[tuple[int, Event]] = deque()  # with `Core.reloads` of then
         self._woken = False  # `deliver` will be called, for what is collected
 
     # --- subscriptions
@@ -140,9 +140,8 @@ class PubSub:
         wanted = [event for event in events(effect, state, now) if event[0] in classes]
         if not wanted:
             return
-        log = self._core.log
-        lsn = log.next_lsn
-        self._collected.extend([(log, lsn, event) for event in wanted])
+        reloads = self._core.reloads
+        self._collected.extend([(reloads, event) for event in wanted])
         if not self._woken:
             self._woken = True
             if get_ident() == self._thread:
@@ -169,10 +168,9 @@ class PubSub:
                 self.publish(channel, message, claim)
 
     def _take(self, state: State) -> list[Event]:
-        """[lock] The events that were collected, without those of units that never got into the log."""
-        log = self._core.log
-        after = log.next_lsn
-        told = [event for of, lsn, event in self._collected if of is log and lsn < after]
+        """[lock] The events that were collected. Where a unit broke, memory was rebuilt before this."""
+        reloads = self._core.reloads
+        told = [event for of, event in self._collected if of == reloads]
         self._collected.clear()
         self._woken = False
         return told

@@ -74,8 +74,8 @@ class Core:
     lock      the log's
     trouble   why state must not be touched before `mend`; None nearly always
     relaxed   the policy is not `always`: nothing is gained by gathering units for the next sync
-    listener  [lock] told of each effect before it is applied, at `now`; must not fail. Its unit may yet break, and is
-              in the log once `log.next_lsn` has passed what it was then
+    listener  [lock] told of each effect before it is applied, at `now`; must not fail. Its unit may yet break: then
+              `reloads` has counted on when the lock can be had again by a call that finds no trouble
     """
 
     def __init__(
