@@ -1,0 +1,165 @@
+"""Users: who may sign in with which password, and which commands, keys and channels each may use.
+
+Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in acl_rules.py; what of Redis's is
+not here (selectors, rules for single first arguments) is refused. Replies and errors are those of Redis 7.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.engine.errors import CommandError, echo
+from tidelog.engine.table import Command, Table
+from tidelog.server.acl_commands import Catalog
+from tidelog.server.acl_log import AclLog
+from tidelog.server.acl_rules import RuleError, apply, has_spaces
+from tidelog.server.acl_user import CHANNEL, COMMAND, KEY, User
+from tidelog.server.table import CATEGORIES, TABLE
+
+__all__ = ["Acl", "Refused", "User"]
+
+DEFAULT = b"default"
+
+_NOPERM = {
+    COMMAND: b"NOPERM this user has no permissions to run the '%b' command",
+    KEY: b"NOPERM this user has no permissions to access one of the keys used as arguments",
+    CHANNEL: b"NOPERM this user has no permissions to access one of the channels used as arguments",
+}
+_NOPERM_QUEUED = {
+    COMMAND: b"no permission to execute the command or subcommand",
+    KEY: b"no permission to touch the specified keys",
+    CHANNEL: b"no permission to access one of the channels used as arguments to the command",
+}
+_DRY = {
+    COMMAND: b"This user has no permissions to run the '%b' command",
+    KEY: b"This user has no permissions to access the '%b' key",
+    CHANNEL: b"This user has no permissions to access the '%b' channel",
+}
+
+
+class Refused(CommandError):
+    """NOPERM: a user may not do this. `reason` and `object` are for ACL LOG."""
+
+    def __init__(self, line: bytes, reason: str, object_: bytes) -> None:
+        super().__init__(line)
+        self.reason, self.object = reason, object_
+
+
+class Acl:
+    """All users.
+
+    users      by name; there always is `default`, who sessions are until they sign in
+    log        what was refused lately
+    catalog    the commands by names and categories
+    """
+
+    def __init__(
+        self, table: Table = TABLE, categories: Mapping[bytes, frozenset[str]] = CATEGORIES
+    ) -> None:
+        """To be made when all commands are registered."""
+        self.catalog = Catalog(table, categories)
+        self.log = AclLog()
+        self.default = User(DEFAULT)
+        self.users: dict[bytes, User] = {DEFAULT: self.default}
+        self.setuser(DEFAULT, [b"on", b"nopass", b"~*", b"&*", b"+@all"])
+
+    # --- signing in
+
+    def authenticate(self, name: bytes, password: bytes) -> User | None:
+        """The user, or None: no such user, a wrong password, or switched off."""
+        user = self.users.get(name)
+        # Asked of somebody in any case, so that the time does not tell which names there are.
+        right = (user or self.default).knows(password)
+        if user is None or not user.enabled or not (right or user.nopass):
+            return None
+        return user
+
+    def set_default_password(self, password: bytes) -> None:
+        """The option requirepass: the default user's only password; empty: it has none and needs none."""
+        self.setuser(DEFAULT, [b"resetpass", b">" + password if password else b"nopass"])
+
+    # --- changing users
+
+    def setuser(self, name: bytes, rules: Iterable[bytes]) -> User:
+        """Make or change a user, all rules or none. Raises CommandError."""
+        if not name:
+            raise CommandError(b"ERR Usernames can't be empty")  # its line could not be read back
+        if has_spaces(name):
+            raise CommandError(b"ERR Usernames can't contain spaces or null characters")
+        user = self.users.get(name)
+        changed = User(name)
+        if user is not None:
+            changed.copy_from(user)
+        try:
+            apply(changed, rules, self.catalog)
+        except RuleError as error:
+            raise CommandError(b"ERR Error in ACL SETUSER modifier " + error.text) from None
+        if user is None:
+            user = self.users[name] = changed
+        else:
+            user.copy_from(changed)
+        return user
+
+    def delusers(self, names: Iterable[bytes]) -> int:
+        """Remove users; how many there were. Their sessions are the caller's to close. Raises CommandError."""
+        wanted = list(names)
+        if DEFAULT in wanted:
+            raise CommandError(b"ERR The 'default' user cannot be removed")
+        return sum(self.users.pop(name, None) is not None for name in wanted)
+
+    # --- asking
+
+    def refusal(
+        self, user: User, command: Command, args: list[bytes], queued: bool = False
+    ) -> Refused | None:
+        """The NOPERM error, or None if the user may. queued: EXEC asks again about what was queued."""
+        denied = user.denies(command, args)
+        if denied is None:
+            return None
+        reason, what = denied
+        if queued:
+            line = (
+                b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. "
+                b"This command is no longer allowed for the following reason: "
+            ) + _NOPERM_QUEUED[reason]
+        else:
+            line = _NOPERM[reason] % what if reason == COMMAND else _NOPERM[reason]
+        return Refused(line, reason, what)
+
+    def dry_run(self, user: User, command: Command, args: list[bytes]) -> bytes | None:
+        """What ACL DRYRUN says of a call that would be refused, or None."""
+        denied = user.denies(command, args)
+        return None if denied is None else _DRY[denied[0]] % denied[1]
+
+    # --- keeping
+
+    def lines(self) -> list[bytes]:
+        """All users, a line each, by name: for ACL LIST and the config file. Passwords only as their hashes."""
+        return [self.users[name].line() for name in sorted(self.users)]
+
+    def load(self, lines: Iterable[bytes]) -> None:
+        """Take in users from such lines, all or none; each is then what its line says and nothing else.
+
+        Raises CommandError, which names the line's user and the rule, never a password.
+        """
+        loaded: dict[bytes, User] = {}
+        for line in lines:
+            words = line.split()
+            if len(words) < 2 or words[0] != b"user":
+                raise CommandError(b"ERR A user's line begins with 'user' and a name")
+            user = User(words[1])
+            if user.name in loaded:
+                raise CommandError(
+                    b"ERR Error in user declaration '%b': Duplicate user found. A user can only be defined once in "
+                    b"config files" % echo(user.name)
+                )
+            try:
+                apply(user, words[2:], self.catalog)
+            except RuleError as error:
+                where = b"ERR Error in user declaration '%b': " % echo(user.name)
+                raise CommandError(where + error.text) from None
+            loaded[user.name] = user
+        for name, user in loaded.items():
+            kept = self.users.setdefault(name, user)
+            if kept is not user:
+                kept.copy_from(user)
