@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from tidelog.server.calls import FAILED, NS, REJECTED, TIMES, Calls, Row, new_row, place
 from tidelog.server.latency import Latency
+from tidelog.server.memory import measure
 from tidelog.server.slowlog import SlowLog
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Stats:
     connections_received  all that came
     rejected_connections  those of them that were refused: `maxclients`, protected mode
     error_replies         all error replies
+    delayed_fsyncs        how often the fsync of each second was late, as far as `sample` saw it
+    startup_bytes         memory that this process had allocated when the server began
     """
 
     def __init__(self, config: Options) -> None:
@@ -65,6 +68,8 @@ class Stats:
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.slow_ns = NEVER_NS
+        self.startup_bytes = measure().used
+        self._late = False
         self.configure()
         self.reset()
 
@@ -74,6 +79,7 @@ class Stats:
         self.by_error: dict[bytes, int] = {}
         self.errors_told_apart = True
         self.error_replies = 0
+        self.delayed_fsyncs = 0
         self.connections_received = self.rejected_connections = 0
         self.net_input_bytes = self.net_output_bytes = 0
         self._samples: deque[Sample] = deque(maxlen=SAMPLES + 1)
@@ -136,8 +142,14 @@ class Stats:
         """Every command that was called or refused."""
         return {name: Calls(row) for name, row in self._rows.items()}
 
-    def sample(self, now: float) -> None:
-        """Remember the totals at this moment (monotonic seconds); to be called about ten times a second."""
+    def sample(self, now: float, late: bool = False) -> None:
+        """Remember the totals at this moment (monotonic seconds); to be called about ten times a second.
+
+        late    replies wait for an fsync that should be through (`Log.parked`)
+        """
+        if late and not self._late:
+            self.delayed_fsyncs += 1
+        self._late = late
         samples = self._samples
         if samples and now - samples[-1].now > SAMPLE_GAP_S:
             samples.clear()

@@ -1,0 +1,74 @@
+"""One client as CLIENT LIST and CLIENT INFO show it (spec 16.1), and what a client may call itself.
+
+What other servers count and this one does not keep is 0: arguments and reply buffers of their own (argv-mem, rbs, rbp,
+obl, qbuf-free). `tot-mem` is what is kept for the connection's input, transaction and output.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
+
+# Of names that end up in lines like these.
+_PLAIN = re.compile(rb"[!-~]*")
+
+
+def is_plain(name: bytes) -> bool:
+    """Whether a name has no blanks, line ends or special characters; an empty one unsets it."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def client_type(session: Session) -> bytes:
+    """`normal` or `pubsub`; there are no followers."""
+    return b"pubsub" if session.subscribed else b"normal"
+
+
+def flags(session: Session) -> str:
+    """The letters of `flags=`, in Redis's order."""
+    letters = ""
+    if session.monitor:
+        letters += "O"
+    if session.subscribed:
+        letters += "P"
+    if session.transaction.active:
+        letters += "x"
+    if session.blocked is not None:
+        letters += "b"
+    if session.transaction.broken:
+        letters += "d"
+    if session.connection.closing:
+        letters += "c"
+    if session.connection.kind == "unix":
+        letters += "U"
+    if session.no_evict:
+        letters += "e"
+    if session.no_touch:
+        letters += "T"
+    return letters or "N"
+
+
+def line(session: Session, running: bytes = b"") -> bytes:
+    """One client, its line end included. `running`: the command it is in the middle of, if it is that one who asks."""
+    connection, transaction = session.connection, session.transaction
+    now = session.server.loop.time()
+    pending, unread = connection.requests.pending, connection.unread_bytes
+    queued = transaction.queued_bytes
+    shown = (
+        f"id={session.id} addr={connection.addr} laddr={connection.laddr} fd={connection.fd}"
+        f" name={session.name.decode()} age={int(now - connection.created)}"
+        f" idle={int(now - session.last_active)} flags={flags(session)} db={session.db}"
+        f" sub={len(session.channels)} psub={len(session.patterns)}"
+        f" ssub={len(session.shard_channels)}"
+        f" multi={transaction.queued if transaction.active else -1}"
+        f" watch={len(transaction.watched)} qbuf={pending} qbuf-free=0 argv-mem=0"
+        f" multi-mem={queued} rbs=0 rbp=0 obl=0 oll={len(connection.held)} omem={unread}"
+        f" tot-mem={pending + queued + unread} events={'rw' if unread else 'r'}"
+        f" cmd={(running or session.last_command).decode() or 'NULL'}"
+        f" user={session.user.name.decode('utf-8', 'surrogateescape')} redir=-1"
+        f" resp={session.protocol} lib-name={session.lib_name.decode()}"
+        f" lib-ver={session.lib_ver.decode()}\n"
+    )
+    return shown.encode("utf-8", "surrogateescape")

@@ -1,0 +1,125 @@
+"""COMMAND: what there is, and where the keys of a command are (spec 16.2, 17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.glob import matcher
+from tidelog.engine.reply import Map, Reply, Status
+from tidelog.server import docs
+from tidelog.server.describe import categories_of, describe, find_keys, keys, names
+from tidelog.server.replies import SetReply
+from tidelog.server.table import TABLE, command
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
+
+_FLAGS = "loading stale"
+
+
+def _top() -> list[bytes]:
+    return [name for name in names() if b"|" not in name]
+
+
+@command("command", -1, _FLAGS, categories="connection")
+def command_(session: Session, args: list[bytes]) -> Reply:
+    return [describe(name) for name in _top()]
+
+
+@command("command|count", 2, _FLAGS, categories="connection")
+def command_count(session: Session, args: list[bytes]) -> Reply:
+    return len(_top())
+
+
+@command("command|info", -2, _FLAGS, categories="connection")
+def command_info(session: Session, args: list[bytes]) -> Reply:
+    return [describe(word.lower()) for word in args[2:] or _top()]
+
+
+@command("command|docs", -2, _FLAGS, categories="connection")
+def command_docs(session: Session, args: list[bytes]) -> Reply:
+    reply = Map()
+    for name in (word.lower() for word in args[2:] or _top()):
+        found = docs.describe(name)
+        if found is not None:
+            reply += name, found
+    return reply
+
+
+@command("command|list", -2, _FLAGS, categories="connection")
+def command_list(session: Session, args: list[bytes]) -> Reply:
+    if len(args) == 2:
+        return names()
+    if len(args) != 5 or args[2].lower() != b"filterby":
+        raise CommandError(SYNTAX)
+    kind, word = args[3].lower(), args[4]
+    if kind == b"module":
+        return []
+    if kind == b"aclcat":
+        category = word.lower().decode("latin-1")
+        return [name for name in names() if category in categories_of(name)]
+    if kind == b"pattern":
+        matches = matcher(word.lower())
+        return [name for name in names() if matches(name)]
+    raise CommandError(SYNTAX)
+
+
+def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
+    """Of the command that `args` are. Raises CommandError."""
+    name = args[0].lower()
+    found = None
+    if name in TABLE.containers and len(args) > 1:
+        found = TABLE.commands.get(name + b"|" + args[1].lower())
+    elif name in TABLE.commands:
+        found = TABLE.commands[name]
+    if found is None:
+        raise CommandError(b"ERR Invalid command specified")
+    if not keys(found):
+        raise CommandError(b"ERR The command has no key arguments")
+    if len(args) != found.arity and (found.arity >= 0 or len(args) < -found.arity):
+        raise CommandError(b"ERR Invalid number of arguments specified for command")
+    result = find_keys(found, args)
+    if not result:
+        raise CommandError(b"ERR Invalid arguments specified for command")
+    return result
+
+
+@command("command|getkeys", -4, _FLAGS, categories="connection")
+def command_getkeys(session: Session, args: list[bytes]) -> Reply:
+    return [key for key, _ in _keys(args[2:])]
+
+
+@command("command|getkeysandflags", -4, _FLAGS, categories="connection")
+def command_getkeysandflags(session: Session, args: list[bytes]) -> Reply:
+    return [[key, SetReply(Status(word.encode()) for word in use)] for key, use in _keys(args[2:])]
+
+
+@command("command|help", 2, _FLAGS, categories="connection")
+def command_help(session: Session, args: list[bytes]) -> Reply:
+    return [Status(text) for text in _HELP]
+
+
+_HELP = (
+    b"COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    b"(no subcommand)",
+    b"    Return details about all Redis commands.",
+    b"COUNT",
+    b"    Return the total number of commands in this Redis server.",
+    b"LIST",
+    b"    Return a list of all commands in this Redis server.",
+    b"INFO [<command-name> ...]",
+    b"    Return details about multiple Redis commands.",
+    b"    If no command names are given, documentation details for all",
+    b"    commands are returned.",
+    b"DOCS [<command-name> ...]",
+    b"    Return documentation details about multiple Redis commands.",
+    b"    If no command names are given, documentation details for all",
+    b"    commands are returned.",
+    b"GETKEYS <full-command>",
+    b"    Return the keys from a full Redis command.",
+    b"GETKEYSANDFLAGS <full-command>",
+    b"    Return the keys and the access flags from a full Redis command.",
+    b"HELP",
+    b"    Prints this help.",
+)

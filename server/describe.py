@@ -1,0 +1,210 @@
+"""What COMMAND tells of a command besides its row in the table: flags in order, categories, tips, keys (spec 17).
+
+Key specs follow from the row: where the first key stands, the last, and the step. What a command does with its keys
+is written here. Source: COMMAND of Redis 7.0; for younger commands spec 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tidelog.engine.reply import Map, Reply, Status
+from tidelog.engine.table import Command
+from tidelog.server.acl_commands import categories
+from tidelog.server.replies import SetReply
+from tidelog.server.table import CATEGORIES, TABLE
+
+# As Redis orders them.
+FLAGS: Final = (
+    "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
+    "no_auth may_replicate no_mandatory_keys protected no_async_loading no_multi allow_busy movablekeys"
+).split()
+
+_ANY = "nondeterministic_output"
+_ORDER = "nondeterministic_output_order"
+_SHARDS, _NODES, _MANY = (f"request_policy:{p}" for p in ("all_shards", "all_nodes", "multi_shard"))
+_SUM, _MIN, _ALL = (f"response_policy:{p}" for p in ("agg_sum", "agg_min", "all_succeeded"))
+_SPECIAL = "response_policy:special"
+
+TIPS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys("xadd xtrim xclaim xautoclaim xpending xinfo|consumers".split(), (_ANY,)),
+    **dict.fromkeys("object|encoding object|freq object|idletime object|refcount".split(), (_ANY,)),
+    **dict.fromkeys("client|info client|list ttl pttl time lastsave".split(), (_ANY,)),
+    **dict.fromkeys("command command|docs command|info command|list".split(), (_ORDER,)),
+    **dict.fromkeys("del exists touch unlink".split(), (_MANY, _SUM)),
+    **dict.fromkeys("flushall flushdb ping memory|purge".split(), (_SHARDS, _ALL)),
+    **dict.fromkeys("config|set latency|reset slowlog|reset".split(), (_NODES, _ALL)),
+    **dict.fromkeys("latency|doctor latency|histogram".split(), (_ANY, _NODES, _SPECIAL)),
+    **dict.fromkeys("latency|history latency|latest".split(), (_ANY, _NODES, _SPECIAL)),
+    **dict.fromkeys(
+        "info memory|doctor memory|malloc-stats memory|stats".split(), (_ANY, _SHARDS, _SPECIAL)
+    ),
+    "dbsize": (_SHARDS, _SUM),
+    "keys": (_SHARDS, _ORDER),
+    "randomkey": (_SHARDS, _ANY),
+    "scan": (_ANY, "request_policy:special"),
+    "mget": (_MANY,),
+    "mset": (_MANY, _ALL),
+    "msetnx": (_MANY, _MIN),
+    "wait": (_SHARDS, _MIN),
+    "slowlog|len": (_NODES, _SUM, _ANY),
+    "slowlog|get": (_NODES, _ANY),
+}
+
+# What commands do with their keys. One that treats two keys differently has two specs.
+_USES: Final[dict[str, str]] = {
+    "RO": "exists type touch strlen xlen watch memory|usage "
+    "object|encoding object|freq object|idletime object|refcount",
+    "RO access": "get mget ttl pttl expiretime pexpiretime xpending xrange xrevrange xread xreadgroup "
+    "xinfo|stream xinfo|groups xinfo|consumers",
+    "RW insert": "append xgroup|create xgroup|createconsumer",
+    "RW update": "expire pexpire expireat pexpireat persist xack xadd xclaim xsetid xgroup|setid xcfgset "
+    "xidmprecord xnack",
+    "RW delete": "xautoclaim xdel xdelex xackdel xtrim xgroup|delconsumer xgroup|destroy",
+    "RW access update": "incr decr incrby decrby getset getex move",
+    "RW access delete": "getdel",
+    "RW access update variable_flags": "set",
+    "OW update": "setex psetex mset",
+    "OW insert": "setnx msetnx",
+    "RM delete": "del unlink",
+    "not_key": "ssubscribe sunsubscribe spublish",
+}
+_USE: Final = {name: use for use, names in _USES.items() for name in names.split()}
+_TWO_USES: Final = {
+    "copy": ("RO access", "OW update"),
+    "rename": ("RW access delete", "OW update"),
+    "renamenx": ("RW access delete", "OW insert"),
+}
+_NOTES: Final = {
+    "xadd": "UPDATE instead of INSERT because of the optional trimming feature",
+    "getex": "RW and UPDATE because it changes the TTL",
+    "set": "RW and ACCESS due to the optional `GET` argument",
+}
+# Keys that follow a word: where the search for it begins.
+_KEYWORD: Final = {"xread": 1, "xreadgroup": 4}
+
+
+class Keys(NamedTuple):
+    """A run of keys in a command.
+
+    first      index of the first one; 0: of the word STREAMS they follow, searched from `start`
+    last       index of the last one, relative to the first; negative: from the end of the command
+    step       from one to the next
+    limit      2 = the first half of what is there, 0 = all of it
+    """
+
+    use: tuple[str, ...]
+    first: int
+    start: int
+    last: int
+    step: int
+    limit: int
+
+    def find(self, args: list[bytes]) -> list[int] | None:
+        """The indexes of the keys; None if there are none where they should be."""
+        first = self.first
+        if not first:
+            words = range(self.start, len(args) - 1)
+            first = next((i + 1 for i in words if args[i].lower() == b"streams"), 0)
+            if not first:
+                return None
+        last = first + self.last
+        if self.last < 0:
+            last = len(args) + self.last
+            if self.limit:
+                last = first + (len(args) - first) // self.limit - 1
+        return list(range(first, last + 1, self.step)) or None
+
+
+def keys(command: Command) -> list[Keys]:
+    """Where a command's keys are, and what it does with them."""
+    name = command.name.decode()
+    start = _KEYWORD.get(name)
+    if start is not None:
+        return [Keys(_words(_USE[name]), 0, start, -1, 1, 2)]
+    if not command.first_key:
+        return []
+    first, last = command.first_key, command.last_key
+    if name in _TWO_USES:
+        return [Keys(_words(use), first + i, 0, 0, 1, 0) for i, use in enumerate(_TWO_USES[name])]
+    relative = last if last < 0 else last - first
+    return [Keys(_words(_USE[name]), first, 0, relative, command.key_step, 0)]
+
+
+def find_keys(command: Command, args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
+    """The keys of a whole command with what it does with them; empty if they are not where they should be."""
+    found: list[tuple[bytes, tuple[str, ...]]] = []
+    for run in keys(command):
+        use = run.use
+        if "variable_flags" in use:  # SET reads what was there only to answer it
+            reads = any(word.lower() == b"get" for word in args[3:])
+            use = ("RW", "access", "update") if reads else ("OW", "update")
+        found += ((args[at], use) for at in run.find(args) or ())
+    return found
+
+
+def subcommands(container: bytes) -> list[Command]:
+    """The commands of a container."""
+    prefix = container + b"|"
+    return [found for name, found in TABLE.commands.items() if name.startswith(prefix)]
+
+
+def names() -> list[bytes]:
+    """All commands, each container before its subcommands."""
+    found: dict[bytes, None] = {}
+    for name in TABLE.commands:
+        found[name.partition(b"|")[0]] = None
+        found[name] = None
+    return list(found)
+
+
+def categories_of(name: bytes) -> list[str]:
+    """ACL categories of a command. A container has none of its subcommands', as in Redis 7.0."""
+    command = TABLE.commands.get(name)
+    return ["slow"] if command is None else categories(command, CATEGORIES.get(name, frozenset()))
+
+
+def describe(name: bytes) -> Reply:
+    """One row of COMMAND; None if there is no such command. `name`: in lower case."""
+    command = TABLE.commands.get(name)
+    if command is None:
+        if name not in TABLE.containers:
+            return None
+        command = Command(name, -2, frozenset(), 0, 0, 0, None)
+    below = [describe(each.name) for each in subcommands(name)] if b"|" not in name else []
+    return [
+        command.name,
+        command.arity,
+        _statuses(flag for flag in FLAGS if flag in command.flags),
+        command.first_key,
+        command.last_key,
+        command.key_step,
+        _statuses(f"@{category}" for category in categories_of(name)),
+        SetReply(tip.encode() for tip in TIPS.get(name.decode(), ())),
+        SetReply(_spec(name.decode(), run) for run in keys(command)),
+        below or SetReply(),
+    ]
+
+
+def _spec(name: str, run: Keys) -> Map:
+    if run.first:
+        begin = [b"type", b"index", b"spec", Map([b"index", run.first])]
+    else:
+        word = Map([b"keyword", b"STREAMS", b"startfrom", run.start])
+        begin = [b"type", b"keyword", b"spec", word]
+    found = [b"lastkey", run.last, b"keystep", run.step, b"limit", run.limit]
+    reply = Map()
+    if name in _NOTES:
+        reply += b"notes", _NOTES[name].encode()
+    reply += b"flags", _statuses(run.use), b"begin_search", Map(begin)
+    reply += b"find_keys", Map([b"type", b"range", b"spec", Map(found)])
+    return reply
+
+
+def _statuses(words: Iterable[str]) -> SetReply:
+    return SetReply(Status(word.encode()) for word in words)
+
+
+def _words(use: str) -> tuple[str, ...]:
+    return tuple(use.split())
