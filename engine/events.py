@@ -63,13 +63,14 @@ class Notifications:
         return bool(self.classes) and (self.keyspace or self.keyevent)
 
     def __str__(self) -> str:
-        """The flags in the order in which CONFIG GET shows them."""
-        if self.classes >= _ALL:
-            shown = "A"
-        else:
-            shown = "".join(letter for letter in _SHOWN_FIRST if letter in self.classes)
-        shown += "K" * self.keyspace + "E" * self.keyevent
-        return shown + "m" * ("m" in self.classes)
+        """The flags in the order in which CONFIG GET shows them.
+
+        Beside A, Redis does not show n, o and c. Here they are: what is shown, and written to a file, means the same.
+        """
+        wanted = self.classes
+        shown = "A" if wanted >= _ALL else "".join([c for c in _SHOWN_FIRST if c in wanted])
+        shown += "".join([c for c in "noc" if c in wanted])
+        return shown + "K" * self.keyspace + "E" * self.keyevent + "m" * ("m" in wanted)
 
     def messages(self, event: Event) -> list[tuple[bytes, bytes]]:
         """(channel, message) of each message that an event makes."""
@@ -86,7 +87,7 @@ class Notifications:
 _LETTERS: Final = "Ag$lshzxeKEtmdnoc"  # as the error names them
 _KNOWN: Final = frozenset(_LETTERS)
 _CLASSES: Final = _KNOWN - set("AKE")
-_SHOWN_FIRST: Final = "g$lshzxetdnoc"
+_SHOWN_FIRST: Final = "g$lshzxetd"
 _ALL: Final = frozenset("g$lshzxetd")  # what A stands for
 
 

@@ -51,14 +51,13 @@ class Line:
 
 
 def play(connect: Callable[[], socket.socket], protocol: int, script: str) -> dict[str, bytes]:
-    """Lines `name: command`, each followed by a PING of its sender: what came to everyone in the end."""
+    """Lines `name: command`, one after the other: what came to everyone."""
     lines: dict[str, Line] = {}
     for row in script.strip().splitlines():
         name, _, command = row.strip().partition(": ")
         if name not in lines:
             lines[name] = Line(connect(), protocol)
         lines[name].say(command)
-        lines[name].say("PING")
         time.sleep(0.01)
     heard = {name: line.read() for name, line in lines.items()}
     for line in lines.values():
@@ -104,7 +103,6 @@ SCRIPTS = {
         a: SUBSCRIBE s
         b: SPUBLISH s one
         b: PUBLISH s two
-        b: PUBSUB SHARDCHANNELS
         b: PUBSUB SHARDCHANNELS t*
         b: PUBSUB SHARDNUMSUB s u
         b: PUBSUB CHANNELS
@@ -177,7 +175,7 @@ SCRIPTS = {
         b: PUBLISH __keymine x
         b: EXEC
         b: CONFIG GET notify-keyspace-events
-        b: CONFIG SET notify-keyspace-events gxEnA
+        b: CONFIG SET notify-keyspace-events gxEA
         b: CONFIG GET notify-keyspace-events
         b: DEL s k""",
 }
@@ -197,13 +195,19 @@ def test_the_same_bytes_as_redis(
         link.connect(str(oracle.server.socket))
         return link
 
-    oracle.server.connect().call(b"FLUSHALL")
-    wanted = play(theirs, protocol, SCRIPTS[name])
+    control = oracle.server.connect()
+    control.call(b"FLUSHALL")
+    try:
+        wanted = play(theirs, protocol, SCRIPTS[name])
+    finally:
+        control.call(b"CONFIG", b"SET", b"notify-keyspace-events", b"")
+        control.close()
     got = play(
         lambda: socket.create_connection(("127.0.0.1", server.port)), protocol, SCRIPTS[name]
     )
-    assert got == wanted
-    oracle.server.connect().call(b"CONFIG", b"SET", b"notify-keyspace-events", b"")
+    assert {name: data.split(b"\r\n") for name, data in got.items()} == {
+        name: data.split(b"\r\n") for name, data in wanted.items()
+    }
 
 
 # --- redis-py
@@ -233,8 +237,9 @@ def test_redis_py(server: Running, protocol: int) -> None:
             assert client.pubsub_channels() == ["news"]
             assert client.pubsub_numsub("news", "none") == [("news", 1), ("none", 0)]
             assert client.pubsub_numpat() == 1
-            listener.ping()
-            assert next_message(listener)["type"] == "pong"
+            if protocol == 2:  # with RESP3 it is no message
+                listener.ping()
+                assert next_message(listener)["type"] == "pong"
             listener.unsubscribe()
             listener.punsubscribe()
             assert [next_message(listener)["data"] for _ in "12"] == [1, 0]
