@@ -28,7 +28,7 @@ _NOPERM = {
 _NOPERM_QUEUED = {
     COMMAND: b"no permission to execute the command or subcommand",
     KEY: b"no permission to touch the specified keys",
-    CHANNEL: b"no permission to access one of the channels used as arguments to the command",
+    CHANNEL: b"no permission to access one of the channels used as arguments",
 }
 _DRY = {
     COMMAND: b"This user has no permissions to run the '%b' command",
@@ -137,14 +137,14 @@ class Acl:
         """All users, a line each, by name: for ACL LIST and the config file. Passwords only as their hashes."""
         return [self.users[name].line() for name in sorted(self.users)]
 
-    def load(self, lines: Iterable[bytes]) -> None:
+    def load(self, lines: Iterable[str | bytes]) -> None:
         """Take in users from such lines, all or none; each is then what its line says and nothing else.
 
         Raises CommandError, which names the line's user and the rule, never a password.
         """
         loaded: dict[bytes, User] = {}
         for line in lines:
-            words = line.split()
+            words = (line.encode() if isinstance(line, str) else line).split()
             if len(words) < 2 or words[0] != b"user":
                 raise CommandError(b"ERR A user's line begins with 'user' and a name")
             user = User(words[1])

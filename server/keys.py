@@ -40,7 +40,9 @@ def keys(command: Command, args: list[bytes]) -> list[bytes]:
     if "movablekeys" in command.flags:
         return _streams(args)
     first = command.first_key
-    if not first:
+    if (
+        not first or "pubsub" in command.flags
+    ):  # shard channels stand where keys would, and are none
         return []
     last = command.last_key
     if last < 0:
@@ -81,4 +83,4 @@ def _streams(args: list[bytes]) -> list[bytes]:
             break
         at += words
     rest = args[at + 1 :]
-    return rest[: len(rest) // 2] if len(rest) % 2 == 0 else []
+    return rest[: len(rest) // 2]

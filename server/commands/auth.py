@@ -1,7 +1,7 @@
 """AUTH, HELLO, QUIT, RESET and ACL (spec 16.1): who a connection is, and which users there are.
 
-Replies and errors are those of Redis 7.0, but for two things. A HELLO that fails changes nothing, as in 7.2 and later. And
-where a rule of ACL SETUSER is wrong, the error does not repeat a password.
+Replies and errors are those of Redis 7.0, but for two things. A HELLO that fails changes nothing, as in 7.2 and later.
+And where a rule of ACL SETUSER is wrong, the error does not repeat a password.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _NO_PASSWORD = (
 )
 _NO_FILE = (
     b"ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER "
-    b"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users "
-    b"in the Redis configuration."
+    b"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store "
+    b"users in the Redis configuration."
 )
 _BITS = b"ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
 _BITS_MAX = 4096
