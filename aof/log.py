@@ -70,6 +70,7 @@ class Log:
     began         called [lock] with the EPOCH effect once it is in the log; the store applies it
     incarnation   random 64-bit number of this life, drawn unless given
     last_now      unix ms: what `add` is given as `now_ms` must not be less, nor ever decrease
+    on_sync       called with the seconds that each fsync took which succeeded, by whoever made it; must not fail
     """
 
     __slots__ = (
@@ -122,6 +123,7 @@ class Log:
         "_fsync_failed",
         "_closed",
         "_clock",
+        "on_sync",
     )
 
     def __init__(
@@ -195,6 +197,7 @@ class Log:
         self._fsync_failed = False
         self._closed = False
         self._clock = clock
+        self.on_sync: Callable[[float], object] | None = None
         self._every_second: EverySecond | None = None
         self._policy: Policy = "no"
         self.policy = policy
@@ -632,6 +635,7 @@ class Log:
                 self._fsync_failed = True  # here, where no interrupt can come between
                 self._stop_answering()
                 raise
+            ended = time.monotonic()
             self.synced_lsn = lsn
             self._synced_offset = min(offset, self._offset)
             if self.written_lsn > lsn and not self._dirty_since:
@@ -643,6 +647,8 @@ class Log:
                     self._durable.write(self.incarnation, lsn)
                 except OSError:
                     pass  # DURABLE may lag: it is there to prove damage, nobody is answered from it
+            if self.on_sync is not None:
+                self.on_sync(ended - started)
 
     def _stop_answering(self) -> None:
         """An fsync failed: no write more, and not one reply, at any level."""
