@@ -24,6 +24,7 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Status
 from tidelog.engine.state import State
 from tidelog.server.replies import Push
+from tidelog.server.slowlog import redacted
 from tidelog.server.table import TABLE
 from tidelog.store.core import Claim
 from tidelog.store.errors import TidelogError
@@ -202,7 +203,6 @@ def _send(listeners: _Listeners | None, push: Push, claim: Claim | None) -> int:
 
 # --- MONITOR
 
-_REDACTED = b"(redacted)"
 # As Redis writes a string in quotes.
 _ESCAPES = {
     **{byte: b"\\x%02x" % byte for byte in range(256) if not 0x20 <= byte < 0x7F},
@@ -226,21 +226,8 @@ def monitor_line(session: Session, args: list[bytes], now_us: int) -> bytes | No
     if connection.kind == "unix":
         addr = b"unix:" + addr.removesuffix(b":0")
     seconds, us = divmod(now_us, 1_000_000)
-    shown = b" ".join([quoted(arg) for arg in _without_secrets(command.name, args)])
+    shown = b" ".join([quoted(arg) for arg in redacted(args)])
     return b"%d.%06d [%d %b] %b" % (seconds, us, session.db, addr, shown)
-
-
-def _without_secrets(name: bytes, args: list[bytes]) -> list[bytes]:
-    if name == b"auth":
-        return [args[0], *([_REDACTED] * (len(args) - 1))]
-    if name == b"hello":
-        shown = list(args)
-        for at, word in enumerate(args):
-            if at > 1 and word.lower() == b"auth":
-                shown[at + 1 : at + 3] = [_REDACTED] * len(args[at + 1 : at + 3])
-                break
-        return shown
-    return args
 
 
 def quoted(raw: bytes) -> bytes:

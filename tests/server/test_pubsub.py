@@ -288,7 +288,7 @@ def test_monitor_of_redis_py(server: Running) -> None:
 
 
 def listening(running: Running, flags: str = "KEA") -> tuple[Any, Any]:
-    client = running.client()
+    client: Any = running.client()
     client.config_set("notify-keyspace-events", flags)
     listener = client.pubsub()
     listener.psubscribe("__keyevent@*__:*")
@@ -486,6 +486,10 @@ def test_quoted(raw: bytes, shown: bytes) -> None:
         (
             "hello 3 AUTH me secret SETNAME x",
             b'"hello" "3" "AUTH" "(redacted)" "(redacted)" "SETNAME" "x"',
+        ),
+        (
+            "HELLO 2 SETNAME auth AUTH me secret",
+            b'"HELLO" "2" "SETNAME" "auth" "AUTH" "(redacted)" "(redacted)"',
         ),
         ("MONITOR", None),
         ("NOTHING", None),
