@@ -13,12 +13,11 @@ class TidelogServer(Served):
 
     def __init__(self, directory: Path, appendfsync: str) -> None:
         port = free_port()
+        command = [sys.executable, "-m", "tidelog", "serve", str(directory / "store")]
         # fmt: off
-        options = {
-            "port": str(port), "bind": "127.0.0.1", "appendfsync": appendfsync, "save": "",
-            "auto-aof-rewrite-percentage": "0",
-        }
+        options = [
+            "--port", str(port), "--bind", "127.0.0.1", "--fsync", appendfsync, "--loglevel", "warning",
+            "--option", "save=", "--option", "auto-aof-rewrite-percentage=0",
+        ]
         # fmt: on
-        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-        command = [sys.executable, "-m", "tidelog.tools.cli", "serve", str(directory / "store")]
-        super().__init__("tidelog", [*command, *arguments], port)
+        super().__init__("tidelog", [*command, *options], port)
