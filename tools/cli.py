@@ -32,6 +32,7 @@ TOP = {
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "queue":    ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
+    "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo", "Kill workers at random and prove that nothing is lost."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
@@ -60,9 +61,9 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """Redis Streams as a durable engine.
 
-    Inspects and proves the stores of tidelog. A store is only read, without a lock, also beside a running writer;
-    only `queue dead redrive` and the purges of `queue` change one. Snapshots go below its folder snapshots/. Exit
-    codes: docs/guides/command-line.md.
+    Inspects, proves and serves the stores of tidelog. A store is only read, without a lock, also beside a running
+    writer; only `serve`, `queue dead redrive` and the purges of `queue` change one. Snapshots go below its folder
+    snapshots/. Exit codes: docs/guides/command-line.md.
     """
 
 

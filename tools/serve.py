@@ -1,0 +1,169 @@
+"""`tidelog serve`: a store for every Redis client, over TCP, TLS and a Unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.engine.errors import CommandError
+from tidelog.server.config import Config, ConfigError
+from tidelog.server.options import FIXED, OPTIONS
+from tidelog.tools import exits
+from tidelog.tools.console import table
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue_store import Failed
+from tidelog.tools.text import examples
+
+# Options of the server that have one of their own here; all others go through --option.
+DIRECT = {
+    "port": "port",
+    "bind": "bind",
+    "unixsocket": "unixsocket",
+    "fsync": "appendfsync",
+    "requirepass": "requirepass",
+    "memory_budget": "maxmemory",
+    "tls_port": "tls-port",
+    "tls_cert_file": "tls-cert-file",
+    "tls_key_file": "tls-key-file",
+    "tls_ca_cert_file": "tls-ca-cert-file",
+    "tls_auth_clients": "tls-auth-clients",
+    "metrics_port": "metrics-port",
+    "loglevel": "loglevel",
+    "logfile": "logfile",
+    "log_format": "log-format",
+}
+
+
+class Wrong(Failed):
+    """An option that makes no sense."""
+
+    exit_code = exits.USAGE
+
+
+class CannotListen(Failed):
+    """The system refused an address or a file that the server needs."""
+
+    exit_code = exits.SYSTEM
+
+
+def list_options(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        rows = []
+        for option in OPTIONS.values():
+            if option.when != FIXED:
+                default = option.kind.show(option.default)
+                rows.append((option.name, default or '""', option.when, option.help))
+        table(("OPTION", "DEFAULT", "CHANGED", "MEANING"), rows)
+        ctx.exit()
+
+
+def direct(
+    name: str, metavar: str, help: str, **more: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A command line option for one of the server's; what it may be is for the configuration to say."""
+    return click.option(name, metavar=metavar, help=help, **more)
+
+
+@click.command(
+    help="Serve a store to Redis clients over TCP, TLS and a Unix socket.",
+    epilog=examples(
+        "tidelog serve orders-data",
+        "tidelog serve orders-data --port 7000 --fsync always",
+        "tidelog serve orders-data --port 0 --unixsocket orders.sock",
+        "tidelog serve orders-data --config tidelog.toml --option maxclients=500",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TOML file with options, which CONFIG REWRITE writes. What is given here goes before it.",
+)
+@direct("--port", "N", "TCP port (6379); 0 = none.")
+@direct("--bind", "ADDRESSES", "Addresses to listen on (127.0.0.1 -::1).")
+@direct("--unixsocket", "FILE", "Listen on a Unix socket too.")
+@direct(
+    "--fsync", "WHEN", "When a reply means that the disk has it: always, everysec (default), no."
+)
+@direct(
+    "--requirepass",
+    "WORD",
+    "Password that clients must give. Others see a command line: better in the environment or in the file.",
+    envvar="TIDELOG_REQUIREPASS",
+    show_envvar=True,
+)
+@direct(
+    "--memory-budget",
+    "SIZE",
+    "What is not used leaves memory beyond this: 256mb. Without: nothing does.",
+)
+@direct("--tls-port", "N", "Port for TLS.")
+@direct("--tls-cert-file", "FILE", "Certificate of the server, PEM.")
+@direct("--tls-key-file", "FILE", "Its private key, PEM.")
+@direct("--tls-ca-cert-file", "FILE", "Certificates that those of clients must rest on, PEM.")
+@direct(
+    "--tls-auth-clients",
+    "WHEN",
+    "Whether clients must show a certificate: yes (default), optional, no.",
+)
+@direct("--metrics-port", "N", "HTTP port of /metrics and /health.")
+@direct("--loglevel", "LEVEL", "debug, verbose, notice (default), warning.")
+@direct("--logfile", "FILE", "Log to a file instead of standard error.")
+@direct("--log-format", "FORMAT", "text (default) or json.")
+@click.option(
+    "--option",
+    "others",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Any other option, as CONFIG SET takes it; may be given often.",
+)
+@click.option(
+    "--list-options",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=list_options,
+    help="Show all options with their defaults, and leave.",
+)
+def command(path: Path, file: Path | None, others: Sequence[str], **given: str | None) -> int:
+    # What follows takes half a second to import.
+    from tidelog.server.logs import Logs
+    from tidelog.server.serving import serve_forever
+
+    root = path.absolute()
+    try:
+        config = configured(root, file, others, given)
+        with Logs(config):
+            return serve_forever(root, config)
+    except ConfigError as error:
+        raise Wrong(str(error)) from error
+    except CommandError as error:  # of a user in the file
+        raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
+    except OSError as error:
+        if error.filename is None:  # of an address; others say of which file they are
+            raise CannotListen(error.strerror or str(error)) from error
+        raise
+
+
+def configured(
+    root: Path, file: Path | None, others: Sequence[str], given: dict[str, str | None]
+) -> Config:
+    """Defaults, then the file, then the command line. Raises ConfigError."""
+    config = Config()
+    config.place(root)
+    if file is not None:
+        config.load(file)
+    for name, text in given.items():
+        if text is not None:
+            config.take(DIRECT[name], text, f"--{name.replace('_', '-')}: ")
+    for other in others:
+        name, equals, text = other.partition("=")
+        if not equals:
+            raise ConfigError(f"--option {other}: must be NAME=VALUE")
+        config.take(name.strip(), text, "--option: ")
+    return config
