@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import __version__
 from tidelog.engine.state import State
-from tidelog.server.memory import (
-    checkpoint_facts,
-    measure,
-    ratio,
-    shares,
-    system_memory,
-)
+from tidelog.server import memory
+from tidelog.server.memory import checkpoint_facts
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.store.errors import TidelogError
 from tidelog.store.face import REDIS_VERSION
@@ -42,10 +37,8 @@ def render(server: Server, words: list[bytes]) -> bytes:
     Names that are none are passed over.
     """
     wanted = {word.decode("latin-1").lower() for word in words} or {"default"}
-    if "everything" in wanted:
+    if "everything" in wanted or "all" in wanted:  # they differ by what modules add
         wanted |= set(SECTIONS)
-    if "all" in wanted:
-        wanted |= set(SECTIONS) - {"modules"}
     if "default" in wanted:
         wanted |= set(SECTIONS) - NOT_DEFAULT
     parts = []
@@ -55,18 +48,6 @@ def render(server: Server, words: list[bytes]) -> bytes:
             lines += (f"{field}:{value}\r\n" for field, value in section(server))
             parts.append("".join(lines))
     return "\r\n".join(parts).encode("utf-8", "surrogateescape")
-
-
-def human(nbytes: int) -> str:
-    """1536 -> `1.50K`, as Redis writes it."""
-    if nbytes < 1024:
-        return f"{nbytes}B"
-    size = float(nbytes)
-    for unit in "KMGTP":
-        size /= 1024
-        if size < 1024:
-            break
-    return f"{size:.2f}{unit}"
 
 
 def _server(server: Server) -> Rows:
@@ -121,56 +102,6 @@ def _clients(server: Server) -> Rows:
     yield "total_blocking_keys", len({place for waiter in waits for place in waiter.keys})
     grouped = {place for waiter in waits if waiter.group for place in waiter.keys}
     yield "total_blocking_keys_on_nokey", len(grouped)
-
-
-def _memory(server: Server) -> Rows:
-    used, resident, peak = measure()
-    startup, clients, dataset = shares(server, used)
-    total, bound = system_memory(), checkpoint_facts(server.core).get("memory_budget") or 0
-    yield "used_memory", used
-    yield "used_memory_human", human(used)
-    yield "used_memory_rss", resident
-    yield "used_memory_rss_human", human(resident)
-    yield "used_memory_peak", peak
-    yield "used_memory_peak_human", human(peak)
-    yield "used_memory_peak_perc", f"{100 * ratio(used, peak):.2f}%"
-    yield "used_memory_overhead", max(used - dataset, 0)
-    yield "used_memory_startup", startup
-    yield "used_memory_dataset", dataset
-    above = max(used - startup, 1)
-    yield "used_memory_dataset_perc", f"{min(100 * dataset / above, 100.0):.2f}%"
-    yield "allocator_allocated", used
-    yield "allocator_active", used
-    yield "allocator_resident", resident
-    yield "total_system_memory", total
-    yield "total_system_memory_human", human(total)
-    for name in ("used_memory_lua", "used_memory_vm_eval", "used_memory_scripts_eval"):
-        yield name, 0
-    for name in ("number_of_cached_scripts", "number_of_functions", "number_of_libraries"):
-        yield name, 0
-    for name in ("used_memory_vm_functions", "used_memory_functions", "used_memory_scripts"):
-        yield name, 0
-    yield "maxmemory", bound
-    yield "maxmemory_human", human(bound)
-    yield "maxmemory_policy", "noeviction"
-    yield "allocator_frag_ratio", "1.00"
-    yield "allocator_frag_bytes", 0
-    yield "allocator_rss_ratio", f"{ratio(resident, used):.2f}"
-    yield "allocator_rss_bytes", resident - used
-    yield "rss_overhead_ratio", "1.00"
-    yield "rss_overhead_bytes", 0
-    yield "mem_fragmentation_ratio", f"{ratio(resident, used):.2f}"
-    yield "mem_fragmentation_bytes", resident - used
-    for name in ("not_counted_for_evict", "replication_backlog", "total_replication_buffers"):
-        yield f"mem_{name}", 0
-    yield "mem_clients_slaves", 0
-    yield "mem_clients_normal", clients
-    yield "mem_cluster_links", 0
-    yield "mem_aof_buffer", 0
-    yield "mem_allocator", "libc"
-    yield "active_defrag_running", 0
-    yield "lazyfree_pending_objects", 0
-    yield "lazyfreed_objects", 0
 
 
 def _persistence(server: Server) -> Rows:
@@ -229,6 +160,7 @@ def _stats(server: Server) -> Rows:
     yield "rejected_connections", stats.rejected_connections
     for name in ("full", "partial_ok", "partial_err"):
         yield f"sync_{name}", 0
+    yield "expired_keys", server.core.expired_keys
     yield "evicted_keys", 0
     yield "evicted_clients", 0
     yield "total_eviction_exceeded_time", 0
@@ -360,7 +292,7 @@ def _line(value: Any) -> str:
 SECTIONS: Final[dict[str, Callable[[Any], Rows]]] = {
     "server": _server,
     "clients": _clients,
-    "memory": _memory,
+    "memory": memory.rows,
     "persistence": _persistence,
     "stats": _stats,
     "replication": _replication,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -86,6 +86,69 @@ def checkpoint_facts(core: Core) -> dict[str, Any]:
     """What `store.checkpoints` knows; nothing where a store has none."""
     facts: dict[str, Any] = {} if core.checkpoints is None else core.checkpoints.info(core)
     return facts
+
+
+def human(nbytes: int) -> str:
+    """1536 -> `1.50K`, as Redis writes it."""
+    if nbytes < 1024:
+        return f"{nbytes}B"
+    size = float(nbytes)
+    for unit in "KMGTP":
+        size /= 1024
+        if size < 1024:
+            break
+    return f"{size:.2f}{unit}"
+
+
+def rows(server: Server) -> Iterator[tuple[str, object]]:
+    """The lines of INFO's section, and their values."""
+    used, resident, peak = measure()
+    startup, clients, dataset = shares(server, used)
+    total, bound = system_memory(), checkpoint_facts(server.core).get("memory_budget") or 0
+    yield "used_memory", used
+    yield "used_memory_human", human(used)
+    yield "used_memory_rss", resident
+    yield "used_memory_rss_human", human(resident)
+    yield "used_memory_peak", peak
+    yield "used_memory_peak_human", human(peak)
+    yield "used_memory_peak_perc", f"{100 * ratio(used, peak):.2f}%"
+    yield "used_memory_overhead", max(used - dataset, 0)
+    yield "used_memory_startup", startup
+    yield "used_memory_dataset", dataset
+    above = max(used - startup, 1)
+    yield "used_memory_dataset_perc", f"{min(100 * dataset / above, 100.0):.2f}%"
+    yield "allocator_allocated", used
+    yield "allocator_active", used
+    yield "allocator_resident", resident
+    yield "total_system_memory", total
+    yield "total_system_memory_human", human(total)
+    for name in ("used_memory_lua", "used_memory_vm_eval", "used_memory_scripts_eval"):
+        yield name, 0
+    for name in ("number_of_cached_scripts", "number_of_functions", "number_of_libraries"):
+        yield name, 0
+    for name in ("used_memory_vm_functions", "used_memory_functions", "used_memory_scripts"):
+        yield name, 0
+    yield "maxmemory", bound
+    yield "maxmemory_human", human(bound)
+    yield "maxmemory_policy", "noeviction"
+    yield "allocator_frag_ratio", "1.00"
+    yield "allocator_frag_bytes", 0
+    yield "allocator_rss_ratio", f"{ratio(resident, used):.2f}"
+    yield "allocator_rss_bytes", resident - used
+    yield "rss_overhead_ratio", "1.00"
+    yield "rss_overhead_bytes", 0
+    yield "mem_fragmentation_ratio", f"{ratio(resident, used):.2f}"
+    yield "mem_fragmentation_bytes", resident - used
+    for name in ("not_counted_for_evict", "replication_backlog", "total_replication_buffers"):
+        yield f"mem_{name}", 0
+    yield "mem_clients_slaves", 0
+    yield "mem_clients_normal", clients
+    yield "mem_cluster_links", 0
+    yield "mem_aof_buffer", 0
+    yield "mem_allocator", "libc"
+    yield "active_defrag_running", 0
+    yield "lazyfree_pending_objects", 0
+    yield "lazyfreed_objects", 0
 
 
 def stats(server: Server) -> Map:
