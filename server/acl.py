@@ -16,7 +16,7 @@ from tidelog.server.acl_rules import RuleError, apply, has_spaces
 from tidelog.server.acl_user import CHANNEL, COMMAND, KEY, User
 from tidelog.server.table import CATEGORIES, TABLE
 
-__all__ = ["Acl", "Refused", "User"]
+__all__ = ["Acl", "User"]
 
 DEFAULT = b"default"
 
@@ -35,14 +35,6 @@ _DRY = {
     KEY: b"This user has no permissions to access the '%b' key",
     CHANNEL: b"This user has no permissions to access the '%b' channel",
 }
-
-
-class Refused(CommandError):
-    """NOPERM: a user may not do this. `reason` and `object` are for ACL LOG."""
-
-    def __init__(self, line: bytes, reason: str, object_: bytes) -> None:
-        super().__init__(line)
-        self.reason, self.object = reason, object_
 
 
 class Acl:
@@ -111,7 +103,7 @@ class Acl:
 
     def refusal(
         self, user: User, command: Command, args: list[bytes], queued: bool = False
-    ) -> Refused | None:
+    ) -> CommandError | None:
         """The NOPERM error, or None if the user may. queued: EXEC asks again about what was queued."""
         denied = user.denies(command, args)
         if denied is None:
@@ -124,7 +116,7 @@ class Acl:
             ) + _NOPERM_QUEUED[reason]
         else:
             line = _NOPERM[reason] % what if reason == COMMAND else _NOPERM[reason]
-        return Refused(line, reason, what)
+        return CommandError(line)
 
     def dry_run(self, user: User, command: Command, args: list[bytes]) -> bytes | None:
         """What ACL DRYRUN says of a call that would be refused, or None."""
@@ -137,14 +129,14 @@ class Acl:
         """All users, a line each, by name: for ACL LIST and the config file. Passwords only as their hashes."""
         return [self.users[name].line() for name in sorted(self.users)]
 
-    def load(self, lines: Iterable[str | bytes]) -> None:
+    def load(self, lines: Iterable[bytes]) -> None:
         """Take in users from such lines, all or none; each is then what its line says and nothing else.
 
         Raises CommandError, which names the line's user and the rule, never a password.
         """
         loaded: dict[bytes, User] = {}
         for line in lines:
-            words = (line.encode() if isinstance(line, str) else line).split()
+            words = line.split()
             if len(words) < 2 or words[0] != b"user":
                 raise CommandError(b"ERR A user's line begins with 'user' and a name")
             user = User(words[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.server.acl import Refused
+from tidelog.engine.table import Command
 from tidelog.server.clients import line
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> b
     return True
 
 
-def note_refusal(session: Session, refusal: Refused, command: bytes) -> None:
+def note_refusal(session: Session, command: Command, args: list[bytes]) -> None:
     """Put a command that its user may not run into ACL LOG."""
-    _note(session, refusal.reason, refusal.object, session.user.name, command)
+    denied = session.user.denies(command, args)
+    if denied is not None:
+        _note(session, *denied, session.user.name, command.name)
 
 
 def users_changed(server: Server, by: Session | None = None) -> None:
