@@ -141,6 +141,16 @@ class Transaction:
         self._end()
 
     @property
+    def queued(self) -> int:
+        """How many commands are queued."""
+        return len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """What they take, about."""
+        return self._bytes
+
+    @property
     def watched(self) -> Collection[Place]:
         return self._watched
 

@@ -275,7 +275,7 @@ class SaveRules(Kind):
 class EventClasses(Kind):
     """The letters of notify-keyspace-events, in the order in which Redis shows them."""
 
-    allowed = "letters out of K E A g $ l s h z x e t m d n"
+    allowed = "letters out of K E A g $ l s h z x e t m d n o c"
 
     def parse(self, text: str) -> str:
         try:

@@ -33,3 +33,13 @@ class Double(float):
     """A floating point number."""
 
     __slots__ = ()
+
+
+class _NoReply:
+    """See NO_REPLY."""
+
+    __slots__ = ()
+
+
+# What a handler returns that has sent all there is to send by itself.
+NO_REPLY = _NoReply()

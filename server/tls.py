@@ -1,7 +1,7 @@
 """TLS: an SSLContext from the options, and precise words for what is wrong with the files they name.
 
-A certificate that was renewed is taken up by CONFIG SET tls-cert-file, be it of the same name, for connections from then
-on; a restart is not needed.
+A certificate that was renewed is taken up by CONFIG SET tls-cert-file, be it of the same name, for connections from
+then on; a restart is not needed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.server.config import Config, ConfigError
 
@@ -81,12 +82,7 @@ def _reason(error: ssl.SSLError, certificate: str, key: str, with_password: bool
         )
     if not _is_certificate(certificate):
         return f"tls-cert-file {certificate} holds no certificate in PEM"
-    if error.reason in (
-        "BAD_DECRYPT",
-        "BAD_PASSWORD_READ",
-        "EMPTY_PASSWORD",
-        "PROBLEMS_GETTING_PASSWORD",
-    ):
+    if b"ENCRYPTED" in recipe.read(RealDisk(), Path(key)):  # for this OpenSSL has no one reason
         if with_password:
             return f"tls-key-file-pass is not the password of tls-key-file {key}"
         return f"tls-key-file {key} has a password: give it with tls-key-file-pass"

@@ -104,7 +104,7 @@ class Checkpoints:
         self.residence = Residence(options.memory_budget)
         self.failure: BaseException | None = None  # of the last attempt
         self.seconds = 0.0  # that the last one took
-        self._disk, self._root, self._uuid, self._options = disk, root, uuid, options
+        self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
         self._directory = root / identity.CHECKPOINT
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
@@ -177,7 +177,7 @@ class Checkpoints:
         return BEGINNING if self.meta is None else self.meta.position
 
     def _due(self, core: Core) -> bool:
-        options = self._options
+        options = self.options
         with core.lock:
             if core.ended or core.trouble is not None or core.log.failure is not None:
                 return False
@@ -194,7 +194,7 @@ class Checkpoints:
 
     def _press(self, core: Core) -> int:
         """About the bytes that no checkpoint holds yet; over the budget, who writes waits for the next one."""
-        budget = self._options.memory_budget
+        budget = self.options.memory_budget
         now = time.monotonic()
         if budget is None or now < self._press_at:
             return 0
@@ -260,7 +260,7 @@ class Checkpoints:
         now = time.monotonic()
         if now < self._not_before:
             return
-        every = self._options.snapshot_every
+        every = self.options.snapshot_every
         if every is not None and now - self._snapshot_at >= every:
             self._snapshot_at = now
             self._folded(core)
@@ -387,7 +387,7 @@ class Checkpoints:
 
     def _release_segments(self, core: Core, lsn: int) -> None:
         """Let go of segments that nobody needs: checkpoint, kept snapshots, or retention."""
-        options = self._options
+        options = self.options
         directory = self._root / identity.AOF
         try:
             keep_from = min([lsn, *self._making])  # first: one that is through is among the kept
@@ -436,8 +436,8 @@ class Checkpoints:
                 made = portable.create(self._disk, environment, directory)
             finally:
                 environment.close()
-            if self._options.keep_snapshots:
-                portable.prune(self._disk, directory, self._options.keep_snapshots)
+            if self.options.keep_snapshots:
+                portable.prune(self._disk, directory, self.options.keep_snapshots)
         except (AofError, CorruptBlock, OSError) as error:
             raise CheckpointFailed(f"no snapshot could be made: {error}") from error
         finally:
@@ -469,6 +469,7 @@ class Checkpoints:
         with core.lock:
             nbytes, changes = (0, 0) if core.ended else core.log.since(position)
         return {
+            "checkpoint_running": self._one.locked(),
             "checkpoint_lsn": position.lsn,
             "checkpoint_unix_ms": 0 if meta is None else meta.taken,
             "checkpoint_seconds": self.seconds,

@@ -103,6 +103,7 @@ class Core:
         self.watches = Watches()
         self.listener: Callable[[Effect, State, int], None] | None = None
         self.reloads = 0
+        self.expired_keys = 0  # deleted because their time had passed, in this open
         self.packer = msgpack.Packer(autoreset=False)
         self._pack_one = msgpack.Packer(autoreset=True).pack
         self.decide_words = decide  # the engine's; a read-only store puts its own in place
@@ -394,6 +395,7 @@ class Core:
                 _logger.warning("what is to expire cannot be read, and stays: %s", damage)
             if not ctx.effects:
                 break
+            self.expired_keys += sum(len(effect[2]) for effect in ctx.effects)
             self.commit(ctx.effects)
             ctx.effects = []
         return ctx

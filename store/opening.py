@@ -223,6 +223,7 @@ class _Opener:
         self._retired = log
         log.retire()
         core.log, state = self._log(log.policy, core.lock)
+        core.log.on_sync = log.on_sync
         core.keeper.log = core.log
         return state
 

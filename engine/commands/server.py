@@ -19,7 +19,7 @@ def ping(ctx: Context, args: list[bytes]) -> Reply:
     return args[1] if len(args) == 2 else Status(b"PONG")
 
 
-@command("echo", 2, "fast", _NO_KEYS)
+@command("echo", 2, "loading stale fast", _NO_KEYS)
 def echo(ctx: Context, args: list[bytes]) -> Reply:
     return args[1]
 

@@ -1,1 +1,15 @@
 """The server's own commands. Importing this registers them in `server.table`."""
+
+from tidelog.server.commands import (  # noqa: F401
+    auth,
+    client,
+    config,
+    debug,
+    info,
+    introspect,
+    persistence,
+    pubsub,
+    slowlog,
+    transactions,
+    wait,
+)

@@ -1,0 +1,117 @@
+"""SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN, ROLE, REPLICAOF (spec 16.4). What saving means: server/saving.py.
+
+Texts are those of Redis 7.0, and so is what may run beside what.
+"""
+
+from __future__ import annotations
+
+from tidelog.engine.errors import SYNTAX, CommandError
+from tidelog.engine.integers import int64
+from tidelog.engine.reply import OK, Reply, Status
+from tidelog.server.replies import NO_REPLY
+from tidelog.server.saving import REWRITE, SAVE
+from tidelog.server.session import Session
+from tidelog.server.table import command
+
+_SAVING = b"ERR Background save already in progress"
+_REWRITING = b"ERR Background append only file rewriting already in progress"
+_OTHER = (
+    b"ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a "
+    b"BGSAVE whenever possible."
+)
+_NO_SHUTDOWN = b"ERR No shutdown in progress."
+_TOO_LATE = b"ERR The shutdown can not be aborted any more."
+_NO_FOLLOWERS = (
+    b"ERR REPLICAOF is not supported: a store cannot follow another one yet. Only REPLICAOF NO ONE is "
+    b"accepted"
+)
+
+
+@command("save", 1, "admin noscript no_async_loading no_multi")
+async def save(session: Session, args: list[bytes]) -> Reply:
+    """SAVE: fold the log into the checkpoint, and wait for that. Other clients do not."""
+    saving = session.server.saving
+    if saving.running == SAVE:
+        raise CommandError(_SAVING)
+    await saving.save()
+    return OK
+
+
+@command("bgsave", -1, "admin noscript no_async_loading")
+def bgsave(session: Session, args: list[bytes]) -> Reply:
+    """BGSAVE [SCHEDULE]: the same in the background, with a snapshot where snapshots are kept."""
+    if len(args) > 2 or (len(args) == 2 and args[1].lower() != b"schedule"):
+        raise CommandError(SYNTAX)
+    saving = session.server.saving
+    if saving.running == SAVE:
+        raise CommandError(_SAVING)
+    if saving.running:
+        if len(args) == 1 and not session.in_exec:
+            raise CommandError(_OTHER)
+        saving.save_scheduled = True
+        return Status(b"Background saving scheduled")
+    saving.begin(SAVE)
+    return Status(b"Background saving started")
+
+
+@command("bgrewriteaof", 1, "admin noscript no_async_loading")
+def bgrewriteaof(session: Session, args: list[bytes]) -> Reply:
+    """BGREWRITEAOF: fold the log in the background, so that its segments need not be kept."""
+    saving = session.server.saving
+    if saving.running == REWRITE:
+        raise CommandError(_REWRITING)
+    if saving.running:
+        saving.rewrite_scheduled = True
+        return Status(b"Background append only file rewriting scheduled")
+    saving.begin(REWRITE)
+    return Status(b"Background append only file rewriting started")
+
+
+@command("lastsave", 1, "loading stale fast", categories="admin dangerous")
+def lastsave(session: Session, args: list[bytes]) -> Reply:
+    """LASTSAVE: unix seconds of the last checkpoint."""
+    return session.server.saving.last_save
+
+
+@command("shutdown", -1, "admin noscript loading stale no_multi allow_busy")
+async def shutdown(session: Session, args: list[bytes]) -> Reply:
+    """SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]
+
+    SAVE folds the log first, and so does SHUTDOWN alone if there are `save` rules; NOSAVE does not. Nothing is lost
+    either way, and a clean close folds what would make the next start slow. FORCE: even if that fails. NOW: without
+    waiting for followers that are behind, of which there are none. ABORT ends one that is still folding. There is no
+    reply, except to that.
+    """
+    words = {word.lower() for word in args[1:]}
+    if words - {b"save", b"nosave", b"now", b"force", b"abort"}:
+        raise CommandError(SYNTAX)
+    if {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
+        raise CommandError(SYNTAX)
+    server = session.server
+    if b"abort" in words:
+        if not server.saving.abort():
+            raise CommandError(_TOO_LATE if server.saving.leaving else _NO_SHUTDOWN)
+        return OK
+    wanted = b"save" in words or (b"nosave" not in words and bool(server.config["save"]))
+    await server.saving.shutdown(wanted, b"force" in words)
+    return NO_REPLY
+
+
+@command("role", 1, "noscript loading stale fast", categories="admin dangerous")
+def role(session: Session, args: list[bytes]) -> Reply:
+    """ROLE: a leader without followers. The offset is the LSN of the last record, as INFO's master_repl_offset."""
+    return [b"master", session.core.log.next_lsn - 1, []]
+
+
+@command("replicaof", 3, "admin noscript stale no_async_loading")
+def replicaof(session: Session, args: list[bytes]) -> Reply:
+    """REPLICAOF NO ONE: it is a leader already. REPLICAOF host port is refused."""
+    if args[1].lower() == b"no" and args[2].lower() == b"one":
+        return OK
+    bad_port = b"ERR Invalid master port"
+    if not 0 <= int64(args[2], bad_port) <= 65535:
+        raise CommandError(bad_port)
+    raise CommandError(_NO_FOLLOWERS)
+
+
+command("slaveof", 3, "admin noscript stale no_async_loading")(replicaof)

@@ -1,0 +1,120 @@
+"""WAIT and WAITAOF, as a leader without followers answers them (spec 13).
+
+What counts is what this connection has written so far: `session.wrote_lsn`. Nobody else's writes are waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import FSYNCED
+from tidelog.engine.errors import CommandError
+from tidelog.engine.integers import INT64_MAX, int64
+from tidelog.engine.reply import Reply
+from tidelog.server import errors
+from tidelog.server.session import Session
+from tidelog.server.table import command
+from tidelog.store.core import unheld
+
+FOLLOWERS: Final = 0  # that acknowledged anything
+
+_NOT_ZERO_OR_ONE = b"ERR value is out of range, value must between 0 and 1"
+_NOT_POSITIVE = b"ERR value is out of range, must be positive"
+_TIMEOUT = b"ERR timeout is not an integer or out of range"
+
+
+@command("wait", 3, "blocking", categories="connection")
+def wait(session: Session, args: list[bytes]) -> Reply:
+    """WAIT numreplicas timeout"""
+    wanted = int64(args[1])
+    timeout_ms = _timeout(session, args[2])
+    if wanted <= FOLLOWERS or session.in_exec:
+        return FOLLOWERS
+    return _wait(session, timeout_ms)
+
+
+async def _wait(session: Session, timeout_ms: int) -> Reply:
+    await _block(session, None, timeout_ms)
+    return FOLLOWERS
+
+
+@command("waitaof", 4, "blocking", categories="connection")
+def waitaof(session: Session, args: list[bytes]) -> Reply:
+    """WAITAOF numlocal numreplicas timeout
+
+    Redis waits until its fsync policy gets that far, under `no` perhaps for ever. Here the log is asked for a sync, the
+    one that serves all who wait at that time, so with numlocal 1 it holds soon under every policy.
+    """
+    local = int64(args[1])
+    if not 0 <= local <= 1:
+        raise CommandError(_NOT_ZERO_OR_ONE)
+    followers = int64(args[2], _NOT_POSITIVE)
+    if followers < 0:
+        raise CommandError(_NOT_POSITIVE)
+    timeout_ms = _timeout(session, args[3])
+    log = session.core.log
+    # A log that was begun anew knows nothing of units that were lost, which were answered with an error.
+    lsn = min(session.wrote_lsn, log.next_lsn - 1)
+    synced = lsn <= log.synced_lsn
+    if (synced >= local and followers <= FOLLOWERS) or session.in_exec:
+        return [int(synced), FOLLOWERS]
+    return _wait_for_disk(session, lsn, bool(local), followers, timeout_ms)
+
+
+async def _wait_for_disk(
+    session: Session, lsn: int, local: bool, followers: int, timeout_ms: int
+) -> Reply:
+    """Until the disk has it, if that is all that is asked for; else until the time is up."""
+    loop, log = session.server.loop, session.core.log
+    synced: asyncio.Future[LogPoisoned | None] = loop.create_future()
+
+    def settle(error: LogPoisoned | None) -> None:
+        if not synced.done():
+            synced.set_result(error)
+
+    def told(error: LogPoisoned | None) -> None:
+        """From the log's own thread, or this one."""
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    if local:
+        log.subscribe(lsn, FSYNCED, told)
+    await _block(session, None if followers > FOLLOWERS else synced, timeout_ms)
+    error = synced.result() if synced.done() else None
+    if error is not None:
+        raise unheld(error, True)
+    return [int(lsn <= log.synced_lsn), FOLLOWERS]
+
+
+async def _block(
+    session: Session, until: asyncio.Future[LogPoisoned | None] | None, timeout_ms: int
+) -> None:
+    """Until that is done, the time is up (0 = never), or CLIENT UNBLOCK. Raises CommandError if that asks for one."""
+    server = session.server
+    unblocked = session.unblocked()
+    server.blocked += 1
+    try:
+        await asyncio.wait(
+            (unblocked,) if until is None else (unblocked, until),
+            timeout=timeout_ms / 1000 if timeout_ms else None,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if unblocked.done() and unblocked.result():
+            raise CommandError(errors.UNBLOCKED)
+    finally:
+        unblocked.cancel()
+        server.blocked -= 1
+
+
+def _timeout(session: Session, arg: bytes) -> int:
+    """Milliseconds, 0 = for ever."""
+    timeout_ms = int64(arg, _TIMEOUT)
+    if timeout_ms < 0:
+        raise CommandError(b"ERR timeout is negative")
+    if timeout_ms > INT64_MAX - session.core.time_ns() // 1_000_000:
+        raise CommandError(b"ERR timeout is out of range")
+    return timeout_ms

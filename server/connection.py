@@ -1,0 +1,312 @@
+"""Connection: a socket, and the session behind it. Bytes in, commands to the session, replies out.
+
+Replies are gathered until the turn of the loop ends (`finish_turn`), then written at once, if what they rest on holds
+by then; otherwise they wait, in order, until the log has reached it (`release`).
+
+A client that sends faster than its session can take, or reads slower than it asks, is not read from for as long as that
+lasts: what is kept for it stays bounded. One that is sent messages it did not ask for one by one, a subscriber, has
+no such brake, and is closed when it is too far behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import Log
+from tidelog.server import errors
+from tidelog.server.requests import ProtocolError, Requests
+from tidelog.server.session import Session
+from tidelog.store.core import unheld
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+WAITING_BYTES_MAX: Final = (
+    1 << 20
+)  # of replies a client has not read, before it is not read from any more
+WAITING_COMMANDS_MAX: Final = 10_000  # that a busy session has not begun with
+_XADD: Final = frozenset((b"XADD", b"xadd"))
+
+# What has to hold, and the replies that rest on it: log, LSN, whether any of them wrote, bytes, number of replies.
+_Held = tuple[Log, int, bool, bytes, int]
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection.
+
+    queue     commands that wait for the session to be free
+    out       replies of this turn; `lsn` and `wrote`: what they rest on, of `log`
+    held      replies of turns before that wait for the disk
+    adding    it has sent XADDs that run at the end of this turn
+    """
+
+    def __init__(self, server: Server, kind: str) -> None:
+        self.server = server
+        self.kind = kind  # tcp, tls, unix
+        self.addr = self.laddr = ""
+        self.fd = -1
+        self.created = server.loop.time()
+        self.requests = Requests(server.limits)
+        self.queue: deque[list[bytes]] = deque()
+        self.out: list[bytes] = []
+        self.replies = 0
+        self.log: Log = server.core.log
+        self.lsn = 0
+        self.wrote = False
+        self.held: deque[_Held] = deque()
+        self.held_bytes = 0
+        self.touched = self.adding = False
+        self.closing = False
+        self.slow_since: float | None = (
+            None  # since when a subscriber is behind by more than its soft limit
+        )
+        self._readable = self._writable = True
+        self._failure: bytes | None = None
+        self._transport: asyncio.Transport
+
+    # --- the life of a socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(WAITING_BYTES_MAX)
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            self.fd = peer.fileno()
+        if self.kind == "unix":
+            self.addr = self.laddr = f"{self.server.config['unixsocket']}:0"
+        else:
+            self.addr = _name(transport.get_extra_info("peername"))
+            self.laddr = _name(transport.get_extra_info("sockname"))
+            if peer is not None:
+                _keep_alive(peer, self.server.config["tcp-keepalive"])
+        self.session = Session(self.server, self.server.next_id(), self)
+        refusal = self.server.admit(self)
+        if refusal is not None:
+            self.send(b"-%b\r\n" % refusal)
+            self.close_soon()
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing:
+            return
+        server = self.server
+        server.stats.net_input_bytes += len(data)
+        session = self.session
+        session.last_active = server.now()
+        if self.adding:  # in this turn already: what came first goes first
+            server.run_adds()
+        commands = self._commands(data)
+        if session.busy or self.queue:
+            self.queue.extend(commands)
+        elif session.plain and self._writable and commands and all(map(is_plain_add, commands)):
+            self.adding = True
+            server.add_later(self, commands)
+        elif len(commands) == 1 and self._writable:
+            session.execute(commands[0])
+        else:
+            self._run(commands)
+        if self._failure is not None or self.queue or self.requests.held_back:
+            self._after()
+
+    def _commands(self, data: bytes) -> list[list[bytes]]:
+        try:
+            return self.requests.feed(data)
+        except ProtocolError as error:
+            self._failure = error.line
+            return error.commands
+
+    def _run(self, commands: list[list[bytes]]) -> None:
+        """Give the session one command after the other, until it is busy. XADDs in a row go together."""
+        session = self.session
+        at, count = 0, len(commands)
+        while at < count:
+            if session.busy or self.closing or not self._writable:
+                self.queue.extendleft(reversed(commands[at:]))
+                break
+            stop = at
+            if session.plain:
+                while stop < count and is_plain_add(commands[stop]):
+                    stop += 1
+            if stop - at > 1:
+                session.add_many(commands[at:stop])
+                at = stop
+            else:
+                session.execute(commands[at])
+                at += 1
+
+    def _after(self) -> None:
+        """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
+        while self.requests.held_back and not (self.queue or self.session.busy or self.closing):
+            self._run(
+                self._commands(b"")
+            )  # what may be too large for who has not said yet who it is
+        if self._failure is not None and not (self.queue or self.session.busy or self.closing):
+            if self._failure:
+                self.send(b"-%b\r\n" % self._failure)
+            self.close_soon()
+        self._brake()
+
+    def _brake(self) -> None:
+        """Read on, or not."""
+        wanted = self._writable and len(self.queue) <= WAITING_COMMANDS_MAX
+        if self.held_bytes > WAITING_BYTES_MAX:
+            wanted = False
+        if wanted != self._readable and not self._transport.is_closing():
+            self._readable = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """The session is free for its next command."""
+        if self.queue and not self.session.busy and not self.closing:
+            commands = list(self.queue)
+            self.queue.clear()
+            self._run(commands)
+        self._after()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._brake()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.resume()
+
+    def eof_received(self) -> bool:
+        return False  # close, as Redis does
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closing = True
+        self.held.clear()
+        self.queue.clear()
+        self.out = []
+        self.session.end()
+        self.server.left(self)
+
+    # --- replies
+
+    def send(self, data: bytes, replies: int = 1) -> None:
+        """See `session.Outlet`."""
+        self.out.append(data)
+        self.replies += replies
+        if not self.touched:
+            self.touched = True
+            self.server.touch(self)
+
+    def restrict(self, restricted: bool) -> None:
+        """See `session.Outlet`."""
+        self.requests.restrict(restricted)
+
+    def rests_on(self, log: Log, lsn: int, wrote: bool) -> None:
+        """See `session.Outlet`."""
+        if log is not self.log:  # it was begun anew
+            self._seal()
+            self.log = log
+        if lsn > self.lsn:
+            self.lsn = lsn
+        if wrote:
+            self.wrote = True
+
+    def _seal(self) -> None:
+        """What was sent so far rests on what it rests on; what comes is another group."""
+        if self.out:
+            data = b"".join(self.out)
+            self.held.append((self.log, self.lsn, self.wrote, data, self.replies))
+            self.held_bytes += len(data)
+            self.out = []
+        self.replies = self.lsn = 0
+        self.wrote = False
+
+    def finish_turn(self) -> None:
+        """The turn is over: write what may leave."""
+        self.touched = False
+        if not self.out:
+            return
+        if not self.held and self.server.core.held(self.log, self.lsn, 0):
+            self._write(self.out[0] if len(self.out) == 1 else b"".join(self.out))
+            self.out = []
+            self.replies = self.lsn = 0
+            self.wrote = False
+        else:
+            self._seal()
+            self.server.await_(self)
+            self._brake()
+
+    def release(self, error: LogPoisoned | None = None) -> bool:
+        """Write what may leave by now; `error`: what does not hold yet never will. Whether nothing is left."""
+        core = self.server.core
+        pieces = []
+        while self.held:
+            log, lsn, wrote, data, replies = self.held[0]
+            if core.held(log, lsn, 0) or (
+                not wrote and core.relief is not None and lsn <= log.synced_lsn
+            ):
+                pieces.append(data)
+            elif error is not None or log.failure is not None:
+                told = b"-%b\r\n" % errors.line(
+                    unheld(error or LogPoisoned(str(log.failure)), wrote)
+                )
+                pieces.append(told * replies)
+                self.close_soon()
+            else:
+                break
+            self.held.popleft()
+            self.held_bytes -= len(data)
+        if pieces:
+            self._write(b"".join(pieces))
+        if not self.held:
+            self._brake()
+            if self.closing:
+                self._transport.close()
+        return not self.held
+
+    def _write(self, data: bytes) -> None:
+        self.server.stats.net_output_bytes += len(data)
+        transport = self._transport
+        if transport.is_closing():
+            return
+        transport.write(data)
+        if self.closing and not self.held:
+            transport.close()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of replies that the client has not taken."""
+        return self._transport.get_write_buffer_size() + self.held_bytes
+
+    def close_soon(self) -> None:
+        """See `session.Outlet`."""
+        self.closing = True
+        if not self.out and not self.held:
+            self._transport.close()
+
+    def kill(self) -> None:
+        """See `session.Outlet`."""
+        self.closing = True
+        self._transport.abort()
+
+
+def is_plain_add(args: list[bytes]) -> bool:
+    """XADD key * field value ..., without options."""
+    return len(args) > 4 and args[0] in _XADD and args[2] == b"*" and len(args) & 1 == 1
+
+
+def _name(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address or "")
+
+
+def _keep_alive(peer: socket.socket, seconds: int) -> None:
+    """Probe a silent peer after so long, and give it up after three probes without an answer (as Redis)."""
+    if seconds:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

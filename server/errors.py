@@ -1,0 +1,50 @@
+"""What a client is told when a command was not refused by the engine, but could not be carried out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.engine.errors import CommandError, echo
+from tidelog.store.errors import (
+    CheckpointFailed,
+    NotStored,
+    OutcomeUnknown,
+    OutOfSpace,
+    StorePoisoned,
+    TidelogError,
+    UnitTooLarge,
+)
+
+NO_AUTH: Final = b"NOAUTH Authentication required."
+NO_MULTI: Final = b"ERR Command not allowed inside a transaction"
+MAX_CLIENTS: Final = b"ERR max number of clients reached"
+UNBLOCKED: Final = b"UNBLOCKED client unblocked via CLIENT UNBLOCK"
+INTERNAL: Final = b"ERR internal error; the server's log has the details"
+PROTECTED: Final = (
+    b"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the "
+    b"default user. In this mode connections are only accepted from the loopback interface. If you want to connect "
+    b"from external computers, set a password with the option requirepass, or switch protected mode off with the "
+    b"option protected-mode no and make sure that the port cannot be reached from the internet."
+)
+
+
+def line(error: BaseException) -> bytes:
+    """An error of the store as the line of an error reply, code first.
+
+    MISCONF where Redis says so: the log cannot be written, and writes are refused until it can (spec 12.5).
+    """
+    if isinstance(error, CommandError):
+        return error.line
+    if isinstance(error, OutOfSpace):
+        code = b"MISCONF Errors writing to the AOF file: "
+    elif isinstance(error, StorePoisoned):
+        code = b"MISCONF The log could not be synced: "
+    elif isinstance(error, OutcomeUnknown):
+        code = b"ERR outcome unknown: "
+    elif isinstance(error, (UnitTooLarge, NotStored)):
+        code = b"ERR not stored: "
+    elif isinstance(error, (CheckpointFailed, TidelogError)):
+        code = b"ERR "
+    else:
+        return INTERNAL
+    return code + echo(str(error).encode(), 1000)

@@ -1,0 +1,196 @@
+"""Metrics: a small HTTP server on a port of its own, in daemon threads: /metrics for Prometheus, /health for probes.
+
+What is shown: server/collector.py. Nothing of it goes through the event loop, so a scrape delays no client, and a
+health check notices a loop that hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import socketserver
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.exposition import choose_encoder
+
+from tidelog.server.collector import Collector
+from tidelog.store.errors import TidelogError
+from tidelog.store.face import nothing
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+REQUESTS_MAX: Final = 8  # at a time; whoever comes beyond that is turned away
+REQUEST_S: Final = 10.0  # a client that is silent for so long is dropped
+HEALTH_S: Final = 2.0  # that the store, and then the event loop, have to answer in
+RETRY_S: Final = 0.1  # after a connection that could not be accepted
+
+_logger = logging.getLogger("tidelog.server")
+
+
+class Metrics:
+    """The HTTP server of one `Server`. `start` and `stop` are called in the loop's thread."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._http: _Http | None = None
+        self._thread: threading.Thread | None = None
+        self.collector = Collector(server)
+
+    def start(self) -> None:
+        """Listen on `metrics-bind`, `metrics-port`. Raises OSError, which names the address."""
+        host, port = self._server.config["metrics-bind"], self._server.config["metrics-port"]
+        try:
+            self._http = _Http(host, port, self)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot listen on {host} port {port}: {error.strerror or error}"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._http.serve, name="tidelog-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening. Answers under way are left to their threads. Twice is allowed."""
+        http, self._http = self._http, None
+        if http is not None and self._thread is not None:
+            http.stop()
+            self._thread.join()
+            http.server_close()
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """What /metrics answers to this Accept header: the text, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.collector), content_type  # all it needs is `collect`
+
+    def health(self) -> dict[str, Any]:
+        """What /health answers; with a `reason` if anything is wrong."""
+        core, log = self._server.core, self._server.core.log
+        reason = self._reason()
+        if reason is not None:
+            return {"status": "error", "reason": reason}
+        nbytes, age = log.exposed()
+        return {
+            "status": "ok",
+            "role": "master",
+            "fsync": core.log.policy,
+            "exposed_bytes": nbytes,
+            "exposed_seconds": round(age, 3),
+            "written_lsn": log.written_lsn,
+            "synced_lsn": log.synced_lsn,
+        }
+
+    def _reason(self) -> str | None:
+        """Why the server is of no use at this moment, or None."""
+        core = self._server.core
+        if not core.ended and core.log.failure is not None and not core.log.in_doubt:
+            return f"the log failed: {core.log.failure}"
+        if not core.lock.acquire(timeout=HEALTH_S):
+            return f"the store did not answer within {HEALTH_S:g} s"
+        core.lock.release()
+        try:
+            core.look(nothing)  # which also rebuilds memory, if that is due
+        except TidelogError as error:
+            return str(error)
+        answered = threading.Event()
+        try:
+            self._server.loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return "the server has ended"
+        if not answered.wait(HEALTH_S):
+            return f"the event loop did not answer within {HEALTH_S:g} s"
+        return None
+
+
+class _Http(ThreadingHTTPServer):
+    """Accepts in one thread, answers each request in another, a few at a time."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, metrics: Metrics) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.metrics = metrics
+        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._stopping = False
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Without the look at the name service that HTTPServer has."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def serve(self) -> None:
+        """Until `stop`. Sleeps in accept: it costs nothing while nobody asks."""
+        while not self._stopping:
+            self.handle_request()
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            if not self._stopping:
+                time.sleep(RETRY_S)  # no descriptors left, perhaps
+            raise
+
+    def stop(self) -> None:
+        """From another thread."""
+        self._stopping = True
+        self.socket.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _logger.debug("a request for metrics broke off", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    timeout = REQUEST_S
+    server_version = "tidelog"
+    sys_version = ""
+    server: _Http
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        metrics = self.server.metrics
+        if path == "/metrics":
+            body, content_type = metrics.exposition(self.headers.get("Accept", ""))
+            self._answer(200, body, content_type)
+        elif path == "/health":
+            health = metrics.health()
+            self._answer(
+                503 if "reason" in health else 200,
+                json.dumps(health).encode() + b"\n",
+                "application/json",
+            )
+        else:
+            self._answer(404, b"/metrics and /health are here\n", "text/plain")
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: int, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _logger.debug("metrics: " + format, *args)

@@ -1,0 +1,284 @@
+"""Render: replies as RESP2 or RESP3 bytes. No I/O.
+
+What a reply may be is in `engine.reply` and `server.replies`; what it looks like, in spec sections 1 and 18.3. Nearly
+all that differs between the two protocols is the null, and what stands before a map:
+
+    None `$-1` / `_`      NULL_ARRAY `*-1` / `_`      Map, Streams `*` / `%`      Push `*` / `>`
+    Verbatim `$` / `=`    Double `$` / `,`            SetReply `*` / `~`          all others are alike
+
+Entries are the hot path. They come out of their blocks column by column, the IDs and then each field's values; the
+columns are interleaved with headers into one list, by slices, and joined: no Python code runs per entry. A header takes
+with it all that stands before it, so that an entry of n fields is 2 + 2n pieces:
+
+    CR LF *2 CR LF $15 CR LF    1700000000000-0    CR LF *4 CR LF $4 CR LF item CR LF $3 CR LF    tea    ...
+
+Entries of two fields, XRANGE of 1,000: 0.4 to 0.5 us each, where `%` on a template per entry takes 0.6 to 0.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from types import NoneType
+from typing import Final
+
+from tidelog.engine.entries import ClaimedEntries, Columns, Entries
+from tidelog.engine.errors import CommandError
+from tidelog.engine.ids import SEQ_MAX
+from tidelog.engine.reply import Map, NullArray, Reply, Status, Streams
+from tidelog.engine.values import RawString
+from tidelog.server.replies import Double, Push, SetReply, Verbatim
+
+Out = list[bytes]
+Writer = Callable[[Reply, int, Out], None]
+
+_LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+def render(reply: Reply, protocol: int, out: Out) -> None:
+    """Append the bytes of a reply to `out`, in pieces; `protocol` is 2 or 3.
+
+    Raises CorruptBlock if entries cannot be read, and TypeError at what is no reply; `out` is of no use then.
+    """
+    kind = reply.__class__
+    if kind is bytes:
+        out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    elif kind is int:
+        out.append(b":%d\r\n" % reply)
+    else:
+        writer = _WRITERS.get(kind)
+        if writer is None:
+            raise TypeError(f"no reply of a command: {kind.__name__}")
+        writer(reply, protocol, out)
+
+
+# --- single values
+
+
+def _bulk(reply: bytes, protocol: int, out: Out) -> None:
+    out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+
+
+def _null(reply: None, protocol: int, out: Out) -> None:
+    out.append(b"$-1\r\n" if protocol == 2 else b"_\r\n")
+
+
+def _null_array(reply: NullArray, protocol: int, out: Out) -> None:
+    out.append(b"*-1\r\n" if protocol == 2 else b"_\r\n")
+
+
+def _status(reply: Status, protocol: int, out: Out) -> None:
+    out.append(b"+%b\r\n" % reply)
+
+
+def _error(reply: CommandError, protocol: int, out: Out) -> None:
+    out.append(
+        b"-%b\r\n" % reply.line.translate(_LINE_ENDS)
+    )  # a line end would begin another reply
+
+
+def _verbatim(reply: Verbatim, protocol: int, out: Out) -> None:
+    if protocol == 2:
+        out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    else:
+        out.append(b"=%d\r\ntxt:%b\r\n" % (len(reply) + 4, reply))
+
+
+def _double(reply: Double, protocol: int, out: Out) -> None:
+    digits = _digits(reply)
+    out.append(b"$%d\r\n%b\r\n" % (len(digits), digits) if protocol == 2 else b",%b\r\n" % digits)
+
+
+def _digits(number: float) -> bytes:
+    """The shortest digits that mean this number; a whole one without a point, as Redis from 7.2 on shows it."""
+    if math.isfinite(number) and number == int(number) and abs(number) < 1 << 52:
+        return b"%d" % number if number or math.copysign(1, number) > 0 else b"-0"
+    return float.__repr__(number).encode()
+
+
+# --- containers
+
+
+def _array(reply: list[Reply], protocol: int, out: Out) -> None:
+    _items(b"*%d\r\n" % len(reply), reply, protocol, out)
+
+
+def _map(reply: Map, protocol: int, out: Out) -> None:
+    header = b"*%d\r\n" % len(reply) if protocol == 2 else b"%%%d\r\n" % (len(reply) >> 1)
+    _items(header, reply, protocol, out)
+
+
+def _set(reply: SetReply, protocol: int, out: Out) -> None:
+    _items(
+        b"*%d\r\n" % len(reply) if protocol == 2 else b"~%d\r\n" % len(reply), reply, protocol, out
+    )
+
+
+def _push(reply: Push, protocol: int, out: Out) -> None:
+    _items(
+        b"*%d\r\n" % len(reply) if protocol == 2 else b">%d\r\n" % len(reply), reply, protocol, out
+    )
+
+
+def _items(header: bytes, items: list[Reply], protocol: int, out: Out) -> None:
+    out.append(header)
+    kinds = set(map(type, items))
+    if kinds == _ALL_BYTES:  # the IDs of JUSTID, keys: at once
+        pairs = zip(map(len, items), items)
+        out.append(b"$%d\r\n%b\r\n" * len(items) % tuple(chain.from_iterable(pairs)))
+    elif kinds == _ALL_INTS:
+        out.append(b":%d\r\n" * len(items) % tuple(items))
+    else:
+        for item in items:
+            render(item, protocol, out)
+
+
+_FEW: Final = 4
+_ALL_BYTES: Final = {bytes}
+_ALL_INTS: Final = {int}
+
+
+def _streams(reply: Streams, protocol: int, out: Out) -> None:
+    out.append(b"*%d\r\n" % len(reply) if protocol == 2 else b"%%%d\r\n" % len(reply))
+    pair = b"*2\r\n" if protocol == 2 else b""
+    for key, entries in reply:
+        out.append(b"%b$%d\r\n%b\r\n" % (pair, len(key), key))
+        render(entries, protocol, out)
+
+
+# --- entries
+
+
+class _Headers(dict[int, bytes]):
+    """The header of a bulk string by its length, with all that stands between the string before and this one."""
+
+    __slots__ = ("before",)
+    kept = 0  # in all of them
+
+    def __init__(self, before: bytes) -> None:
+        self.before = before
+
+    def __missing__(self, length: int) -> bytes:
+        header = b"%b\r\n$%d\r\n" % (self.before, length)
+        if _Headers.kept < _HEADERS_MAX:
+            _Headers.kept += 1
+            self[length] = header
+        return header
+
+
+# Field names and lengths come from clients: of many different ones, only so much is kept.
+_HEADERS_MAX: Final = 1 << 14
+_NAMES_BYTES_MAX: Final = 512  # of an entry
+_fields: dict[tuple[bytes, ...], list[_Headers]] = {}
+
+_id_headers: Final = _Headers(b"\r\n*2")
+_claimed_id_headers: Final = _Headers(b"\r\n*4")
+_bulk_headers: Final = _Headers(b"")
+
+
+def _headers_of(names: tuple[bytes, ...]) -> list[_Headers]:
+    """For each field the headers of its values, the name and the values' header included."""
+    headers = _fields.get(names)
+    if headers is None or _Headers.kept >= _HEADERS_MAX:
+        before = [b"\r\n$%d\r\n%b" % (len(name), name) for name in names]
+        before[0] = b"\r\n*%d%b" % (2 * len(names), before[0])
+        headers = [_Headers(text) for text in before]
+        if _Headers.kept >= _HEADERS_MAX:
+            _forget()
+        if sum(map(len, names)) <= _NAMES_BYTES_MAX:
+            _fields[names] = headers
+    return headers
+
+
+def _forget() -> None:
+    for headers in (_id_headers, _claimed_id_headers, _bulk_headers):
+        headers.clear()
+    _fields.clear()
+    _Headers.kept = 0
+
+
+def _entries(reply: Entries, protocol: int, out: Out) -> None:
+    out.append(b"*%d" % len(reply))
+    for part in reply.parts:
+        columns = part.columns()
+        if columns is not None:
+            out.append(_interleaved(columns, reply.reverse))
+            continue
+        both = list(zip(part.ids(), part.rows()))
+        for entry_id, row in reversed(both) if reply.reverse else both:
+            text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+            out.append(_id_headers[len(text)] + text)
+            out.append(_row(row, protocol))
+    out.append(b"\r\n")
+
+
+def _claimed_entries(reply: ClaimedEntries, protocol: int, out: Out) -> None:
+    """Entries of four elements: the last two are idle ms and deliveries."""
+    out.append(b"*%d" % len(reply))
+    for (entry_id, row), idle, deliveries in zip(reply, reply.idle, reply.deliveries, strict=True):
+        text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+        out.append(_claimed_id_headers[len(text)] + text)
+        out.append(_row(row, protocol))
+        out.append(b"\r\n:%d\r\n:%d" % (idle, deliveries))
+    out.append(b"\r\n")
+
+
+def _interleaved(columns: Columns, reverse: bool) -> bytes:
+    """Entries of equal field names, each piece behind its line end."""
+    texts, names, values = columns
+    if len(texts) < _FEW and not reverse:
+        return _one_by_one(columns)
+    width = len(names)
+    if reverse:
+        texts = texts[::-1]
+    step = 2 + 2 * width
+    pieces = [b""] * (step * len(texts))
+    pieces[0::step] = map(_id_headers.__getitem__, map(len, texts))
+    pieces[1::step] = texts
+    for field, headers in enumerate(_headers_of(names)):
+        column = values[field::width]
+        if reverse:
+            column.reverse()
+        pieces[2 + 2 * field :: step] = map(headers.__getitem__, map(len, column))
+        pieces[3 + 2 * field :: step] = column
+    return b"".join(pieces)
+
+
+def _one_by_one(columns: Columns) -> bytes:
+    """The same: setting up all those slices costs more than a few entries."""
+    texts, names, values = columns
+    headers = _headers_of(names)
+    pieces: list[bytes] = []
+    following = iter(values)
+    for text in texts:
+        pieces += (_id_headers[len(text)], text)
+        for field, value in zip(headers, following):
+            pieces += (field[len(value)], value)
+    return b"".join(pieces)
+
+
+def _row(row: Sequence[bytes] | None, protocol: int) -> bytes:
+    """The fields and values of one entry, behind its line end."""
+    if row is None:
+        return b"\r\n*-1" if protocol == 2 else b"\r\n_"
+    headers = map(_bulk_headers.__getitem__, map(len, row))
+    return b"\r\n*%d%b" % (len(row), b"".join(chain.from_iterable(zip(headers, row))))
+
+
+_WRITERS: Final[dict[type, Writer]] = {
+    RawString: _bulk,
+    NoneType: _null,
+    NullArray: _null_array,
+    Status: _status,
+    CommandError: _error,
+    Verbatim: _verbatim,
+    Double: _double,
+    list: _array,
+    Map: _map,
+    SetReply: _set,
+    Push: _push,
+    Streams: _streams,
+    Entries: _entries,
+    ClaimedEntries: _claimed_entries,
+}

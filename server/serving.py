@@ -1,0 +1,146 @@
+"""Serving: a server in a thread beside the owner of a store, or as a process that does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from tidelog.server.config import Config
+from tidelog.server.server import Server
+from tidelog.store.clock import SYSTEM
+from tidelog.store.core import Core
+from tidelog.store.lifetime import close
+from tidelog.store.opening import open_core
+from tidelog.store.options import make_options
+from tidelog.store.sync import Store
+
+_logger = logging.getLogger("tidelog.server")
+
+
+class Serving:
+    """A server that runs in a thread of its own beside the owner of a store. Made by `tidelog.serve`.
+
+    port    the TCP port that is listened on, 0 if there is none
+    """
+
+    def __init__(self, core: Core, config: Config) -> None:
+        self._core = core
+        self._config = config
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self.server: Server | None = None
+        self._thread = threading.Thread(target=self._run, name="tidelog-serve", daemon=True)
+        self.port = self.tls_port = 0
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        server = Server(self._core, self._config, self._core.root)
+        await server.start()
+        self.server = server
+        self.port, self.tls_port = server.port(), server.port("tls")
+        self._ready.set()
+        await server.ended
+
+    def close(self) -> None:
+        """Stop accepting, finish replies, close the connections. The store stays open. Twice is allowed."""
+        server = self.server
+        if server is not None and self._thread.is_alive():
+            try:
+                asyncio.run_coroutine_threadsafe(server.shutdown(), server.loop).result()
+            except RuntimeError:
+                pass  # the loop has just ended
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def serve(db: Store, **options: Any) -> Serving:
+    """Make an open store available to Redis clients, while its owner goes on using it in this process.
+
+    Options are those of the configuration, with underscores: `port` (6379; 0 = one that is free), `bind`, `unixsocket`,
+    `requirepass`, `maxclients`, ... Runs in a thread of its own until `close`, or until the store is closed.
+
+        with tidelog.open("orders") as db, tidelog.serve(db, port=0) as server:
+            redis.Redis(port=server.port).xadd("orders", {"item": "tea"})
+
+    Raises ConfigError for an option that makes no sense, OSError if the address cannot be listened on.
+    """
+    config = Config()
+    config.start(options, fsync=db.fsync)
+    core = db._core
+    config.place(core.root)
+    if core.checkpoints is not None:
+        config.adopt(core.checkpoints.options, db.fsync)
+    return Serving(core, config)
+
+
+def serve_forever(
+    root: Path, config: Config, *, ready: Callable[[Server], None] | None = None
+) -> int:
+    """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. The exit code.
+
+    Raises what `tidelog.open` and `Server.start` raise.
+    """
+    options = make_options(**config.store_options())
+    config.place(root)
+    core = open_core(root, options, None, SYSTEM)
+    _logger.info("opened %s, pid %d", root, os.getpid())
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_until_told(core, config, root, ready))
+    finally:
+        close(core)
+        _logger.info("closed %s", root)
+    return 0
+
+
+async def _until_told(
+    core: Core, config: Config, root: Path, ready: Callable[[Server], None] | None
+) -> None:
+    server = Server(core, config, root)
+    await server.start()
+    stopping: list[asyncio.Task[None]] = []
+
+    def stop(name: str) -> None:
+        _logger.info("%s: stopping", name)
+        stopping.append(server.loop.create_task(server.shutdown()))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server.loop.add_signal_handler(number, stop, number.name)
+    gc.freeze()  # what was loaded at the start is not walked by the collector again
+    if ready is not None:
+        ready(server)
+    await server.ended
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's, where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

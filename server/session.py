@@ -1,0 +1,490 @@
+"""Session: one client, from its first command to its end. What it is, what it may do, what it waits for.
+
+Nothing here reads or writes a socket: commands come in by `execute`, replies go to the session's outlet, in order. All
+of it runs in the event loop's thread.
+
+    execute(args)        one command; afterwards `busy` tells whether it is still under way
+    busy                 a blocking read is parked, or a handler is waited for: the next command has to wait
+    resume               called when it is not busy any more, so that the outlet goes on with the next one
+
+A command takes one of three ways: XADD with an ID of the server's making, by far the most frequent, goes to `Core.add`;
+the engine's commands go to `Core.run`; those that need a connection go to their handler in server/commands/. What a
+command logs is gathered. The server flushes the log once per turn of the loop, and replies leave when the LSN they rest
+on holds what the fsync policy promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable
+from threading import get_ident
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.aof.log import Log
+from tidelog.engine.context import Context
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply
+from tidelog.engine.table import TABLE as ENGINE
+from tidelog.engine.table import Command
+from tidelog.engine.transaction import Transaction
+from tidelog.engine.waiting import Waiter
+from tidelog.server import errors
+from tidelog.server.acl import User
+from tidelog.server.render import render
+from tidelog.server.replies import NO_REPLY
+from tidelog.server.table import HANDLERS, TABLE
+from tidelog.store.batch import run_exec
+from tidelog.store.core import Claim
+from tidelog.store.errors import TidelogError
+from tidelog.store.face import nothing
+from tidelog.store.waiters import Caller
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+_logger = logging.getLogger("tidelog.server")
+_spellings = TABLE.spellings
+_XADD = ENGINE.commands[b"xadd"]
+# What a session may do that has subscribed to channels and speaks RESP2 (spec 16.1).
+_SUBSCRIBED = frozenset(
+    b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
+)
+_UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
+
+
+class Outlet(Protocol):
+    """Where the replies of a session go: its connection."""
+
+    addr: str
+    laddr: str
+    fd: int
+    created: float  # time.monotonic()
+
+    def send(self, data: bytes, replies: int = 1) -> None:
+        """So many replies, in order."""
+
+    def restrict(self, restricted: bool) -> None:
+        """Whether it has still to say who it is, and may send little until then."""
+
+    def rests_on(self, log: Log, lsn: int, wrote: bool) -> None:
+        """The reply that is sent next, and all after it, may leave only when this LSN holds."""
+
+    def resume(self) -> None:
+        """The session is not busy any more."""
+
+    def close_soon(self) -> None:
+        """Close when everything that was sent has left."""
+
+    def kill(self) -> None:
+        """Close at once; nothing more is read or sent."""
+
+
+class Session:
+    """See the module's text.
+
+    authenticated   False until AUTH, where the default user has a password
+    reply_mode      "on", "off", or "skip": what CLIENT REPLY asked for
+    plain           nothing but the store decides about its commands: no password, rules, transaction, subscription or
+                    pause stands in between. Kept by `settle`, so that the hot path asks one question
+    """
+
+    def __init__(self, server: Server, id_: int, connection: Any) -> None:
+        self.server = server
+        self.core = server.core
+        self.id = id_
+        self.connection = connection
+        self.db = 0
+        self.protocol = 2
+        self.name = self.lib_name = self.lib_ver = b""
+        self.user: User = server.acl.default
+        self.authenticated = self.user.nopass and self.user.enabled
+        self.transaction = Transaction(self.core.watches, table=TABLE)
+        self.last_command = b""
+        self.last_active = connection.created
+        self.blocked: Waiter | None = None
+        self.blocked_command = b""
+        self.channels: set[bytes] = set()
+        self.patterns: set[bytes] = set()
+        self.shard_channels: set[bytes] = set()
+        self.reply_mode = "on"
+        self.no_evict = self.no_touch = self.monitor = False
+        self.busy = self.closed = False
+        self.in_exec = False  # a handler runs as a part of EXEC, and must not wait
+        self.plain = False
+        self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unblock: asyncio.Future[bool] | None = None
+        self.settle()
+
+    def settle(self) -> None:
+        """After a change of what stands between a command and the store."""
+        self.connection.restrict(not self.authenticated)
+        self.plain = (
+            self.authenticated
+            and self.user.superuser
+            and not self.transaction.active
+            and not (self.protocol == 2 and (self.channels or self.patterns or self.shard_channels))
+            and self.reply_mode == "on"
+            and not self.server.paused
+            and not self.server.monitors
+        )
+
+    # --- commands
+
+    def execute(self, args: list[bytes]) -> None:
+        """Run one command and send its reply, or become busy."""
+        started = perf_counter_ns()
+        command = _spellings.get(args[0])
+        if command is None or not _fits(command, args):
+            try:
+                command = TABLE.resolve(args)
+            except CommandError as error:
+                if command is not None:
+                    self.server.stats.rejected(command.name)
+                self._finish(None, started, self._unresolved(args, error))
+                return
+        if not self.plain and self._intercepted(command, args, started):
+            return
+        try:
+            if command is _XADD and args[2] == b"*" and len(args) & 1 and self.plain:
+                try:
+                    effect, log, lsn = self.core.add(self.db, args[1], tuple(args[3:]), False)
+                except CommandError as error:
+                    self._rest_on_all()
+                    self._finish(command, started, error, args)
+                    return
+                self.connection.rests_on(log, lsn, True)
+                self.wrote_lsn = lsn
+                text = b"%d-%d" % (effect[3], effect[4])
+                self.connection.send(b"$%d\r\n%b\r\n" % (len(text), text))
+                self.server.stats.call(command.name, perf_counter_ns() - started, False)
+                return
+            handler = HANDLERS.get(command.name)
+            if handler is not None:
+                reply = handler(self, args)
+                if inspect.iscoroutine(reply):
+                    self._wait_for(reply, command, args, started)
+                    return
+            else:
+                reply, claim = self.core.run(self.db, args, self._caller, False)
+                if reply.__class__ is Waiter:
+                    self._park(reply, command, started)
+                    return
+                self._rest_on(claim)
+        except Exception as error:
+            reply = self.refused(command, error)
+        self._finish(command, started, reply, args)
+
+    def _unresolved(self, args: list[bytes], error: CommandError) -> CommandError:
+        """There is no such command. A transaction is doomed by that; a malformed EXEC ends it."""
+        try:
+            self.transaction.submit(self.core.ctx, args)
+        except CommandError as told:
+            error = told
+        self.settle()
+        return error
+
+    def _intercepted(self, command: Command, args: list[bytes], started: int) -> bool:
+        """Whether something else than the store answers, or must answer first (the order is Redis's)."""
+        server, name = self.server, command.name
+        if not self.authenticated and "no_auth" not in command.flags:
+            self._reject(command, CommandError(errors.NO_AUTH))
+            return True
+        if not self.user.superuser or not self.authenticated:
+            refusal = server.acl.refusal(self.user, command, args)
+            if refusal is not None and "no_auth" not in command.flags:
+                self._reject(command, refusal)
+                return True
+        if self.subscribed and self.protocol == 2 and name not in _SUBSCRIBED:
+            self._reject(
+                command,
+                CommandError(
+                    b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+                    b"allowed in this context" % name
+                ),
+            )
+            return True
+        if self.transaction.active and "no_multi" in command.flags:
+            self._reject(command, CommandError(errors.NO_MULTI))
+            return True
+        if server.monitors:
+            server.show(self, args)
+        if server.paused and server.holds(command):
+            self.busy = True
+            server.postpone(self, args)
+            return True
+        if self.transaction.active and name not in _UNQUEUED:
+            reply: Reply = QUEUED
+            try:
+                self.transaction.submit(self.core.ctx, args)
+            except CommandError as error:
+                reply = error
+            self._finish(None, started, reply)
+            return True
+        return False
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether it has subscribed to any channel or pattern."""
+        return bool(self.channels or self.patterns or self.shard_channels)
+
+    def _reject(self, command: Command, error: CommandError) -> None:
+        self.transaction.abort()
+        self.server.stats.rejected(command.name)
+        self.server.stats.error(error.line)
+        self.send(error)
+
+    def add_many(self, commands: list[list[bytes]]) -> None:
+        """XADDs in a row whose IDs are the server's to make, of a session that is `plain`: each a unit of its own."""
+        self.server.add_many([(self.connection, commands)])
+
+    def exec(self, args: list[bytes]) -> tuple[Reply, list[tuple[int, list[bytes]]]]:
+        """EXEC: the replies, and which of the commands are handlers' to answer, now that the unit is done."""
+        later: list[tuple[int, list[bytes]]] = []
+        position = -1
+        stats = self.server.stats
+
+        def one(ctx: Context, words: list[bytes]) -> Reply:
+            nonlocal position
+            position += 1
+            started = perf_counter_ns()
+            command = TABLE.resolve(words)
+            reply: Reply = None
+            if not self.user.superuser:
+                reply = self.server.acl.refusal(self.user, command, words, queued=True)
+            if reply is None:
+                if command.name not in ENGINE.commands:
+                    later.append((position, words))
+                    return None
+                reply = self.core.decide(ctx, words)
+            failed = isinstance(reply, CommandError)
+            if failed:
+                stats.error(reply.line)
+            stats.call(command.name, perf_counter_ns() - started, failed)
+            return reply
+
+        try:
+            (reply, claim), self.db = run_exec(self.core, self.db, self.transaction, args, one)
+        finally:
+            self.settle()
+        self._rest_on(claim)
+        return reply, later
+
+    # --- replies
+
+    def send(self, reply: Reply) -> None:
+        """The reply of a command."""
+        if self.reply_mode != "on":
+            if self.reply_mode == "skip":
+                self.reply_mode = "on"
+                self.settle()
+            return
+        out: list[bytes] = []
+        render(reply, self.protocol, out)
+        self.connection.send(b"".join(out))
+
+    def push(self, reply: Reply) -> None:
+        """A message that answers no command, after the replies before it."""
+        out: list[bytes] = []
+        render(reply, self.protocol, out)
+        self.connection.send(b"".join(out))
+
+    def _finish(
+        self, command: Command | None, started: int, reply: Reply, args: list[bytes] | None = None
+    ) -> None:
+        """Send the reply, and count."""
+        stats = self.server.stats
+        failed = isinstance(reply, CommandError)
+        if failed:
+            stats.error(reply.line)
+        if command is not None:
+            spent = perf_counter_ns() - started
+            self.last_command = command.name
+            stats.call(command.name, spent, failed)
+            if args is not None and spent >= stats.slow_ns:
+                stats.slow(args, spent, self)
+        if reply is not NO_REPLY:
+            self.send(reply)
+
+    def refused(self, command: Command, error: BaseException) -> CommandError:
+        """What to answer where a command could not be carried out."""
+        if isinstance(error, CommandError):
+            return error
+        if isinstance(error, TidelogError):
+            if self.core.ended:
+                self.server.store_ended(error)
+        else:  # a fault of ours, which must not take other sessions with it
+            name = command.name.decode()
+            _logger.error("%s of client %d broke off", name, self.id, exc_info=error)
+        return CommandError(errors.line(error))
+
+    def _rest_on(self, claim: Claim) -> None:
+        log, lsn, wrote = claim
+        self.connection.rests_on(log, lsn, wrote)
+        if wrote:
+            self.wrote_lsn = lsn
+
+    def _claim(self) -> Claim:
+        return self.core.look(nothing)[1]
+
+    def _rest_on_all(self) -> None:
+        """What is told now tells something about the state as it is."""
+        self._rest_on(self._claim())
+
+    # --- commands that take their time
+
+    def _wait_for(
+        self, work: Awaitable[Reply], command: Command, args: list[bytes], started: int
+    ) -> None:
+        self.busy = True
+        self._task = self.server.loop.create_task(self._waited(work, command, args, started))
+
+    async def _waited(
+        self, work: Awaitable[Reply], command: Command, args: list[bytes], started: int
+    ) -> None:
+        try:
+            reply = await work
+        except Exception as error:
+            reply = self.refused(command, error)
+        finally:
+            self._task = None
+        if not self.closed:
+            self._finish(command, started, reply, args)
+            self._idle()
+
+    def _idle(self) -> None:
+        self.busy = False
+        self.connection.resume()
+
+    # --- blocking reads
+
+    def _caller(self) -> Caller:
+        return _SessionCaller(self)
+
+    def _park(self, waiter: Waiter, command: Command, started: int) -> None:
+        self.busy = True
+        self.blocked = waiter
+        self.blocked_command = command.name
+        self.last_command = command.name
+        self.server.blocked += 1
+        self._started, self._command = started, command
+        if waiter.owner.done:
+            self.woken()
+        else:
+            self._set_timer(waiter)
+
+    def _set_timer(self, waiter: Waiter) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        seconds = self.core.patience(waiter)
+        self._timer = None if seconds is None else self.server.loop.call_later(seconds, self.woken)
+
+    def woken(self) -> None:
+        """Something happened to the blocked read: it was served, or its timers are to be looked at."""
+        waiter = self.blocked
+        if waiter is None:
+            return
+        caller: Caller = waiter.owner
+        if not caller.done:
+            try:
+                self.core.wake(waiter)
+            except TidelogError as error:
+                caller.fail(error)
+            if not caller.done:
+                self._set_timer(waiter)
+                return
+        self._unpark()
+        if caller.error is not None:
+            reply: Reply = self.refused(self._command, caller.error)
+        else:
+            assert caller.answer is not None
+            reply, claim = caller.answer
+            self._rest_on(claim)
+        self._finish(self._command, self._started, reply)
+        self._idle()
+
+    def unblock(self, error: bool) -> bool:
+        """CLIENT UNBLOCK: end a blocked command as if its time were up, or with an error. False: it is not blocked."""
+        if self._unblock is not None and not self._unblock.done():
+            self._unblock.set_result(error)
+            return True
+        waiter = self.blocked
+        if waiter is None or waiter.owner.done:
+            return False
+        self.core.leave(waiter)
+        if waiter.owner.done:  # served at the last moment, from another thread
+            return False
+        self._unpark()
+        self._rest_on_all()
+        reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
+        self._finish(self._command, self._started, reply)
+        self._idle()
+        return True
+
+    def unblocked(self) -> asyncio.Future[bool]:
+        """For a handler that waits: done when CLIENT UNBLOCK ends that, with whether it asked for an error."""
+        self._unblock = self.server.loop.create_future()
+        return self._unblock
+
+    def _unpark(self) -> None:
+        self.blocked = None
+        self.server.blocked -= 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- its end
+
+    def reset(self) -> None:
+        """RESET: as a new connection, but for its ID and the library's name (spec 16.1)."""
+        self.core.forget(self.transaction)
+        self.server.pubsub.leave(self)
+        self.server.unmonitor(self)
+        self.db, self.protocol, self.name, self.reply_mode = 0, 2, b"", "on"
+        self.no_evict = self.no_touch = False
+        self.user = self.server.acl.default
+        self.authenticated = self.user.nopass and self.user.enabled
+        self.settle()
+
+    def close_soon(self) -> None:
+        """Close when what was sent so far has left."""
+        self.connection.close_soon()
+
+    def kill(self) -> None:
+        """Close at once."""
+        self.connection.kill()
+
+    def end(self) -> None:
+        """The connection is gone. What a blocked read was served meanwhile stays pending, as after a crash."""
+        self.closed = True
+        waiter = self.blocked
+        if waiter is not None:
+            self._unpark()
+            self.core.leave(waiter)
+        if self._task is not None:
+            self._task.cancel()
+        self.core.forget(self.transaction)
+        self.server.pubsub.leave(self)
+        self.server.unmonitor(self)
+
+
+def _fits(command: Command, args: list[bytes]) -> bool:
+    arity = command.arity
+    return len(args) == arity or (arity < 0 and len(args) >= -arity)
+
+
+class _SessionCaller(Caller):
+    """Whom a blocked read is answered to."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def nudge(self) -> None:
+        self._session.server.woke(self._session, get_ident())
