@@ -336,7 +336,7 @@ def test_what_a_failed_hello_leaves(server: Running, dial: Dial) -> None:
 
 
 def test_names_in_hello_as_resp3_maps(server: Running) -> None:
-    client = server.client(protocol=3)
+    client: Any = server.client(protocol=3)
     told = client.execute_command("HELLO", "3", "SETNAME", "ann")
     assert told[b"server"] == b"redis" and told[b"version"] == b"8.8.0" and told[b"proto"] == 3
     assert told[b"id"] == client.client_id() and told[b"modules"] == []
@@ -464,9 +464,10 @@ def test_the_log(server: Running, protocol: int, dial: Dial) -> None:
             (1, "command", "toplevel", "del", "bob"),
         ]
         assert all(0 <= float(entry["age-seconds"]) < 60 for entry in shown)
-        assert (
-            shown[0]["client-info"]["cmd"] == "hello" and shown[3]["client-info"]["user"] == "bob"
-        )
+        clients = [entry["client-info"] for entry in shown]
+        if protocol == 3:  # redis-py leaves them as they are
+            clients = [dict(pair.split("=", 1) for pair in client.split()) for client in clients]
+        assert clients[0]["cmd"] == "hello" and clients[3]["user"] == "bob"
         assert len(client.acl_log(2)) == 2
         assert client.acl_log_reset() and client.acl_log() == []
 
