@@ -142,6 +142,8 @@ _ALL: Final = (
     Option("acllog-max-len", Integer(0, INT64_MAX), 128, RUN, "Refusals that ACL LOG keeps."),
     Option("metrics-port", _PORT, 0, START, "HTTP port of /metrics and /health; 0 = none."),
     Option("metrics-bind", Text(), "127.0.0.1", START, "Address of that port."),
+    Option("metrics-streams", Integer(0, 10_000), 100, START,
+           "Streams that /metrics shows one by one, the first by name."),
     Option("loglevel", Choice("debug", "verbose", "notice", "warning"), "notice", RUN,
            "What is logged: from this level on.", LOGS),
     Option("logfile", Text(), "", START, "File of the log; empty = standard error.", LOGS),

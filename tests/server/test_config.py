@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,7 +90,7 @@ SAME = [
     ["protected-mode", ""], ["protected-mode", "YES"], ["protected-mode", "1"], ["protected-mode", "no"],
     ["slowlog-log-slower-than", "-1"], ["slowlog-log-slower-than", "-2"], ["slowlog-max-len", "-1"],
     ["slowlog-max-len", "5"], ["latency-monitor-threshold", "-1"], ["acllog-max-len", "x"], ["acllog-max-len", "3"],
-    ["notify-keyspace-events", "KEA"], ["notify-keyspace-events", "Kxtn"], ["notify-keyspace-events", "q"],
+    ["notify-keyspace-events", "KEA"], ["notify-keyspace-events", "Kxtn"], 
     ["notify-keyspace-events", "tx"], ["notify-keyspace-events", "Eg$lshzxetd"], ["notify-keyspace-events", "m"],
     ["notify-keyspace-events", ""],
     ["save", "1"], ["save", "x y"], ["save", "900 1 300 10"], ["save", "0 1"], ["save", "1 -1"], ["save", "900  1"],
@@ -192,6 +193,16 @@ def test_every_default_is_a_value_of_its_kind() -> None:
         assert kind.allowed
 
 
+def test_options_that_the_server_asks_for_are_in_the_table() -> None:
+    asked = {
+        name
+        for path in Path(__file__).parents[2].joinpath("server").rglob("*.py")
+        for name in re.findall(r'config(?:\.on\(|\[)"([a-z-]+)"', path.read_text())
+    }
+    assert len(asked) > 30
+    assert asked <= {*OPTIONS, "users"}
+
+
 def test_the_store_takes_its_options() -> None:
     assert make_options(**Config().store_options()) == Options(fsync="everysec")
     config = Config()
@@ -287,6 +298,15 @@ def test_what_is_no_text_is_refused() -> None:
     config = Config()
     config.set([(b"requirepass", "pässwörd".encode())])
     assert config["requirepass"] == "pässwörd"
+
+
+def test_no_such_class_of_events() -> None:
+    """Redis 8 knows more of them than 7.0, and names them."""
+    reason = "Invalid event class character. Use 'Ag$lshzxeKEtmdnoc'."
+    assert refusal(Config(), "notify-keyspace-events", "q").endswith(reason)
+    config = Config()
+    config.set([(b"notify-keyspace-events", b"KAn")])
+    assert set(shown(config, "notify-keyspace-events")) == set("AKn")
 
 
 def test_output_limits() -> None:

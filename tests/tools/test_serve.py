@@ -1,0 +1,306 @@
+"""`tidelog serve`: what the command line, the file and the environment make of a server, what it logs, how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from tests.tools.conftest import Run
+
+import tidelog
+from tidelog.server import serving
+from tidelog.server.config import Config, ConfigError
+from tidelog.server.logs import VERBOSE, Logs
+from tidelog.tools import exits
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR|VERBOSE|DEBUG) .*")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Config]]:
+    """What would have been served."""
+    calls: list[tuple[Path, Config]] = []
+
+    def serve_forever(root: Path, config: Config) -> int:
+        calls.append((root, config))
+        logging.getLogger("tidelog.server").info("serving")
+        return 0
+
+    monkeypatch.setattr(serving, "serve_forever", serve_forever)
+    return calls
+
+
+def test_defaults(run: Run, tmp_path: Path, started: list[tuple[Path, Config]]) -> None:
+    done = run("serve", tmp_path / "store")
+    assert (done.code, done.out) == (0, "")
+    assert LINE.fullmatch(done.err.rstrip("\n")) and done.err.endswith(" INFO serving\n")
+    ((root, config),) = started
+    assert root == tmp_path / "store"
+    assert config["dir"] == str(root)
+    assert (config["port"], config["bind"], config["appendfsync"]) == (
+        6379,
+        "127.0.0.1 -::1",
+        "everysec",
+    )
+    assert config["protected-mode"] and not config.ephemeral and config.file is None
+
+
+def test_what_goes_before_what(
+    run: Run,
+    tmp_path: Path,
+    started: list[tuple[Path, Config]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_REQUIREPASS", "from the environment")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "tidelog.toml"
+    file.write_text('port = 7000\nmaxclients = 5\nhz = 20\nrequirepass = "from the file"\n')
+    done = run(
+        *("serve", "store", "--config", "tidelog.toml", "--port", "7001", "--fsync", "always"),
+        *("--memory-budget", "64mb", "--option", "maxclients=6", "--option", "save=60 1"),
+        *("--option", "tls-key-file-pass=a=b"),
+    )
+    assert done.code == 0
+    ((root, config),) = started
+    assert (root, config.file) == (tmp_path / "store", file)
+    assert (config["port"], config["maxclients"], config["hz"]) == (7001, 6, 20)
+    assert (config["appendfsync"], config["maxmemory"]) == ("always", 64 << 20)
+    assert (config["save"], config["tls-key-file-pass"]) == (((60, 1),), "a=b")
+    assert config["requirepass"] == "from the environment"
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (["--port", "x"], "--port: port must be an integer from 0 to 65535, not 'x'"),
+        (["--port", "65536"], "--port: port must be an integer from 0 to 65535, not '65536'"),
+        (["--fsync", "later"],
+         '--fsync: appendfsync must be one of "everysec", "always", "no", not \'later\''),
+        (["--memory-budget", "12"], "--memory-budget: maxmemory must be 0 or bytes from 1048576, as a number or with a "
+                                    "unit: \"64mb\" (k kb m mb g gb), not '12'"),
+        (["--option", "port"], "--option port: must be NAME=VALUE"),
+        (["--option", "prot=1"], "--option: there is no option 'prot'; is port meant?"),
+        (["--option", "protected-mode=1"], "--option: protected-mode must be yes or no, not '1'"),
+        (["--option", "appendonly=no"],
+         "--option: appendonly cannot be changed, it is yes: Everything goes through the log."),
+        (["--config", "none.toml"], "{here}/none.toml: No such file or directory"),
+        (["--config", "bad.toml"], "{here}/bad.toml, line 2: there is no option 'prot'; is port meant?"),
+        (["--logfile", "no/where.log"], "logfile no/where.log: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense(
+    run: Run,
+    tmp_path: Path,
+    started: list[tuple[Path, Config]],
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    error: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("hz = 20\nprot = 7000\n")
+    done = run("serve", "store", *args)
+    assert done == (exits.USAGE, "", f"tidelog: {error.format(here=tmp_path)}\n")
+    assert not started and not (tmp_path / "store").exists()
+
+
+def test_list_of_options(run: Run) -> None:
+    done = run("serve", "--list-options")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["OPTION", "DEFAULT", "CHANGED", "MEANING"]
+    assert any(re.match(r"port +6379 +start +TCP port; 0 = none\.", line) for line in lines)
+    assert not any(line.startswith("appendonly ") for line in lines)
+
+
+# --- the lines of the log
+
+
+@contextmanager
+def logs(**options: str) -> Iterator[Config]:
+    config = Config()
+    for name, text in options.items():
+        config.take(name.replace("_", "-"), text, "")
+    with Logs(config):
+        yield config
+
+
+def test_text_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with logs():
+        logger = logging.getLogger("tidelog.server")
+        logger.info("client %s", "a\r\nb\x1b[31m\u2028ü")
+        logger.warning("oh")
+        logger.log(VERBOSE, "not shown")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(" INFO client a\\r\\nb\\x1b[31m\\u2028ü")
+    assert LINE.fullmatch(second) and second.endswith(" WARNING oh")
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with logs(log_format="json"):
+        logger = logging.getLogger("tidelog.server")
+        logger.info("client %s", "a\nb")
+        try:
+            raise ValueError("oh")
+        except ValueError:
+            logger.exception("it broke")
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert first.pop("time").endswith("Z")
+    assert first == {"level": "info", "message": "client a\nb", "logger": "tidelog.server"}
+    assert second["level"] == "error" and "ValueError: oh" in second["error"]
+
+
+def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("tidelog.server")
+    shown = {}
+    with logs() as config:
+        for level in ("debug", "verbose", "notice", "warning"):
+            config.set([(b"loglevel", level.encode())])
+            for number in (logging.DEBUG, VERBOSE, logging.INFO, logging.WARNING):
+                logger.log(number, "x")
+            logging.getLogger("asyncio").debug("of the loop")
+            shown[level] = capsys.readouterr().err.count("\n")
+    assert shown == {"debug": 4, "verbose": 3, "notice": 2, "warning": 1}
+
+
+def test_afterwards_all_is_as_before() -> None:
+    own, loop = logging.getLogger("tidelog"), logging.getLogger("asyncio")
+    before = own.level, own.propagate, own.handlers[:], loop.propagate, loop.handlers[:]
+    with logs(loglevel="debug"):
+        assert not own.propagate
+    assert before == (own.level, own.propagate, own.handlers, loop.propagate, loop.handlers)
+
+
+def test_a_file_that_is_moved_away(tmp_path: Path) -> None:
+    path = tmp_path / "tidelog.log"
+    with logs(logfile=str(path)):
+        logging.getLogger("tidelog").warning("one")
+        path.rename(tmp_path / "tidelog.log.1")
+        logging.getLogger("tidelog").warning("two")
+    assert path.read_text().endswith(" WARNING two\n") and path.read_text().count("\n") == 1
+    with (
+        pytest.raises(ConfigError, match="logfile .*: Is a directory"),
+        logs(logfile=str(tmp_path)),
+    ):
+        pass
+
+
+# --- a process
+
+
+class Process:
+    """`tidelog serve`, with a free port if none is given."""
+
+    def __init__(self, root: Path, *args: str) -> None:
+        self.port = free_port()
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tidelog", "serve", str(root), "--port", str(self.port), *args],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.child.stderr is not None
+        self.lines: list[str] = []
+        for line in self.child.stderr:
+            self.lines.append(line)
+            if "listening on 127.0.0.1" in line:
+                break
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.child.send_signal(number)
+        _, rest = self.child.communicate(timeout=60)
+        self.lines += rest.splitlines(keepends=True)
+        return self.child.returncode
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_server(tmp_path: Path) -> None:
+    root, file = tmp_path / "store", tmp_path / "tidelog.toml"
+    file.write_text('# mine\nusers = ["user ann on >secret ~* &* +@all"]\n')
+    served = Process(root, "--config", str(file))
+    try:
+        client: Any = redis.Redis(port=served.port, protocol=2)
+        assert client.xadd("s", {"a": 1}, id="1-1") == b"1-1"
+        assert client.config_get("maxmemory", "dir") == {"maxmemory": "0", "dir": str(root)}
+        with pytest.raises(redis.ResponseError, match="must be between"):
+            client.config_set("timeout", -1)
+        client.config_set("timeout", 77, "loglevel", "debug")
+        assert client.config_rewrite()
+        text = file.read_text()
+        assert text.startswith("# mine\nusers = [\n") and "timeout = 77\n" in text
+        assert "secret" not in text  # hashed by now
+        client.close()
+    finally:
+        code = served.end()
+    assert code == 0, served.lines
+    assert all(LINE.fullmatch(line.rstrip("\n")) for line in served.lines), served.lines
+    with tidelog.open(root) as db:
+        assert db.xlen("s") == 1
+
+    again = Process(root, "--config", str(file))
+    try:
+        client = redis.Redis(port=again.port, protocol=2, username="ann", password="secret")
+        assert client.config_get("timeout") == {"timeout": "77"}
+        client.close()
+    finally:
+        assert again.end(signal.SIGINT) == 0
+
+
+def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", root, "--port", port)
+        assert (done.code, done.out) == (exits.SYSTEM, "")
+        last = done.err.splitlines()[-1]
+        assert last.startswith(f"tidelog: cannot listen on 127.0.0.1 port {port}: ")
+        assert last.endswith("address already in use")
+
+        done = run("serve", root, "--port", "0", "--metrics-port", port)
+        assert done.code == exits.SYSTEM
+        assert done.err.splitlines()[-1].startswith("tidelog: ") and "in use" in done.err
+
+    with tidelog.open(root):
+        done = run("serve", root, "--port", "0")
+        assert (done.code, done.out) == (exits.LOCKED, "")
+        assert done.err.startswith(f"tidelog: {root} is open for writing by")
+
+    missing = tmp_path / "no" / "store"
+    done = run("serve", missing, "--port", "0")
+    assert (done.code, done.err) == (
+        exits.SYSTEM,
+        f"tidelog: {missing}: No such file or directory; create the directory that is to hold it first\n",
+    )
+
+    (tmp_path / "groceries").mkdir()
+    (tmp_path / "groceries" / "list").write_text("tea\n")
+    done = run("serve", tmp_path / "groceries", "--port", "0")
+    assert (done.code, done.err.count("\n")) == (exits.NOT_A_STORE, 1)
+
+    done = run("serve", root, "--port", "0", "--tls-port", free_port())
+    assert done.code == exits.USAGE
+    assert done.err.splitlines()[-1] == "tidelog: tls-port needs tls-cert-file"
+
+    file = tmp_path / "tidelog.toml"
+    file.write_text('users = ["user ann on fast"]\n')
+    done = run("serve", root, "--port", "0", "--config", file)
+    assert done.code == exits.USAGE
+    assert done.err.splitlines()[-1].startswith(
+        f"tidelog: {file}: users: Error in user declaration 'ann'"
+    )
