@@ -24,7 +24,7 @@ _KEY: Final = re.compile(r"""\s*(?:([\w-]+)|"([^"]*)"|'([^']*)')\s*[.=]""")
 
 
 class Malformed(Exception):
-    """The file is no TOML. The text goes on behind the file's name."""
+    """The file is no TOML, or would not be. The text goes on behind the file's name."""
 
 
 def read(data: bytes) -> tuple[dict[str, Any], dict[str, int]]:
@@ -82,7 +82,7 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
         if option.when != FIXED and (name in document or value != option.default):
             if name not in document or not _stands_for(name, document[name], value):
                 plain[name] = option.kind.plain(value)
-    lines = [line.decode("utf-8", "surrogateescape") for line in users]
+    lines = [_line(line) for line in users]
     if all(_DEFAULT_USER.fullmatch(line) for line in users):
         lines = []
     if lines != document.get(USERS, []):
@@ -106,6 +106,16 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
         else:
             document[name] = value
     return tomlkit.dumps(document)
+
+
+def _line(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        user = ascii(line.split()[1])[2:-1]
+        raise Malformed(
+            f": user {user} has a name or a rule that is not UTF-8, as TOML is"
+        ) from error
 
 
 def _stands_for(name: str, written: Any, value: Any) -> bool:

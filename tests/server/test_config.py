@@ -550,6 +550,21 @@ def test_rewrite_of_a_file_that_somebody_broke(disk: SimulatedDisk) -> None:
     assert read(disk) == "port = \n"
 
 
+def test_rewrite_of_a_user_that_toml_cannot_hold(disk: SimulatedDisk) -> None:
+    config = loaded(disk, "port = 7000\n")
+    with pytest.raises(CommandError) as caught:
+        config.rewrite([b"user default on", b"user a\xff on ~\xfe"])()
+    assert caught.value.line == (
+        b"ERR Rewriting config file: /tidelog.toml: user a\\xff has a name or a rule that is not UTF-8, as TOML is"
+    )
+    assert read(disk) == "port = 7000\n"
+    odd = "user \x01\x7f'\"\\\u2028\U0001f600 on".encode()
+    config.rewrite([odd])()
+    again = Config(disk)
+    again.load(PATH)
+    assert again["users"] == (odd,)
+
+
 def test_rewrite_is_atomic_and_durable(disk: SimulatedDisk) -> None:
     config = loaded(disk, "port = 7000\n")
     config.set([(b"hz", b"20")])
