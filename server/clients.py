@@ -35,7 +35,7 @@ def flags(session: Session) -> str:
         letters += "P"
     if session.transaction.active:
         letters += "x"
-    if session.blocked is not None:
+    if session.waits:
         letters += "b"
     if session.transaction.broken:
         letters += "d"

@@ -68,9 +68,13 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
     A key is changed where its value differs, and added where it is not the default. A user is written with the hash of
     the password.
     """
-    import tomlkit
-    from tomlkit.exceptions import ParseError
-    from tomlkit.items import Table
+    try:
+        import tomlkit
+        from tomlkit.exceptions import ParseError
+        from tomlkit.items import Table
+    except ImportError as error:
+        needed = "to write it takes what `pip install 'tidelog[server]'` installs"
+        raise Malformed(f": {needed}: {error}") from error
 
     try:
         document = tomlkit.parse(_decoded(data))

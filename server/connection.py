@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self.requests = Requests(server.limits)
         self.queue: deque[list[bytes]] = deque()
         self.out: list[bytes] = []
-        self.replies = 0
+        self.out_bytes = self.replies = 0
         self.log: Log = server.core.log
         self.lsn = 0
         self.wrote = False
@@ -101,10 +101,10 @@ class Connection(asyncio.Protocol):
         commands = self._commands(data)
         if session.busy or self.queue:
             self.queue.extend(commands)
-        elif session.plain and self._writable and commands and all(map(is_plain_add, commands)):
+        elif session.plain and not self._full and commands and all(map(is_plain_add, commands)):
             self.adding = True
             server.add_later(self, commands)
-        elif len(commands) == 1 and self._writable:
+        elif len(commands) == 1 and not self._full:
             session.execute(commands[0])
         else:
             self._run(commands)
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         session = self.session
         at, count = 0, len(commands)
         while at < count:
-            if session.busy or self.closing or not self._writable:
+            if session.busy or self.closing or self._full:
                 self.queue.extendleft(reversed(commands[at:]))
                 break
             stop = at
@@ -136,6 +136,11 @@ class Connection(asyncio.Protocol):
             else:
                 session.execute(commands[at])
                 at += 1
+
+    @property
+    def _full(self) -> bool:
+        """There are so many replies that nobody has taken yet that no more are to be made."""
+        return self.out_bytes + self.held_bytes > WAITING_BYTES_MAX or not self._writable
 
     def _after(self) -> None:
         """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
@@ -163,7 +168,7 @@ class Connection(asyncio.Protocol):
 
     def resume(self) -> None:
         """The session is free for its next command."""
-        if self.queue and not self.session.busy and not self.closing:
+        if self.queue and not (self.session.busy or self.closing or self._full):
             commands = list(self.queue)
             self.queue.clear()
             self._run(commands)
@@ -193,6 +198,7 @@ class Connection(asyncio.Protocol):
     def send(self, data: bytes, replies: int = 1) -> None:
         """See `session.Outlet`."""
         self.out.append(data)
+        self.out_bytes += len(data)
         self.replies += replies
         if not self.touched:
             self.touched = True
@@ -219,7 +225,7 @@ class Connection(asyncio.Protocol):
             self.held.append((self.log, self.lsn, self.wrote, data, self.replies))
             self.held_bytes += len(data)
             self.out = []
-        self.replies = self.lsn = 0
+        self.out_bytes = self.replies = self.lsn = 0
         self.wrote = False
 
     def finish_turn(self) -> None:
@@ -230,12 +236,14 @@ class Connection(asyncio.Protocol):
         if not self.held and self.server.core.held(self.log, self.lsn, 0):
             self._write(self.out[0] if len(self.out) == 1 else b"".join(self.out))
             self.out = []
-            self.replies = self.lsn = 0
+            self.out_bytes = self.replies = self.lsn = 0
             self.wrote = False
         else:
             self._seal()
             self.server.await_(self)
             self._brake()
+        if self.queue and not self.session.busy:
+            self.server.loop.call_soon(self.resume)
 
     def release(self, error: LogPoisoned | None = None) -> bool:
         """Write what may leave by now; `error`: what does not hold yet never will. Whether nothing is left."""
@@ -260,9 +268,10 @@ class Connection(asyncio.Protocol):
         if pieces:
             self._write(b"".join(pieces))
         if not self.held:
-            self._brake()
             if self.closing:
                 self._transport.close()
+            else:
+                self.resume()
         return not self.held
 
     def _write(self, data: bytes) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEYS_MAX: Final = 20_000
 GROUPS_MAX: Final = 100  # of one stream, those that were created first
+ALL_GROUPS_MAX: Final = 10_000
 NAMES: Final = 1000  # that are looked at in one slice
 FIGURES: Final = 20  # streams or groups that are measured in one slice, a few microseconds each
 PAUSE_S: Final = 0.0005  # after each slice others have the lock and the interpreter
@@ -39,7 +40,7 @@ class GroupFigures(NamedTuple):
 
 
 class StreamFigures(NamedTuple):
-    """One stream; its first GROUPS_MAX groups."""
+    """One stream; its first GROUPS_MAX groups, and none once ALL_GROUPS_MAX were seen."""
 
     db: int
     name: str
@@ -65,7 +66,7 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
                 if (db, name) in labels:  # another name that is shown the same
                     continue
                 labels.add((db, name))
-                some = islice(value.groups.values(), GROUPS_MAX)
+                some = islice(value.groups.values(), min(GROUPS_MAX, ALL_GROUPS_MAX - len(groups)))
                 groups += [(len(found), value, group) for group in some]
                 counters = value.length, value.entries_added, len(value.groups)
                 found.append(StreamFigures(db, name, *counters, []))

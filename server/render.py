@@ -12,7 +12,8 @@ with it all that stands before it, so that an entry of n fields is 2 + 2n pieces
 
     CR LF *2 CR LF $15 CR LF    1700000000000-0    CR LF *4 CR LF $4 CR LF item CR LF $3 CR LF    tea    ...
 
-Entries of two fields, XRANGE of 1,000: 0.4 to 0.5 us each, where `%` on a template per entry takes 0.6 to 0.7.
+Entries of two fields, XRANGE of 1,000: 0.35 to 0.5 us each, where `%` on a template per entry takes 0.6 to 0.7; the
+reply of XREADGROUP with 10 entries 5 to 7 us.
 """
 
 from __future__ import annotations

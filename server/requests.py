@@ -12,9 +12,10 @@ as well; and `arguments_max` is a bound of ours (Redis's is 2,147,483,647).
 
 Ordinary input, whole commands of short arguments that contain no line end, is taken apart by `_plain` at the speed of
 C: the bytes are split at all line ends, and each piece's length is compared with the header before it. All else goes
-byte for byte through `_parse`. Per XADD of 7 arguments, in chunks of 1, 16 and 100 of them: `_plain` 1.5, 0.9 and
-0.8 us, `_parse` 3.2, 2.6 and 2.5. hiredis, a parser of replies, needs 2.5, 0.75 and 0.7 once everything is checked
-that a reply may be and a request may not; too little to gain for a second grammar.
+argument by argument through `_parse`. Per XADD of 7 arguments, in chunks of 1, 16 and 100 of them: `_plain` 1.6, 0.9
+and 0.9 us, `_parse` 4. hiredis, a parser of replies, needs 1.7, 0.7 and 0.6 once everything is checked that a reply may
+be and a request may not (other types, nested arrays, a list of the announced length made at once): too little to gain
+for a second grammar.
 """
 
 from __future__ import annotations
@@ -294,36 +295,29 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
     whole = (
         len(pieces) - 1
     )  # the last one has no line end: it is empty, or the beginning of something
+    flat: list[bytes] = []  # header, argument, header, argument, ...
+    widths: list[int] = []
     at = 0
+    while at < whole:
+        size = _PIECES.get(pieces[at])
+        if size is None or at + size > whole:
+            break
+        flat += pieces[at + 1 : at + size]
+        widths.append(size >> 1)
+        at += size
+    args = flat[1::2]
     try:
-        step = _PIECES[pieces[0]]
-        if (
-            whole > step
-        ):  # several, perhaps of the same number of arguments: all at once, half the cost
-            same = whole - whole % step
-            counts = pieces[:same:step]
-            if counts.count(pieces[0]) == len(counts):
-                flat = pieces[:same]
-                del flat[::step]
-                args = flat[1::2]
-                if flat[::2] == [*map(_header_of, map(len, args))]:
-                    width = step >> 1
-                    commands += [args[i : i + width] for i in range(0, len(args), width)]
-                    at = same
-        while at < whole:
-            stop = at + _PIECES[pieces[at]]
-            if stop > whole:
-                break
-            args = pieces[at + 2 : stop : 2]
-            if pieces[at + 1 : stop : 2] != [*map(_header_of, map(len, args))]:
-                break
-            commands.append(args)
-            at = stop
-    except (
-        KeyError,
-        IndexError,
-    ):  # another first byte, many arguments; an argument of 1,024 bytes or more
-        pass
+        if flat[::2] != [*map(_header_of, map(len, args))]:
+            return data
+    except IndexError:
+        return data
+    if len(widths) == 1:
+        commands.append(args)
+    else:
+        begin = 0
+        for width in widths:
+            commands.append(args[begin : begin + width])
+            begin += width
     rest = pieces[at:]
     return data[len(data) - sum(map(len, rest)) - 2 * (len(rest) - 1) :]
 

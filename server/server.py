@@ -20,7 +20,7 @@ import time
 from collections import deque
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tidelog.server.commands  # noqa: F401  # registers them
 from tidelog.aof.errors import LogPoisoned
@@ -29,18 +29,21 @@ from tidelog.disk import unix_socket
 from tidelog.engine.table import TABLE, Command
 from tidelog.server import errors
 from tidelog.server.acl import Acl
-from tidelog.server.config import Config
+from tidelog.server.config import Config, ConfigError
 from tidelog.server.connection import Connection
-from tidelog.server.metrics import Metrics
 from tidelog.server.pubsub import PubSub
 from tidelog.server.requests import Limits
 from tidelog.server.saving import Saving
 from tidelog.server.session import Session
 from tidelog.server.stats import Stats
 from tidelog.server.tls import context
+from tidelog.server.users import users_changed
 from tidelog.store.batch import run_pipeline
 from tidelog.store.core import Core
 from tidelog.store.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.server.metrics import Metrics
 
 FEW: Final = 2  # XADDs that are faster one by one
 RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
@@ -68,8 +71,9 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.stats = Stats(config)
         self.acl = Acl()
-        self.acl.set_default_password(config["requirepass"].encode())
         self.acl.load(config["users"])
+        if config["requirepass"] or self.acl.default.nopass:
+            self.acl.set_default_password(config["requirepass"].encode())
         self.pubsub = PubSub(self)
         self.saving = Saving(self)
         self.flush_sleep = 0.0  # seconds; DEBUG AOF-FLUSH-SLEEP
@@ -130,6 +134,12 @@ class Server:
                 )
                 self.ports.append(("unix", config["unixsocket"]))
             if config["metrics-port"]:
+                try:
+                    from tidelog.server.metrics import Metrics  # not with the rest: few ask for it
+                except ImportError as error:
+                    raise ConfigError(
+                        f"metrics-port needs what `pip install 'tidelog[server]'` installs: {error}"
+                    ) from error
                 self.metrics = Metrics(self)
                 self.metrics.start()
                 self.ports.append(("http", f"{config['metrics-bind']}:{config['metrics-port']}"))
@@ -291,7 +301,10 @@ class Server:
             if wrote:
                 connection.session.wrote_lsn = lsn
             at = stop
-        self.stats.calls(XADD.name, len(rows), perf_counter_ns() - started, failures)
+        spent = perf_counter_ns() - started
+        self.stats.calls(XADD.name, len(rows), spent, failures)
+        if spent // len(rows) >= self.stats.slow_ns:
+            self.stats.slow(adds[0][1][0], spent // len(rows), session)
 
     def _end_turn(self) -> None:
         if self._adds:
@@ -489,7 +502,7 @@ class Server:
 
     def _set_password(self, password: str) -> None:
         self.acl.set_default_password(password.encode())
-        self._settle_all()
+        users_changed(self)
 
     def _set_clients_max(self, value: int) -> None:
         self.clients_max = value

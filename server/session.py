@@ -34,8 +34,9 @@ from tidelog.engine.waiting import Waiter
 from tidelog.server import errors
 from tidelog.server.acl import User
 from tidelog.server.render import render
-from tidelog.server.replies import NO_REPLY
+from tidelog.server.replies import NO_REPLY, Push
 from tidelog.server.table import HANDLERS, TABLE
+from tidelog.server.users import note_refusal
 from tidelog.store.batch import run_exec
 from tidelog.store.core import Claim
 from tidelog.store.errors import TidelogError
@@ -161,7 +162,10 @@ class Session:
                 self.wrote_lsn = lsn
                 text = b"%d-%d" % (effect[3], effect[4])
                 self.connection.send(b"$%d\r\n%b\r\n" % (len(text), text))
-                self.server.stats.call(command.name, perf_counter_ns() - started, False)
+                spent = perf_counter_ns() - started
+                self.server.stats.call(command.name, spent, False)
+                if spent >= self.server.stats.slow_ns:
+                    self.server.stats.slow(args, spent, self)
                 return
             handler = HANDLERS.get(command.name)
             if handler is not None:
@@ -197,6 +201,7 @@ class Session:
         if not self.user.superuser or not self.authenticated:
             refusal = server.acl.refusal(self.user, command, args)
             if refusal is not None and "no_auth" not in command.flags:
+                note_refusal(self, command, args)
                 self._reject(command, refusal)
                 return True
         if self.subscribed and self.protocol == 2 and name not in _SUBSCRIBED:
@@ -256,6 +261,8 @@ class Session:
             reply: Reply = None
             if not self.user.superuser:
                 reply = self.server.acl.refusal(self.user, command, words, queued=True)
+                if reply is not None:
+                    note_refusal(self, command, words)
             if reply is None:
                 if command.name not in ENGINE.commands:
                     later.append((position, words))
@@ -278,7 +285,7 @@ class Session:
 
     def send(self, reply: Reply) -> None:
         """The reply of a command."""
-        if self.reply_mode != "on":
+        if self.reply_mode != "on" and not isinstance(reply, Push):
             if self.reply_mode == "skip":
                 self.reply_mode = "on"
                 self.settle()
@@ -388,6 +395,7 @@ class Session:
         waiter = self.blocked
         if waiter is None:
             return
+        self._started = perf_counter_ns()  # what it waited for counts for nothing
         caller: Caller = waiter.owner
         if not caller.done:
             try:
@@ -419,11 +427,18 @@ class Session:
         if waiter.owner.done:  # served at the last moment, from another thread
             return False
         self._unpark()
+        self._started = perf_counter_ns()
         self._rest_on_all()
         reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
         self._finish(self._command, self._started, reply)
         self._idle()
         return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is blocked, in a read or in a handler that can be unblocked."""
+        waiting = self._unblock
+        return self.blocked is not None or (waiting is not None and not waiting.done())
 
     def unblocked(self) -> asyncio.Future[bool]:
         """For a handler that waits: done when CLIENT UNBLOCK ends that, with whether it asked for an error."""
