@@ -14,6 +14,10 @@ from tidelog.engine import idlist
 from tidelog.engine.block import Block, Pair, Row
 from tidelog.engine.ids import SEQ_MAX
 
+# Entries whose field names are the same in the same order: the ID of each as `ms-seq`, the names, and the values of all
+# entries one after the other.
+Columns = tuple[list[bytes], Row, list[bytes]]
+
 
 class BlockPart:
     """Slots start..stop-1 of a sealed block, or just `slots` if some of those are deleted."""
@@ -43,6 +47,19 @@ class BlockPart:
         if self.slots is not None:
             return [pairs[slot - self.start] for slot in self.slots]
         return pairs
+
+    def columns(self) -> Columns | None:
+        """The entries column by column; None if their field names differ."""
+        decoded = self.block.decoded()
+        if decoded.shape_of is not None:
+            return None
+        texts, names, values = decoded.texts(), decoded.names, decoded.values
+        width = len(names)
+        if self.slots is None:
+            start, stop = self.start, self.stop
+            return texts[start:stop], names, values[start * width : stop * width]
+        each = (values[slot * width : (slot + 1) * width] for slot in self.slots)
+        return [texts[slot] for slot in self.slots], names, list(chain.from_iterable(each))
 
     def idlist(self) -> idlist.IdList:
         """IDs as an ID list."""
@@ -81,6 +98,18 @@ class RowsPart:
             (text, None if row is None else dict(zip(row[::2], row[1::2])))
             for text, row in zip(texts, rows)
         ]
+
+    def columns(self) -> Columns | None:
+        """The entries column by column; None if their field names differ, or a message is gone."""
+        rows = self._rows
+        if not rows or None in rows:
+            return None
+        width = len(rows[0])  # type: ignore[arg-type]
+        flat = list(chain.from_iterable(rows))  # type: ignore[arg-type]
+        names: Row = tuple(flat[:width:2])
+        if set(map(len, rows)) != {width} or flat[::2] != flat[:width:2] * len(rows):  # type: ignore[arg-type]
+            return None
+        return [b"%d-%d" % (id >> 64, id & SEQ_MAX) for id in self._ids], names, flat[1::2]
 
     def idlist(self) -> idlist.IdList:
         """IDs as an ID list."""

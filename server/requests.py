@@ -100,15 +100,12 @@ class Requests:
         self.held_back = False
         self._limits = limits
         self._restricted = False
-        # The unfinished command. A bytearray: pieces in a list would cost some fifty bytes each, however small.
-        self._held = (
-            bytearray()
-        )  # its bytes from the first header or argument on that is not complete
+        # The unfinished command: its arguments so far, how many are to come, and its bytes from there on: those of an
+        # argument of `_bulk` bytes, or of a header (-1). A list of pieces would cost some fifty bytes for each of them.
         self._args: list[bytes] = []
-        self._left = 0  # arguments to come
-        self._bulk = (
-            -1
-        )  # length of the argument that `_held` begins with; -1: it begins with a header
+        self._left = 0
+        self._held = bytearray()
+        self._bulk = -1
 
     def restrict(self, restricted: bool) -> None:
         """Whether the client is still to authenticate, and may send only small commands until then."""
