@@ -1,11 +1,12 @@
-"""Clients that wait in a blocking read and get nothing: what each of them costs a server."""
+"""Clients that wait in a blocking read: what they cost a server while nothing comes, and when something does."""
 
 from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from statistics import median
 
 from tidelog.tools.bench.served import Served
 from tidelog.tools.bench.wire import STREAM, connected, packed
@@ -13,6 +14,8 @@ from tidelog.tools.bench.wire import STREAM, connected, packed
 RESERVED = 200  # descriptors of either process that are not such clients
 BLOCKED_S_MAX = 60.0
 SETTLED_S = 0.5
+GROUP = "billing"
+WAKES = 50
 
 
 @contextmanager
@@ -40,15 +43,41 @@ def cost(server: Served, clients: int, idle_s: float) -> dict[str, float]:
     before = server.anonymous()
     alone = _cpu_ms(server, idle_s)
     read = packed("XREAD", "BLOCK", "0", "STREAMS", STREAM, "$")
-    with ExitStack() as closing:
-        for _ in range(clients):
-            line = closing.enter_context(connected(server.port))
-            line.sendall(read)
-        _wait_until_blocked(server, clients)
-        time.sleep(SETTLED_S)
+    with _blocked(server, [read] * clients):
         cpu = _cpu_ms(server, idle_s)
         each = (server.anonymous() - before) / clients
+    _wait_until_blocked(server, 0)
     return {"each": each, "cpu": cpu, "alone": alone}
+
+
+def waking(server: Served, consumers: int) -> float:
+    """Milliseconds of an XADD that is for one of so many consumers of a group, all of them blocked: the median."""
+    server.client.delete(STREAM)
+    server.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
+    reads = [
+        packed(*f"XREADGROUP GROUP {GROUP} worker-{n} BLOCK 0 STREAMS {STREAM} >".split())
+        for n in range(consumers)
+    ]
+    spent = []
+    with _blocked(server, reads):
+        for _ in range(min(WAKES, consumers)):
+            start = time.perf_counter()
+            server.client.xadd(STREAM, {"qty": "7"})
+            spent.append((time.perf_counter() - start) * 1_000)
+    _wait_until_blocked(server, 0)
+    server.client.delete(STREAM)
+    return median(spent)
+
+
+@contextmanager
+def _blocked(server: Served, reads: Sequence[bytes]) -> Iterator[None]:
+    """A client for each blocking read, until it ends."""
+    with ExitStack() as closing:
+        for read in reads:
+            closing.enter_context(connected(server.port)).sendall(read)
+        _wait_until_blocked(server, len(reads))
+        time.sleep(SETTLED_S)
+        yield
 
 
 def _wait_until_blocked(server: Served, clients: int) -> None:

@@ -14,6 +14,7 @@ from tidelog.tools.bench.wire import STREAM
 
 XADD = ("XADD", STREAM, "*", "user", "100042", "qty", "7")  # as messages.SMALL
 CALLS_MAX = 4_000_000
+WARM_CALLS = 20_000  # a server that has just started is slower; so is a slice of which connecting is the most part
 STOP_S_MAX = 600
 
 
@@ -70,9 +71,12 @@ class Benchmarked(Contender):
             if load.command is XADD and added < calls:
                 raise RuntimeError(f"{server.name} added {added} of {calls} entries")
 
-        # A slice that is too short for all connections to get going tells little.
-        super().__init__(server.name, run, settle=settle, quantum=load.clients * load.pipeline)
-        self.most = CALLS_MAX
+        quantum = load.clients * load.pipeline * 10  # enough for all connections to get going
+        super().__init__(server.name, run, settle=settle, quantum=quantum, most=CALLS_MAX)
+
+    def fit(self, slice_s: float) -> int:
+        self.slice(max(WARM_CALLS, self.quantum))
+        return super().fit(slice_s)
 
     def slice(self, count: int) -> float:
         super().slice(count)

@@ -211,9 +211,12 @@ def _idle(bench: Bench) -> Iterator[Row]:
         _servers(bench, EVERYSEC) as servers,
     ):
         found = {name: idle.cost(server, clients, seconds) for name, server in servers.items()}
+        waking = {name: idle.waking(server, clients) for name, server in servers.items()}
     each = {name: cost["each"] for name, cost in found.items()}
     cpu = {name: cost["cpu"] for name, cost in found.items()}
     cpu |= {f"{name}, no client": cost["alone"] for name, cost in found.items()}
     shown = f"{clients:,} clients blocked in XREAD"
     yield Row("server: memory per blocked client", "B", each.pop(OURS), each, (), shown)
     yield Row("server: CPU while they are idle", "ms/s", cpu.pop(OURS), cpu, (), shown)
+    shown = f"{clients:,} consumers blocked in XREADGROUP; one gets it"
+    yield Row("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
