@@ -29,6 +29,7 @@ PAGES = (
     SHOWING_IDS,
     "docs/guides/queue.md",
     "docs/guides/checkpoints.md",
+    "docs/guides/server.md",
     "docs/guides/coming-from-persist-queue.md",
     "docs/guides/coming-from-celery-or-rq.md",
     "docs/guides/coming-from-redis-streams.md",

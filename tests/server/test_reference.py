@@ -1,0 +1,100 @@
+"""The reference pages: every option and every command is in them, with the defaults and releases that the code has."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.oracle.wire import Connection
+from tests.server.real_redis import real_redis
+
+import tidelog.server.commands  # noqa: F401  # registers them
+from tidelog.server import docs
+from tidelog.server.describe import names
+from tidelog.server.table import TABLE
+
+ROOT = Path(__file__).parents[2]
+COMMANDS_PAGE = ROOT / "docs/reference/compatibility.md"
+# What "Not here" says of whole groups, as COMMAND DOCS names them.
+GROUPS = frozenset(b"list set sorted-set hash bitmap hyperloglog geo".split())
+
+
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location("options", ROOT / "tools/dev/make_options.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_options_are_up_to_date() -> None:
+    made = generator()
+    text = made.PAGE.read_text()
+    assert text.count(made.BEGIN) == text.count(made.END) == 1
+    assert text == made.page(), "run tools/dev/make_options.py"
+
+
+def rows() -> list[tuple[str, str]]:
+    """(command, since) of every row of the compatibility page."""
+    found = re.findall(
+        r"^\| ([A-Z][A-Z -]*) \| (\d[\d.]*) \|(?:[^|]|\\\|)*\|(?:[^|]|\\\|)*\|$",
+        COMMANDS_PAGE.read_text(),
+        re.M,
+    )
+    return [(str(name), str(since)) for name, since in found]
+
+
+def is_called(name: bytes) -> bool:
+    """Whether it is a command by itself and not only a container of others."""
+    return name not in TABLE.containers or name == b"command"
+
+
+def test_every_command_is_in_the_page_once() -> None:
+    listed = [name.lower().replace(" ", "|").encode() for name, _ in rows()]
+    assert sorted(listed) == sorted(filter(is_called, names()))
+
+
+def test_since_is_what_command_docs_says() -> None:
+    different = []
+    for name, since in rows():
+        found: Any = docs.describe(name.lower().replace(" ", "|").encode())
+        said = dict(zip(found[::2], found[1::2], strict=True))[b"since"].decode()
+        if said.removesuffix(".0") != since:
+            different.append((name, since, said))
+    assert not different
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Connection]:
+    with real_redis() as (server, _):
+        connection: Connection = server.connect()
+        yield connection
+        connection.close()
+
+
+def test_every_command_of_a_real_server_is_here_or_not_here(oracle: Connection) -> None:
+    there = oracle.call(b"COMMAND", b"LIST")
+    page = COMMANDS_PAGE.read_text()
+    section = page.split("\n## Not here\n", 1)[1].split("\n## ", 1)[0]
+    left_out = set(re.findall(r"[A-Z]+(?: [A-Z]+)*", section))
+    missing = []
+    for name in set(there) - set(names()):
+        words = name.decode().upper().replace("_", "-").split("|")
+        # SORT stands for SORT_RO, RESTORE for RESTORE-ASKING.
+        named = left_out & {words[0].partition("-")[0], " ".join(words)}
+        if not named and group(oracle, name.partition(b"|")[0]) not in GROUPS:
+            missing.append(name)
+    assert not missing
+
+
+def group(oracle: Connection, name: bytes) -> bytes:
+    ((_, facts),) = pairs(oracle.call(b"COMMAND", b"DOCS", name))
+    return bytes(dict(pairs(facts))[b"group"])
+
+
+def pairs(flat: Any) -> Iterator[tuple[Any, Any]]:
+    return zip(flat[::2], flat[1::2], strict=True)

@@ -1,0 +1,156 @@
+"""Write the tables of docs/reference/server-options.md from server/options.py.
+
+The groups are the comments that stand between the options there. What is outside of the two marks in the page is
+written by hand. Run after every change of options.py:
+
+    python tools/dev/make_options.py
+
+A test compares the page with what this would write.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tidelog.engine.integers import INT64_MAX
+from tidelog.server.option_kinds import INT_MAX, Boolean, Choice, Integer, Kind, Memory, OneOf
+from tidelog.server.options import FIXED, LOGS, OPTIONS, RUN, STORE, Option
+from tidelog.tools.serve import DIRECT
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/reference/server-options.md"
+BEGIN = "<!-- from server/options.py, by tools/dev/make_options.py -->\n"
+END = "<!-- until here -->\n"
+_LINE = re.compile(r'^    (?:# (?P<group>.+)|Option\("(?P<option>[^"]+)")', re.MULTILINE)
+
+
+def groups() -> dict[str, list[Option]]:
+    """The options as they are grouped in the source."""
+    source = (ROOT / "server/options.py").read_text()
+    table = source[source.index("_ALL: Final = (") : source.index("# fmt: on")]
+    found: dict[str, list[Option]] = {}
+    for line in _LINE.finditer(table):
+        if line["group"]:
+            current = found.setdefault(line["group"], [])
+        else:
+            current.append(OPTIONS[line["option"]])
+    assert sum(map(len, found.values())) == len(OPTIONS)
+    return found
+
+
+def values(kind: Kind) -> str:
+    """What an option may be, in a few words. What every kind takes is said once, by hand, above the tables."""
+    if isinstance(kind, Memory):
+        low = f" from {size(kind.low)}" if kind.low else ""
+        high = f" to {size(kind.high)}" if kind.high != INT64_MAX else ""
+        return f"{'0 or ' if kind.off else ''}bytes{low}{high}"
+    if isinstance(kind, OneOf):
+        return kind.allowed
+    if isinstance(kind, Integer):
+        low, high = kind.clamp or (kind.low, kind.high)
+        return f"{low} or more" if high >= INT_MAX else f"{low} to {high}"
+    if isinstance(kind, Boolean):
+        return "yes, no"
+    if isinstance(kind, Choice):
+        return ", ".join(kind.words)
+    return {
+        "Text": "text",
+        "Words": "words",
+        "Mode": "octal digits",
+        "SaveRules": "pairs of seconds and changes",
+        "EventClasses": "letters",
+        "OutputLimits": "class, hard, soft, seconds",
+    }[type(kind).__name__]
+
+
+def size(nbytes: int) -> str:
+    """1048576 -> 1mb."""
+    for unit, factor in (("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10)):
+        if nbytes and nbytes % factor == 0:
+            return f"{nbytes // factor}{unit}"
+    return str(nbytes)
+
+
+def default(option: Option) -> str:
+    """The default as CONFIG GET shows it, sizes with a unit."""
+    kind, value = option.kind, option.default
+    shown = size(value) if isinstance(kind, Memory) else kind.show(value)
+    return f"`{shown}`" if shown else "empty"
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
+
+
+def tables() -> str:
+    """What stands between the marks."""
+    parts = []
+    fixed: list[Option] = []
+    for group, options in groups().items():
+        fixed += [option for option in options if option.when == FIXED]
+        rows = [
+            (
+                f"`{option.name}`",
+                default(option),
+                values(option.kind),
+                "any time" if option.when == RUN else "start",
+                option.help,
+            )
+            for option in options
+            if option.when != FIXED
+        ]
+        if rows:
+            parts.append(f"### {group}\n\n")
+            parts.append(table(("option", "default", "values", "set", "meaning"), rows) + "\n")
+    parts.append("### Fixed\n\n")
+    parts.append(
+        "Clients and tools look for these names. Their value says how things are, and setting another one is an "
+        "error.\n\n"
+    )
+    parts.append(
+        table(
+            ("option", "value", "meaning"),
+            [(f"`{option.name}`", default(option), option.help) for option in fixed],
+        )
+    )
+    parts.append("\n## On the command line\n\n")
+    parts.append(
+        "Options of `tidelog serve` that stand for one of the server. All others go through `--option NAME=VALUE`.\n\n"
+    )
+    flags = [(f"`--{name.replace('_', '-')}`", f"`{target}`") for name, target in DIRECT.items()]
+    parts.append(table(("command line", "option"), flags))
+    parts.append("\n## In a program\n\n")
+    owners = {kind: names(kind) for kind in (STORE, LOGS)}
+    parts.append(
+        "`tidelog.serve` takes the same names with underscores. Of an open store the caller of `tidelog.open` has "
+        f"decided: {owners[STORE]}. Lines of the log are the program's: {owners[LOGS]}. Giving one of these to "
+        "`tidelog.serve` is an error.\n"
+    )
+    return "".join(parts)
+
+
+def names(of: str) -> str:
+    """The options that are of this part, fixed ones apart."""
+    found = [o.name for o in OPTIONS.values() if o.of == of and o.when != FIXED]
+    return ", ".join(f"`{name}`" for name in found)
+
+
+def page() -> str:
+    """The page as it should be."""
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
