@@ -14,10 +14,11 @@ class Context:
 
     effects     decide appends here; discarded as a whole when it raises CommandError
     now         unix ms, sampled once per unit (spec 1)
+    quiet       keys that are named stay as idle as they were (CLIENT NO-TOUCH)
     may_block   False inside EXEC and in replay: Park becomes the null array (spec 10.5)
     """
 
-    __slots__ = ("state", "settings", "db", "now", "may_block", "effects")
+    __slots__ = ("state", "settings", "db", "now", "may_block", "quiet", "effects")
 
     def __init__(self, state: State, settings: Settings) -> None:
         self.state = state
@@ -25,6 +26,7 @@ class Context:
         self.db = 0
         self.now = 0
         self.may_block = True
+        self.quiet = False
         self.effects: list[Effect] = []
 
     @property
@@ -35,7 +37,8 @@ class Context:
         """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
         value = self.peek(key)
         if value is not None:
-            self.state.databases[self.db].keys.accessed[key] = self.now
+            if not self.quiet:
+                self.state.databases[self.db].keys.accessed[key] = self.now
         return value
 
     def peek(self, key: bytes) -> Stream | bytes | None:
@@ -70,7 +73,8 @@ class Context:
         except KeyError:
             return None
         if value.__class__ is Stream and not database.expires.count:  # as `lookup`, two calls less
-            keys.accessed[key] = self.now
+            if not self.quiet:
+                keys.accessed[key] = self.now
             return value
         value = self.lookup(key)
         if value is None or value.__class__ is Stream:

@@ -52,9 +52,10 @@ class Park:
     timeout_ms  0 = wait for ever
     claim_at    unix ms at which a pending entry becomes claimable (XREADGROUP CLAIM, spec 10.4), or None
     ask_at      when to decide again unasked, on the clock of whoever parks it, or None
+    reader      (group, consumer) that waits for nothing but new messages of the only key, or None
     """
 
-    __slots__ = ("keys", "args", "timeout_ms", "claim_at", "ask_at")
+    __slots__ = ("keys", "args", "timeout_ms", "claim_at", "ask_at", "reader")
 
     def __init__(
         self,
@@ -63,9 +64,10 @@ class Park:
         timeout_ms: int,
         claim_at: int | None,
         ask_at: float | None = None,
+        reader: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.keys, self.args, self.timeout_ms, self.claim_at = keys, args, timeout_ms, claim_at
-        self.ask_at = ask_at
+        self.ask_at, self.reader = ask_at, reader
 
 
 OK: Final = Status(b"OK")

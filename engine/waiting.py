@@ -34,6 +34,7 @@ class Waiter:
     args       the command to decide again
     db         the database to decide it in
     group      True for XREADGROUP (and `work`), which also wants to know that its key went away
+    reader     (group, consumer) that waits for nothing but new messages of the only key, or None
     claim_at   unix ms from which a pending entry can be claimed, or None
     ask_at     on the store's own clock: when to be asked again without being signalled, or None; as the
     deadline   not looked at here
@@ -41,7 +42,10 @@ class Waiter:
     work       belongs to the store: what decides instead of `args`, or None
     """
 
-    __slots__ = ("keys", "args", "db", "group", "claim_at", "ask_at", "deadline", "owner", "work")
+    __slots__ = (
+        *("keys", "args", "db", "group", "claim_at", "ask_at", "reader"),
+        *("deadline", "owner", "work"),
+    )
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Waiter:
         self.group: bool = self.work is not None or park.args[0].lower() == b"xreadgroup"
         self.claim_at: int | None = park.claim_at
         self.ask_at: float | None = park.ask_at
+        self.reader: tuple[bytes, bytes] | None = park.reader
 
 
 class Waiting:

@@ -76,6 +76,12 @@ class Config:
         return self._users if name == USERS else self._values[name]
 
     @property
+    def normal_limits(self) -> Limit:
+        """What any other client may leave unread."""
+        limit: Limit = self._values["client-output-buffer-limit"]["normal"]
+        return limit
+
+    @property
     def pubsub_limits(self) -> Limit:
         """What a subscriber may leave unread."""
         limit: Limit = self._values["client-output-buffer-limit"]["pubsub"]

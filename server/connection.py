@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 WAITING_BYTES_MAX: Final = (
     1 << 20
 )  # of replies a client has not read, before it is not read from any more
-WAITING_COMMANDS_MAX: Final = 10_000  # that a busy session has not begun with
+COMMAND_BYTES: Final = 200  # what a command that waits takes besides its arguments, about
+RUN: Final = 64  # commands that waited are taken up so many at a time
 _XADD: Final = frozenset((b"XADD", b"xadd"))
 
 # What has to hold, and the replies that rest on it: log, LSN, whether any of them wrote, bytes, number of replies.
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
         self.created = server.loop.time()
         self.requests = Requests(server.limits)
         self.queue: deque[list[bytes]] = deque()
+        self.queue_bytes = 0
         self.out: list[bytes] = []
         self.out_bytes = self.replies = 0
         self.log: Log = server.core.log
@@ -90,7 +92,7 @@ class Connection(asyncio.Protocol):
             self.close_soon()
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
+        if self.closing or self._failure is not None:
             return
         server = self.server
         server.stats.net_input_bytes += len(data)
@@ -100,14 +102,14 @@ class Connection(asyncio.Protocol):
             server.run_adds()
         commands = self._commands(data)
         if session.busy or self.queue:
-            self.queue.extend(commands)
+            self._put_by(commands)
         elif session.plain and not self._full and commands and all(map(is_plain_add, commands)):
             self.adding = True
             server.add_later(self, commands)
         elif len(commands) == 1 and not self._full:
             session.execute(commands[0])
         else:
-            self._run(commands)
+            self.run(commands)
         if self._failure is not None or self.queue or self.requests.held_back:
             self._after()
 
@@ -118,13 +120,18 @@ class Connection(asyncio.Protocol):
             self._failure = error.line
             return error.commands
 
-    def _run(self, commands: list[list[bytes]]) -> None:
+    def _put_by(self, commands: list[list[bytes]]) -> None:
+        """Keep commands until the session is free for them."""
+        self.queue.extend(commands)
+        self.queue_bytes += sum([COMMAND_BYTES + sum(map(len, args)) for args in commands])
+
+    def run(self, commands: list[list[bytes]]) -> None:
         """Give the session one command after the other, until it is busy. XADDs in a row go together."""
         session = self.session
         at, count = 0, len(commands)
         while at < count:
             if session.busy or self.closing or self._full:
-                self.queue.extendleft(reversed(commands[at:]))
+                self._put_by(commands[at:])
                 break
             stop = at
             if session.plain:
@@ -145,10 +152,12 @@ class Connection(asyncio.Protocol):
     def _after(self) -> None:
         """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
         while self.requests.held_back and not (self.queue or self.session.busy or self.closing):
-            self._run(
+            self.run(
                 self._commands(b"")
             )  # what may be too large for who has not said yet who it is
         if self._failure is not None and not (self.queue or self.session.busy or self.closing):
+            if self.adding:
+                self.server.run_adds()
             if self._failure:
                 self.send(b"-%b\r\n" % self._failure)
             self.close_soon()
@@ -156,9 +165,8 @@ class Connection(asyncio.Protocol):
 
     def _brake(self) -> None:
         """Read on, or not."""
-        wanted = self._writable and len(self.queue) <= WAITING_COMMANDS_MAX
-        if self.held_bytes > WAITING_BYTES_MAX:
-            wanted = False
+        kept = max(self.held_bytes, self.queue_bytes)
+        wanted = self._writable and kept <= WAITING_BYTES_MAX and self._failure is None
         if wanted != self._readable and not self._transport.is_closing():
             self._readable = wanted
             if wanted:
@@ -168,10 +176,19 @@ class Connection(asyncio.Protocol):
 
     def resume(self) -> None:
         """The session is free for its next command."""
-        if self.queue and not (self.session.busy or self.closing or self._full):
-            commands = list(self.queue)
-            self.queue.clear()
-            self._run(commands)
+        while self.queue and not (self.session.busy or self.closing or self._full):
+            commands: list[
+                list[bytes]
+            ] = []  # some at a time: each that makes it busy would have the rest put by again
+            while self.queue and len(commands) < RUN:
+                args = self.queue.popleft()
+                self.queue_bytes -= COMMAND_BYTES + sum(map(len, args))
+                commands.append(args)
+            rest, self.queue = self.queue, deque()
+            rest_bytes, self.queue_bytes = self.queue_bytes, 0
+            self.run(commands)
+            self.queue.extend(rest)
+            self.queue_bytes += rest_bytes
         self._after()
 
     def pause_writing(self) -> None:
@@ -183,7 +200,13 @@ class Connection(asyncio.Protocol):
         self.resume()
 
     def eof_received(self) -> bool:
-        return False  # close, as Redis does
+        """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
+        if self.session.blocked is not None or self.kind == "tls":
+            return False
+        if self._failure is None:
+            self._failure = b""
+        self._after()
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closing = True
@@ -234,10 +257,11 @@ class Connection(asyncio.Protocol):
         if not self.out:
             return
         if not self.held and self.server.core.held(self.log, self.lsn, 0):
-            self._write(self.out[0] if len(self.out) == 1 else b"".join(self.out))
+            data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
             self.out = []
             self.out_bytes = self.replies = self.lsn = 0
             self.wrote = False
+            self._write(data)
         else:
             self._seal()
             self.server.await_(self)
@@ -251,9 +275,8 @@ class Connection(asyncio.Protocol):
         pieces = []
         while self.held:
             log, lsn, wrote, data, replies = self.held[0]
-            if core.held(log, lsn, 0) or (
-                not wrote and core.relief is not None and lsn <= log.synced_lsn
-            ):
+            pressed = wrote and core.relief is not None
+            if core.held(log, lsn, 0) or (lsn <= log.synced_lsn and not pressed):
                 pieces.append(data)
             elif error is not None or log.failure is not None:
                 told = b"-%b\r\n" % errors.line(
@@ -268,10 +291,10 @@ class Connection(asyncio.Protocol):
         if pieces:
             self._write(b"".join(pieces))
         if not self.held:
-            if self.closing:
-                self._transport.close()
-            else:
+            if not self.closing:
                 self.resume()
+            elif not self.out:
+                self._transport.close()
         return not self.held
 
     def _write(self, data: bytes) -> None:
@@ -280,7 +303,7 @@ class Connection(asyncio.Protocol):
         if transport.is_closing():
             return
         transport.write(data)
-        if self.closing and not self.held:
+        if self.closing and not self.held and not self.out:
             transport.close()
 
     @property

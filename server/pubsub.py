@@ -114,10 +114,10 @@ class PubSub:
                 reached += _send(self.patterns[pattern], push, claim)
         return reached
 
-    def spublish(self, channel: bytes, message: bytes) -> int:
+    def spublish(self, channel: bytes, message: bytes, claim: Claim | None = None) -> int:
         """`publish` to a shard channel, which no pattern matches."""
         push = Push([b"smessage", channel, message])
-        return _send(self.shard_channels.get(channel), push, None)
+        return _send(self.shard_channels.get(channel), push, claim)
 
     def show(self, session: Session, args: list[bytes], monitors: Iterable[Session]) -> None:
         """Tell those who MONITOR of a command that a session is about to run."""

@@ -31,6 +31,7 @@ from tidelog.server import errors
 from tidelog.server.acl import Acl
 from tidelog.server.config import Config, ConfigError
 from tidelog.server.connection import Connection
+from tidelog.server.option_kinds import Limit
 from tidelog.server.pubsub import PubSub
 from tidelog.server.requests import Limits
 from tidelog.server.saving import Saving
@@ -39,8 +40,9 @@ from tidelog.server.stats import Stats
 from tidelog.server.tls import context
 from tidelog.server.users import users_changed
 from tidelog.store.batch import run_pipeline
-from tidelog.store.core import Core
-from tidelog.store.errors import TidelogError
+from tidelog.store.core import RELOAD, Core
+from tidelog.store.errors import StoreClosed, TidelogError
+from tidelog.store.options import make_options
 
 if TYPE_CHECKING:
     from tidelog.server.metrics import Metrics
@@ -49,6 +51,12 @@ FEW: Final = 2  # XADDs that are faster one by one
 RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
 FILES_RESERVED: Final = 32  # descriptors that are not for clients
 
+STORE_OPTIONS: Final = (
+    "save",
+    "auto-aof-rewrite-min-size",
+    "auto-aof-rewrite-percentage",
+    "maxmemory",
+)
 XADD: Final = TABLE.commands[b"xadd"]
 
 _logger = logging.getLogger("tidelog.server")
@@ -65,7 +73,10 @@ class Server:
     """
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:
+        if core.served:
+            raise ConfigError("this store is served already")
         self.core = core
+        core.served = True
         self.config = config
         self.root = root
         self.loop = asyncio.get_running_loop()
@@ -145,6 +156,7 @@ class Server:
                 self.ports.append(("http", f"{config['metrics-bind']}:{config['metrics-port']}"))
         except BaseException:
             await self._stop_listening()
+            self.core.served = False
             raise
         for kind, address in self.ports:
             _logger.info("listening on %s (%s)", address, kind)
@@ -264,15 +276,13 @@ class Server:
             if not add[0].closing:
                 by_db.setdefault(add[0].session.db, []).append(add)
         for found in by_db.values():
-            if len(found) <= FEW:
-                for connection, commands in found:
-                    if len(commands) <= FEW:
-                        for args in commands:
-                            connection.session.execute(args)
-                    else:
-                        self.add_many([(connection, commands)])
-            else:
-                self.add_many(found)
+            # A pause may have come in between, and few are faster one by one.
+            ready = [add for add in found if add[0].session.plain]
+            if len(ready) > FEW or any(len(commands) > FEW for _, commands in ready):
+                self.add_many(ready)
+                found = [add for add in found if not add[0].session.plain]
+            for connection, commands in found:
+                connection.run(commands)
 
     def add_many(self, adds: list[tuple[Connection, list[list[bytes]]]]) -> None:
         """XADDs of connections that have selected the same database: each a unit of its own."""
@@ -307,13 +317,19 @@ class Server:
             self.stats.slow(adds[0][1][0], spent // len(rows), session)
 
     def _end_turn(self) -> None:
-        if self._adds:
-            self.run_adds()
-        awake = self._awake
-        while awake:
-            awake.popleft().woken()
-        self.pubsub.deliver()
         self._ending = False
+        try:
+            if self._adds:
+                self.run_adds()
+            awake = self._awake
+            while awake:
+                awake.popleft().woken()
+            self.pubsub.deliver()
+        except Exception:  # a fault of ours; what is left over is for the next turn
+            _logger.exception("a turn broke off")
+            if self._awake and not self._ending:
+                self._ending = True
+                self.loop.call_soon(self._end_turn)
         core = self.core
         log = core.log
         if log.written_lsn < log.next_lsn - 1 and (core.relaxed or self.flush_sleep):
@@ -324,6 +340,8 @@ class Server:
                     log.flush()
                 except Exception as error:
                     _logger.error("the log could not be written: %s", error)
+                    if log.in_doubt:
+                        core.trouble = core.trouble or RELOAD
         touched, self._touched = self._touched, []
         for connection in touched:
             connection.finish_turn()
@@ -353,7 +371,9 @@ class Server:
             pass  # the loop is closed, and so are its sockets
 
     def _release(self, error: LogPoisoned | None) -> None:
-        self._relief = None
+        if self._relief is not None:
+            self._relief.cancel()
+            self._relief = None
         for connection in list(self._parked):
             if connection.release(error):
                 self._parked.pop(connection, None)
@@ -367,6 +387,7 @@ class Server:
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
         core = self.core
         if core.ended:
+            self.store_ended(StoreClosed("its owner has closed it"))
             return
         now_ms = core.time_ns() // 1_000_000
         if now_ms >= core.state.next_expiry:
@@ -378,7 +399,7 @@ class Server:
         now = self.now()
         self.stats.sample(now, core.log.parked and core.relief is None)
         idle = self.config["timeout"]
-        soft_seconds = self.config.pubsub_limits[2]
+        normal, pubsub = self.config.normal_limits, self.config.pubsub_limits
         for session in list(self.sessions.values()):
             connection = session.connection
             if (
@@ -389,13 +410,16 @@ class Server:
             ):
                 _logger.info("closing idle client %d (%s)", session.id, connection.addr)
                 session.kill()
-            elif session.subscribed or session.monitor:
-                self._check_behind(session, now, soft_seconds)
+            else:
+                listens = session.subscribed or session.monitor
+                self._check_behind(session, now, pubsub if listens else normal)
 
-    def _check_behind(self, session: Session, now: float, soft_seconds: int) -> None:
-        """Close a subscriber that does not read what it is sent."""
+    def _check_behind(self, session: Session, now: float, limits: Limit) -> None:
+        """Close a client that does not read what it is sent."""
+        hard, soft, soft_seconds = limits
+        if not (hard or soft):
+            return
         connection = session.connection
-        hard, soft, _ = self.config.pubsub_limits
         behind = connection.unread_bytes
         if soft and behind > soft:
             connection.slow_since = connection.slow_since or now
@@ -433,9 +457,8 @@ class Server:
         for session, args in postponed:
             if not session.closed:
                 session.busy = False
-                session.execute(args)
-                if not session.busy:
-                    session.connection.resume()
+                session.connection.run([args])
+                session.connection.resume()
 
     def holds(self, command: Command) -> bool:
         """Whether a pause holds a command back."""
@@ -497,12 +520,22 @@ class Server:
         for name in ("slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"):
             config.on(name, lambda value: self.stats.configure())
         self.stats.configure()
+        self.acl.log.length_max = config["acllog-max-len"]
+        config.on("acllog-max-len", lambda value: setattr(self.acl.log, "length_max", value))
+        for name in STORE_OPTIONS:
+            config.on(name, self._change_store)
         self.pubsub.set_notifications(config["notify-keyspace-events"])
         config.on("notify-keyspace-events", self.pubsub.set_notifications)
 
     def _set_password(self, password: str) -> None:
         self.acl.set_default_password(password.encode())
         users_changed(self)
+
+    def _change_store(self, value: Any) -> None:
+        """How the store is kept is another from now on."""
+        checkpoints = self.core.checkpoints
+        if checkpoints is not None:
+            checkpoints.change(make_options(**self.config.store_options()))
 
     def _set_clients_max(self, value: int) -> None:
         self.clients_max = value
@@ -516,10 +549,10 @@ class Server:
             _logger.warning("the store is of no more use: %s", error)
             self.loop.create_task(self.shutdown())
 
-    async def shutdown(self, save: bool | None = None) -> None:
+    async def shutdown(self, save: bool = False) -> None:
         """Stop accepting, finish replies, close the connections. The store stays open: its owner closes it.
 
-        save    fold the log into the checkpoint first; None = if there are `save` rules
+        save    fold the log into the checkpoint first
         """
         if self._stopping:
             await asyncio.shield(self.ended)
@@ -549,6 +582,7 @@ class Server:
         for session in list(self.sessions.values()):
             session.kill()
         self.pubsub.close()
+        self.core.served = False
         if not self.ended.done():
             self.ended.set_result(None)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.aof.log import Log
 from tidelog.engine.context import Context
-from tidelog.engine.errors import CommandError
+from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply
 from tidelog.engine.table import TABLE as ENGINE
 from tidelog.engine.table import Command
@@ -39,7 +39,7 @@ from tidelog.server.table import HANDLERS, TABLE
 from tidelog.server.users import note_refusal
 from tidelog.store.batch import run_exec
 from tidelog.store.core import Claim
-from tidelog.store.errors import TidelogError
+from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.face import nothing
 from tidelog.store.waiters import Caller
 
@@ -130,6 +130,7 @@ class Session:
             and not self.transaction.active
             and not (self.protocol == 2 and (self.channels or self.patterns or self.shard_channels))
             and self.reply_mode == "on"
+            and not self.no_touch
             and not self.server.paused
             and not self.server.monitors
         )
@@ -174,7 +175,9 @@ class Session:
                     self._wait_for(reply, command, args, started)
                     return
             else:
-                reply, claim = self.core.run(self.db, args, self._caller, False)
+                core = self.core
+                core.ctx.quiet = self.no_touch
+                reply, claim = core.run(self.db, args, self._caller, False)
                 if reply.__class__ is Waiter:
                     self._park(reply, command, started)
                     return
@@ -228,6 +231,7 @@ class Session:
                 self.transaction.submit(self.core.ctx, args)
             except CommandError as error:
                 reply = error
+            self.last_command = name
             self._finish(None, started, reply)
             return True
         return False
@@ -290,14 +294,16 @@ class Session:
                 self.reply_mode = "on"
                 self.settle()
             return
-        out: list[bytes] = []
-        render(reply, self.protocol, out)
-        self.connection.send(b"".join(out))
+        self.push(reply)
 
     def push(self, reply: Reply) -> None:
         """A message that answers no command, after the replies before it."""
         out: list[bytes] = []
-        render(reply, self.protocol, out)
+        try:
+            render(reply, self.protocol, out)
+        except Exception as error:  # a block that is read only now may be damaged
+            told = StoreDamaged(str(error)) if isinstance(error, CorruptBlock) else error
+            out = [b"-%b\r\n" % self._told(told, "a reply")]
         self.connection.send(b"".join(out))
 
     def _finish(
@@ -321,13 +327,15 @@ class Session:
         """What to answer where a command could not be carried out."""
         if isinstance(error, CommandError):
             return error
+        return CommandError(self._told(error, command.name.decode()))
+
+    def _told(self, error: BaseException, what: str) -> bytes:
         if isinstance(error, TidelogError):
             if self.core.ended:
                 self.server.store_ended(error)
         else:  # a fault of ours, which must not take other sessions with it
-            name = command.name.decode()
-            _logger.error("%s of client %d broke off", name, self.id, exc_info=error)
-        return CommandError(errors.line(error))
+            _logger.error("%s of client %d broke off", what, self.id, exc_info=error)
+        return errors.line(error)
 
     def _rest_on(self, claim: Claim) -> None:
         log, lsn, wrote = claim
@@ -365,7 +373,8 @@ class Session:
 
     def _idle(self) -> None:
         self.busy = False
-        self.connection.resume()
+        # Not at once: it may be another session's command that ended this one's wait.
+        self.server.loop.call_soon(self.connection.resume)
 
     # --- blocking reads
 

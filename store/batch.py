@@ -76,10 +76,14 @@ def run_exec(
     """EXEC of a session that queued its commands before, each decided by `decide`: the answer, and the database that
     is selected afterwards. Gathered in the log, not flushed. Raises CommandError."""
     with core.lock:
-        if core.trouble is not None:
-            core.mend()
+        try:
+            if core.trouble is not None:
+                core.mend()
+            ctx = core.begin(db, False)
+        except BaseException:
+            transaction.reset()  # however EXEC ends, the transaction has ended
+            raise
         before = core.log.next_lsn
-        ctx = core.begin(db, False)
         try:
             reply = transaction.submit(ctx, args)
         except CorruptBlock as error:

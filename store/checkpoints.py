@@ -176,6 +176,12 @@ class Checkpoints:
         """Where the newest checkpoint was taken."""
         return BEGINNING if self.meta is None else self.meta.position
 
+    def change(self, options: Options) -> None:
+        """Go by other rules from now on, and another memory budget. What is due is noticed within a moment."""
+        self.options = options
+        self.residence.budget = options.memory_budget
+        self.residence.next_survey = 0.0
+
     def _due(self, core: Core) -> bool:
         options = self.options
         with core.lock:

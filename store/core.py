@@ -33,6 +33,7 @@ from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto
+from tidelog.engine.commands.readgroup import nothing_new
 from tidelog.engine.context import Context
 from tidelog.engine.effects import END, OPCODE, VOLATILE, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
@@ -101,6 +102,7 @@ class Core:
         self.trouble: str | None = None
         self.waiting = Waiting()
         self.watches = Watches()
+        self.served = False  # a server has it
         self.listener: Callable[[Effect, State, int], None] | None = None
         self.reloads = 0
         self.expired_keys = 0  # deleted because their time had passed, in this open
@@ -168,6 +170,8 @@ class Core:
             state = self.state
             if now >= state.next_expiry:
                 now = self.begin(db, False).now  # what expired was logged with that
+                if now >= state.next_expiry:  # but for what could not be
+                    return self._add_slowly(db, key, row)
             try:
                 effect = decide_xadd_auto(state, self.settings, db, key, row, now)
             except CorruptBlock as error:
@@ -395,8 +399,15 @@ class Core:
                 _logger.warning("what is to expire cannot be read, and stays: %s", damage)
             if not ctx.effects:
                 break
-            self.expired_keys += sum(len(effect[2]) for effect in ctx.effects)
-            self.commit(ctx.effects)
+            due = sum(len(effect[2]) for effect in ctx.effects)
+            try:
+                self.commit(ctx.effects)
+            except (
+                OutOfSpace
+            ):  # nothing has changed, and reads go on: to them such a key is missing anyhow
+                ctx.effects = []
+                break
+            self.expired_keys += due
             ctx.effects = []
         return ctx
 
@@ -545,6 +556,11 @@ class Core:
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
         ctx.effects = []
+        seen = nothing_new(ctx, waiter)
+        if seen is not None:
+            APPLY[seen[0]](self.state, seen)  # is never logged
+            self.waiting.park(waiter)
+            return
         before = self.log.next_lsn
         try:
             reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)

@@ -83,18 +83,19 @@ class Residence:
 
     def relieve(self, core: Core) -> None:
         """See that memory is within the budget, as far as what is stored may leave it. Not with the lock held."""
-        if self.budget is None or time.monotonic() < self.next_survey:
+        budget = self.budget  # it may be changed meanwhile
+        if budget is None or time.monotonic() < self.next_survey:
             return
         started = time.monotonic()
         found = self._survey(core)
         # Down to half, so that not every look finds something to do.
-        surplus = self.bytes - self.budget // 2 if self.bytes > self.budget else 0
+        surplus = self.bytes - budget // 2 if self.bytes > budget else 0
         if surplus > 0:
             for _, db, key, size in sorted(found):
                 if surplus <= 0:
                     break
                 surplus -= self._evict(core, db, key, size)
-            self.bytes = self.budget // 2 + max(surplus, 0)
+            self.bytes = budget // 2 + max(surplus, 0)
             _give_back()
         # No more than a twentieth of the time goes into looking.
         now = time.monotonic()

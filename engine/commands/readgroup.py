@@ -18,15 +18,17 @@ from tidelog.engine.commands.grouping import (
 )
 from tidelog.engine.commands.read import Budget, ReadOptions, first_of, park
 from tidelog.engine.context import Context
-from tidelog.engine.effects import XCLAIM
+from tidelog.engine.effects import SEEN, XCLAIM, Effect
 from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
 from tidelog.engine.integers import read_int64
+from tidelog.engine.keyspace import resident
 from tidelog.engine.lag import read_on
-from tidelog.engine.reply import Reply, Streams
+from tidelog.engine.reply import Park, Reply, Streams
 from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
+from tidelog.engine.waiting import Waiter
 
 NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
 CLAIM_BYTES = len(
@@ -87,7 +89,32 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     if reply:
         return reply
     claim_at = None if options.claim_ms is None else _claim_at(ctx, options.claim_ms, wanted)
-    return park(ctx, args, options, claim_at)
+    reply = park(ctx, args, options, claim_at)
+    if number == 1 and claim_at is None and reply.__class__ is Park:
+        reply.reader = name, options.consumer
+    return reply
+
+
+def nothing_new(ctx: Context, waiter: Waiter) -> Effect | None:
+    """If a parked read would find nothing again: the effect that its consumer was seen. None: decide it.
+
+    To be asked before a command is decided again: of many who wait for the messages of one group, all but one find
+    nothing each time.
+    """
+    if waiter.reader is None:
+        return None
+    group_name, consumer_name = waiter.reader
+    key = waiter.keys[0][1]
+    database = ctx.database
+    stream = resident(database.keys, key)
+    if not isinstance(stream, Stream) or database.expires.count:
+        return None
+    group = stream.groups.get(group_name)
+    if group is None or consumer_name not in group.consumers:
+        return None
+    if stream.length and stream.last_live_id() > group.last_id:
+        return None
+    return SEEN, ctx.db, key, group_name, consumer_name, ctx.now
 
 
 def _plain_read(ctx: Context, args: list[bytes]) -> Entries | None:

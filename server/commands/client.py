@@ -116,6 +116,7 @@ def client_no_evict(session: Session, args: list[bytes]) -> Reply:
 @command("client|no-touch", 3, _OWN, categories="connection")
 def client_no_touch(session: Session, args: list[bytes]) -> Reply:
     session.no_touch = _switch(args[2])
+    session.settle()
     return OK
 
 

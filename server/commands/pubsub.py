@@ -11,6 +11,8 @@ from tidelog.engine.table import wrong_arity
 from tidelog.server.replies import Push
 from tidelog.server.session import Session
 from tidelog.server.table import command
+from tidelog.store.core import Claim
+from tidelog.store.face import nothing
 
 _SUBSCRIBER = "pubsub noscript loading stale"
 
@@ -89,12 +91,17 @@ def _of_shards(session: Session) -> int:
 def publish(session: Session, args: list[bytes]) -> Reply:
     pubsub = session.server.pubsub
     pubsub.deliver()  # the events of what came before this come first
-    return pubsub.publish(args[1], args[2])
+    return pubsub.publish(args[1], args[2], _all_before(session))
 
 
 @command("spublish", 3, "pubsub loading stale fast", (1, 1, 1))
 def spublish(session: Session, args: list[bytes]) -> Reply:
-    return session.server.pubsub.spublish(args[1], args[2])
+    return session.server.pubsub.spublish(args[1], args[2], _all_before(session))
+
+
+def _all_before(session: Session) -> Claim:
+    """A message may tell of anything that was stored before it, so it leaves when all of that holds."""
+    return session.core.look(nothing)[1]
 
 
 @command("ping", -1, "fast", categories="connection")

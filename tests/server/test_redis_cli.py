@@ -431,10 +431,11 @@ def test_one_command_at_a_time(ports: tuple[int, int], form: str, protocol: list
             json.loads(ours[1])
 
 
-def test_commands_from_a_file(ports: tuple[int, int]) -> None:
+def test_commands_from_a_file(pair: tuple[Running, RedisServer, Clocks]) -> None:
+    running, theirs, _ = pair
     text = "".join(f"{line}\n" for line in FURTHER).encode()
-    ours, theirs = (run(["-p", str(port), "--no-raw"], stdin=text) for port in ports)
-    assert ours == theirs
+    ours = run(["-p", str(running.port), "--no-raw"], stdin=text)
+    assert ours == run(["-s", str(theirs.socket), "--no-raw"], stdin=text)
 
 
 def test_options_of_redis_cli(ports: tuple[int, int]) -> None:

@@ -55,8 +55,7 @@ def differential(sides: Sides, clocks: Clocks, seed: int, calls: int) -> None:
             batch = [each for each in (draw.call() for _ in range(6)) if apart(each)]
             transaction = draw.chance(0.5)
             history.append(f"{'MULTI' if transaction else 'pipeline'} {', '.join(map(str, batch))}")
-            found = sides.ours.pipeline(batch, transaction)
-            wanted = sides.theirs.pipeline(batch, transaction)
+            found, wanted = sides.pipeline(batch, transaction)
         else:
             one = draw.call()
             history.append(str(one))

@@ -84,7 +84,15 @@ class Sides:
         found = self.ours.do(call.name, *call.args, **call.options)
         theirs = self.theirs.do(call.name, *call.args, **call.options)
         self.mend(call, found, seen)
+        self.drop_empty_nodes([call])
         return found, self.expected(call, found, theirs)
+
+    def pipeline(self, calls: list[Call], transaction: bool) -> tuple[Any, Any]:
+        """The same for calls that are sent at once, of which both versions make the same."""
+        found = self.ours.pipeline(calls, transaction)
+        theirs = self.theirs.pipeline(calls, transaction)
+        self.drop_empty_nodes(calls)
+        return found, theirs
 
     # --- values
 
@@ -199,6 +207,20 @@ class Sides:
                     assert (
                         self.theirs.do("xgroup_setid", key, label, last, entries_read=count) is True
                     )
+
+    def drop_empty_nodes(self, calls: list[Call]) -> None:
+        """A trim that empties a node entry by entry leaves it there in 7.0. A further trim, of nothing, drops it."""
+        for key in {call.args[0] for call in calls if {"maxlen", "minid"} & set(call.options)}:
+            ours, theirs = (each.do("xinfo_stream", key) for each in (self.ours, self.theirs))
+            if isinstance(ours, Failed) or isinstance(theirs, Failed):
+                continue
+            if named(ours)["radix-tree-keys"] != named(theirs)["radix-tree-keys"]:
+                row("empty-node")
+                first = named(ours)["first-entry"]
+                minid = first[0] if first else "18446744073709551615-18446744073709551615"
+                assert self.theirs.do("xtrim", key, minid=minid, approximate=False) == 0
+                mended = named(self.theirs.do("xinfo_stream", key))["radix-tree-keys"]
+                assert mended == named(ours)["radix-tree-keys"]
 
     def explain(
         self, call: Call, key: Any, label: bytes, known: Before, ours: Group, theirs: Group, found: Any
