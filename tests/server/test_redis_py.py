@@ -116,21 +116,19 @@ def as_in(mode: Mode, each: Call, value: Any) -> Any:
     return value
 
 
-@every_mode
-def test_newer_stream_methods(
-    start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, mode: Mode
+def newer_differential(
+    start: Start, clocks: Clocks, place: Path, mode: Mode, seed: int, calls: int
 ) -> None:
-    clocks, seed = oracle[1], SEED + 100 + MODES.index(mode)
-    options: Any = {"clock": clocks.ours, "fsync": "no", "decode_responses": mode.decode}
     print(f"seed {seed}")
     draw = Calls(seed, newer=True)
     history: list[str] = []
+    options: Any = {"clock": clocks.ours, "fsync": "no"}
     with (
-        Face(mode, port=start(clock=clocks.ours, fsync="no").port) as face,
-        tidelog.open(tmp_path / "embedded", **options) as store,
+        Face(mode, port=start(**options).port) as face,
+        tidelog.open(place / "embedded", decode_responses=mode.decode, **options) as store,
     ):
         embedded = Embedded(store)
-        for number in range(CALLS):
+        for number in range(calls):
             clocks.advance(draw.r.choice((0, 0, 1, 7, 100)))
             one = draw.call()
             history.append(str(one))
@@ -140,6 +138,23 @@ def test_newer_stream_methods(
             if typed(found) != typed(wanted):
                 shown = "\n".join(history[-40:])
                 pytest.fail(f"seed {seed}, call {number}: {found!r}\nfor {wanted!r} after\n{shown}")
+
+
+@every_mode
+def test_newer_stream_methods(
+    start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, mode: Mode
+) -> None:
+    seed = SEED + 100 + MODES.index(mode)
+    newer_differential(start, oracle[1], tmp_path, mode, seed, CALLS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("round", range(8))
+def test_many_more_newer_stream_methods(
+    start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, round: int
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    newer_differential(start, oracle[1], tmp_path, MODES[seed % len(MODES)], seed, 5_000)
 
 
 # --- everything else that a program calls
