@@ -103,7 +103,9 @@ class Connection(asyncio.Protocol):
         commands = self._commands(data)
         if session.busy or self.queue:
             self._put_by(commands)
-        elif session.plain and not self._full and commands and all(map(is_plain_add, commands)):
+        elif not commands:
+            pass
+        elif session.plain and not self._full and all(map(is_plain_add, commands)):
             self.adding = True
             server.add_later(self, commands)
         elif len(commands) == 1 and not self._full:
@@ -124,6 +126,11 @@ class Connection(asyncio.Protocol):
         """Keep commands until the session is free for them."""
         self.queue.extend(commands)
         self.queue_bytes += sum([COMMAND_BYTES + sum(map(len, args)) for args in commands])
+
+    def take_back(self, args: list[bytes]) -> None:
+        """A command that was begun and held back is the first of those that wait."""
+        self.queue.appendleft(args)
+        self.queue_bytes += COMMAND_BYTES + sum(map(len, args))
 
     def run(self, commands: list[list[bytes]]) -> None:
         """Give the session one command after the other, until it is busy. XADDs in a row go together."""
@@ -155,6 +162,9 @@ class Connection(asyncio.Protocol):
             self.run(
                 self._commands(b"")
             )  # what may be too large for who has not said yet who it is
+        if self._failure == b"" and self.session.blocked is not None:
+            self.kill()  # its end would not be noticed any more
+            return
         if self._failure is not None and not (self.queue or self.session.busy or self.closing):
             if self.adding:
                 self.server.run_adds()
@@ -251,12 +261,12 @@ class Connection(asyncio.Protocol):
         self.out_bytes = self.replies = self.lsn = 0
         self.wrote = False
 
-    def finish_turn(self) -> None:
-        """The turn is over: write what may leave."""
+    def finish_turn(self, log: Log, through: int) -> None:
+        """The turn is over: write what may leave. `through`: the last LSN of `log` on which that may rest."""
         self.touched = False
         if not self.out:
             return
-        if not self.held and self.server.core.held(self.log, self.lsn, 0):
+        if not self.held and self.lsn <= through and (self.log is log or not self.lsn):
             data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
             self.out = []
             self.out_bytes = self.replies = self.lsn = 0

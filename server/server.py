@@ -272,17 +272,17 @@ class Server:
         adds, self._adds = self._adds, []
         by_db: dict[int, list[tuple[Connection, list[list[bytes]]]]] = {}
         for add in adds:
-            add[0].adding = False
-            if not add[0].closing:
-                by_db.setdefault(add[0].session.db, []).append(add)
-        for found in by_db.values():
-            # A pause may have come in between, and few are faster one by one.
-            ready = [add for add in found if add[0].session.plain]
-            if len(ready) > FEW or any(len(commands) > FEW for _, commands in ready):
-                self.add_many(ready)
-                found = [add for add in found if not add[0].session.plain]
-            for connection, commands in found:
+            connection, commands = add
+            connection.adding = False
+            if connection.closing:
+                continue
+            session = connection.session
+            if len(adds) > FEW and session.plain:
+                by_db.setdefault(session.db, []).append(add)
+            else:  # few are faster one by one; and a pause may have come in between
                 connection.run(commands)
+        for found in by_db.values():
+            self.add_many(found)
 
     def add_many(self, adds: list[tuple[Connection, list[list[bytes]]]]) -> None:
         """XADDs of connections that have selected the same database: each a unit of its own."""
@@ -343,10 +343,18 @@ class Server:
                     if log.in_doubt:
                         core.trouble = core.trouble or RELOAD
         touched, self._touched = self._touched, []
+        through = self._held_through(log)
         for connection in touched:
-            connection.finish_turn()
+            connection.finish_turn(log, through)
         if self._awaited:
             self._subscribe()
+
+    def _held_through(self, log: Log) -> int:
+        """The last LSN that holds what the fsync policy promises; replies that rest on none go in any case."""
+        core = self.core
+        if core.relaxed:
+            return 0 if log.parked else log.written_lsn
+        return log.synced_lsn if core.relief is None else 0
 
     def await_(self, connection: Connection) -> None:
         """What a connection has to send has to wait for the log."""
@@ -457,7 +465,7 @@ class Server:
         for session, args in postponed:
             if not session.closed:
                 session.busy = False
-                session.connection.run([args])
+                session.connection.take_back(args)
                 session.connection.resume()
 
     def holds(self, command: Command) -> bool:
@@ -558,6 +566,15 @@ class Server:
             await asyncio.shield(self.ended)
             return
         self._stopping = True
+        try:
+            await self._shut(save)
+        finally:
+            self.pubsub.close()
+            self.core.served = False
+            if not self.ended.done():
+                self.ended.set_result(None)
+
+    async def _shut(self, save: bool) -> None:
         await self._stop_listening()
         if self._cron is not None:
             self._cron.cancel()
@@ -581,10 +598,6 @@ class Server:
             await asyncio.sleep(0.005)
         for session in list(self.sessions.values()):
             session.kill()
-        self.pubsub.close()
-        self.core.served = False
-        if not self.ended.done():
-            self.ended.set_result(None)
 
     async def _stop_listening(self) -> None:
         for listener in self._listeners:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidelog.server.config import Config
-from tidelog.server.server import Server
+from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.core import Core
 from tidelog.store.lifetime import close
@@ -104,6 +105,7 @@ def serve_forever(
 
     Raises what `tidelog.open` and `Server.start` raise.
     """
+    _allow_files(config["maxclients"] + FILES_RESERVED)
     options = make_options(**config.store_options())
     config.place(root)
     core = open_core(root, options, None, SYSTEM)
@@ -130,10 +132,23 @@ async def _until_told(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
-    gc.freeze()  # what was loaded at the start is not walked by the collector again
+    # This process does nothing else: what was loaded at the start is not walked by the collector again, and that
+    # less often (docs/decisions/server.md).
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
     if ready is not None:
         ready(server)
     await server.ended
+
+
+def _allow_files(wanted: int) -> None:
+    """Let this process open so many files, as far as the system lets it (as Redis does at its start)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+        except (ValueError, OSError):
+            pass  # `Server` says how many clients there can be
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
