@@ -242,7 +242,7 @@ INFO_STATS = (
     "total_connections_received",
     "total_commands_processed",
     "expired_keys",
-    "keyspace_hits",
+    "evicted_keys",
 )
 INFO_PERSISTENCE = ("loading", "aof_enabled", "rdb_bgsave_in_progress", "rdb_last_save_time")
 CLIENT = ("db", "flags", "multi", "sub", "psub", "resp", "user", "cmd")
