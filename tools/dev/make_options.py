@@ -11,6 +11,7 @@ A test compares the page with what this would write.
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from tidelog.engine.integers import INT64_MAX
@@ -126,11 +127,12 @@ def tables() -> str:
     parts.append(table(("command line", "option"), flags))
     parts.append("\n## In a program\n\n")
     owners = {kind: names(kind) for kind in (STORE, LOGS)}
-    parts.append(
+    text = (
         "`tidelog.serve` takes the same names with underscores. Of an open store the caller of `tidelog.open` has "
         f"decided: {owners[STORE]}. Lines of the log are the program's: {owners[LOGS]}. Giving one of these to "
-        "`tidelog.serve` is an error.\n"
+        "`tidelog.serve` is an error; CONFIG SET changes those of the store where the table says so."
     )
+    parts.append(textwrap.fill(text, 118, break_on_hyphens=False) + "\n")
     return "".join(parts)
 
 
