@@ -33,7 +33,9 @@ from tidelog.server.table import HANDLERS, TABLE
 Command = list[bytes]
 
 PATIENCE_S: Final = 20.0  # a server that is not done after so long hangs
-PAIR_SESSIONS: Final = 40  # sessions of one pair of stores, so that what ACL or CONFIG changed goes away again
+PAIR_SESSIONS: Final = (
+    40  # sessions of one pair of stores, so that what ACL or CONFIG changed goes away again
+)
 
 
 # --- a server without sockets
@@ -134,9 +136,9 @@ class World:
     def restless(self) -> str:
         """What is still under way; empty: nothing will happen unless somebody does something."""
         server = self.server
-        if server._ending or server._touched or server._awake or server._adds:
+        if server.turns.under_way:
             return "a turn"
-        if server._parked:
+        if server.turns.holding:
             return "replies that are held"
         if server.pubsub._woken:
             return "events"
@@ -154,24 +156,19 @@ class World:
                 blocked = session.blocked
                 if blocked is not None and not blocked.owner.done:
                     continue
-                if session.blocked is None and (session.waits or server.paused):
-                    continue
                 return f"client {session.id}, busy with {session.last_command!r}"
             if connection.queue:
                 return f"commands of client {session.id}"
         return ""
 
     async def rest(self) -> None:
-        """Until nothing is under way. What waits for real time, WAIT and threads, is given some."""
+        """Until nothing is under way."""
         until = time.monotonic() + PATIENCE_S
-        quiet = 0
+        quiet = turns = 0
         while quiet < 3:
-            await asyncio.sleep(0)
+            turns += 1
+            await asyncio.sleep(0 if turns < 100 else 0.001)  # a thread, a disk, WAIT
             why = self.restless()
-            if not why and any(line.connection.session._task for line in self.lines):
-                await asyncio.sleep(0.004)  # WAIT with a timeout of 1 ms
-            if why and quiet == 0 and any(line.connection.session._task for line in self.lines):
-                await asyncio.sleep(0.0005)
             quiet = 0 if why else quiet + 1
             assert time.monotonic() < until, f"the server hangs: {why}"
 
@@ -181,7 +178,7 @@ class World:
         await self.rest()
         assert not self.server.sessions
         assert self.server.blocked == 0
-        assert not self.server._parked
+        assert not self.server.turns.holding
         self.lines.clear()
 
     def close(self) -> None:
@@ -276,7 +273,9 @@ class Draw:
         roll = pick.random()
         if roll < 0.05:
             key = pick.choice((b"s", b"t"))
-            commands = [[b"XADD", key, b"*", b"f", b"%d" % n] for n in range(pick.choice((2, 3, 5, 60)))]
+            commands = [
+                [b"XADD", key, b"*", b"f", b"%d" % n] for n in range(pick.choice((2, 3, 5, 60)))
+            ]
             commands += [self.command() for _ in range(pick.randrange(3))]
         elif roll < 0.2:
             commands = self.transaction()
@@ -307,7 +306,14 @@ class Draw:
         if roll < 0.3:
             return self.stream()
         if roll < 0.4:
-            return [b"XADD", pick.choice((b"s", b"t")), b"*", b"f", b"v", *([b"w"] * pick.choice((0, 0, 0, 1, 2)))]
+            return [
+                b"XADD",
+                pick.choice((b"s", b"t")),
+                b"*",
+                b"f",
+                b"v",
+                *([b"w"] * pick.choice((0, 0, 0, 1, 2))),
+            ]
         if roll < 0.55:
             return self.any()
         return pick.choice(
@@ -347,10 +353,28 @@ class Draw:
         block = pick.choice((b"0", b"0", b"1", b"5", b"100", b"-1", b"x", b"9007199254740993"))
         keys = [pick.choice((b"s", b"t", b"x")) for _ in range(pick.choice((1, 1, 2)))]
         if pick.random() < 0.5:
-            return [b"XREAD", b"BLOCK", block, b"STREAMS", *keys, *[pick.choice((b"$", b"$", b"0"))] * len(keys)]
+            return [
+                b"XREAD",
+                b"BLOCK",
+                block,
+                b"STREAMS",
+                *keys,
+                *[pick.choice((b"$", b"$", b"0"))] * len(keys),
+            ]
         group = pick.choice((b"g", b"g", b"h"))
         options = [b"NOACK"] if pick.random() < 0.2 else []
-        return [b"XREADGROUP", b"GROUP", group, b"alice", b"BLOCK", block, *options, b"STREAMS", *keys, *[b">"] * len(keys)]
+        return [
+            b"XREADGROUP",
+            b"GROUP",
+            group,
+            b"alice",
+            b"BLOCK",
+            block,
+            *options,
+            b"STREAMS",
+            *keys,
+            *[b">"] * len(keys),
+        ]
 
     def transaction(self) -> list[Command]:
         pick = self.pick
@@ -371,7 +395,12 @@ class Draw:
                 [b"CLIENT", b"SETNAME", pick.choice((b"", b"n", b"a b"))],
                 [b"CLIENT", b"GETNAME"],
                 [b"CLIENT", b"ID"],
-                [b"CLIENT", b"UNBLOCK", b"%d" % pick.randrange(1, 60), pick.choice((b"ERROR", b"TIMEOUT"))],
+                [
+                    b"CLIENT",
+                    b"UNBLOCK",
+                    b"%d" % pick.randrange(1, 60),
+                    pick.choice((b"ERROR", b"TIMEOUT")),
+                ],
                 [b"CLIENT", b"KILL", b"ID", b"%d" % pick.randrange(1, 60)],
                 [b"CLIENT", b"KILL", b"TYPE", b"pubsub"],
             )
@@ -423,7 +452,11 @@ class Draw:
     def waiting(self) -> Command:
         pick = self.pick
         return pick.choice(
-            ([b"WAIT", pick.choice((b"0", b"0", b"1", b"x")), b"1"], [b"WAIT", b"-1", b"0"], [b"WAITAOF", b"1", b"0", b"0"])
+            (
+                [b"WAIT", pick.choice((b"0", b"0", b"1", b"x")), b"1"],
+                [b"WAIT", b"-1", b"0"],
+                [b"WAITAOF", b"1", b"0", b"0"],
+            )
         )
 
     def admin(self) -> Command:
@@ -544,7 +577,9 @@ def fuzz(root: Path, seed: int, sessions: int, commands: int, complaints: Compla
                 except BaseException as error:
                     error.add_note(f"seed {seed}, pair {number} ({pair_seed}), session {at}")
                     raise
-                assert not complaints.said, f"seed {seed}, pair {number}: {complaints.said[0]}\n{pair.sent}"
+                assert not complaints.said, (
+                    f"seed {seed}, pair {number}: {complaints.said[0]}\n{pair.sent}"
+                )
                 done += 1
             pair.end()
 

@@ -1,0 +1,403 @@
+"""Faults that reading and trying found in the server, each as it was met."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.oracle.wire import encode
+from tests.server.conftest import Running, Start
+from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.server.wire import calls
+
+import tidelog
+import tidelog.testing
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.server.config import ConfigError
+from tidelog.server.connection import Connection
+
+ADD = encode([b"XADD", b"s", b"*", b"a", b"1"])
+
+
+class Gate:
+    """The disk's syncs wait while it is shut. `fails`: which operations raise which error."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.fails: dict[str, int] = {}
+        disk.before = self
+
+    def __call__(self, operation: str, path: Path) -> None:
+        if operation == "fdatasync":
+            assert self.open.wait(20)
+        if operation in self.fails:
+            raise OSError(self.fails[operation], "injected", str(path))
+
+
+@contextmanager
+def simulated(fsync: str, **options: Any) -> Iterator[tuple[Running, Gate]]:
+    """A server over a simulated disk."""
+    disk = SimulatedDisk(1)
+    with ExitStack() as stack:
+        store = {"clock": options.pop("clock")} if "clock" in options else {}
+        db = tidelog.open("/db", fsync=fsync, disk=disk, **store)
+        gate = Gate(disk)
+        serving = tidelog.serve(db, port=0, **options)
+        try:
+            yield Running(db, serving, serving.port, Path("/db")), gate
+        finally:
+            gate.open.set()
+            gate.fails.clear()
+            serving.close()
+            with suppress(tidelog.StorePoisoned):
+                db.close()
+
+
+def soon(running: Running, work: Callable[[], Any]) -> None:
+    """Run something in the loop's thread, and wait for it."""
+
+    async def call() -> None:
+        work()
+
+    asyncio.run_coroutine_threadsafe(call(), running.server.loop).result(20)
+
+
+def until(true: Callable[[], object], what: str = "", seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not so after {seconds} s: {what}"
+        time.sleep(0.002)
+
+
+def connection_of(running: Running, client: Any) -> Connection:
+    """The server's end of a client's connection."""
+    ours = client._link.getsockname()
+    addr = f"{ours[0]}:{ours[1]}"
+    until(lambda: any(s.connection.addr == addr for s in list(running.server.sessions.values())))
+    found: list[Connection] = [s.connection for s in list(running.server.sessions.values())]
+    return next(connection for connection in found if connection.addr == addr)
+
+
+def silent(client: Any, seconds: float = 0.2) -> bool:
+    """Whether nothing comes for so long."""
+    client._link.settimeout(seconds)
+    try:
+        client._buffer += client._link.recv(1 << 16)
+        return False
+    except TimeoutError:
+        return True
+    finally:
+        client._link.settimeout(30)
+
+
+# --- replies lost, doubled, misordered
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_adds_before_what_is_no_protocol(server: Running, count: int) -> None:
+    """They were put by for the turn's end, and the connection was closed before it."""
+    client = dial(server.port)
+    client.raw(ADD * count + b"*x\r\n")
+    answer = client.rest()
+    assert answer.count(b"\r\n") == 2 * count + 1
+    assert answer.endswith(b"-ERR Protocol error: invalid multibulk length\r\n")
+    assert server.db.xlen("s") == count
+
+
+def test_nothing_is_read_behind_what_is_no_protocol(server: Running) -> None:
+    client = dial(server.port)
+    client.raw(encode(b"XREAD BLOCK 200 STREAMS s $".split()))
+    time.sleep(0.05)
+    client.raw(b"*x\r\n")
+    time.sleep(0.05)
+    client.raw(encode([b"PING"]))
+    assert client.rest() == b"*-1\r\n-ERR Protocol error: invalid multibulk length\r\n"
+
+
+def test_quit_while_a_sync_ends() -> None:
+    """Held replies leave in the turn in which QUIT came: its OK leaves too, before the connection is closed."""
+    with simulated("always") as (running, gate):
+        server, log = running.server, running.db._core.log
+        client = dial(running.port)
+        calls(client, "XADD s * a 1")
+        connection = connection_of(running, client)
+        server.turns._synced = lambda error: None  # type: ignore[method-assign]
+        client.raw(ADD)
+        until(lambda: connection.held and log.synced_lsn == log.next_lsn - 1)
+
+        def both() -> None:
+            connection.data_received(encode([b"QUIT"]))
+            server.turns._release(None)
+
+        soon(running, both)
+        answer = client.rest()
+        assert answer.endswith(b"\r\n+OK\r\n") and answer.startswith(b"$")
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_half_closed(fsync: str) -> None:
+    """A client that ends its side is answered what it had sent, as by Redis; then the connection is closed."""
+    with simulated(fsync) as (running, gate):
+        for data, lines in (
+            (encode([b"PING"]), 1),
+            (ADD, 2),
+            (ADD * 5 + encode([b"PING"]), 11),
+            (encode([b"PING"]) * 20_000, 20_000),
+            (encode(b"WAIT 1 30".split()) + encode([b"PING"]), 2),
+        ):
+            client = dial(running.port)
+            client.raw(data)
+            client._link.shutdown(socket.SHUT_WR)
+            assert client.rest().count(b"\r\n") == lines
+    with simulated("always") as (running, gate):
+        client = dial(running.port)
+        calls(client, "XADD s * a 1")
+        gate.open.clear()
+        client.raw(ADD)
+        client._link.shutdown(socket.SHUT_WR)
+        assert silent(client)
+        gate.open.set()
+        assert client.rest().count(b"\r\n") == 2
+
+
+def test_half_closed_while_it_blocks(server: Running) -> None:
+    """Nobody is there for what a blocked read would be served."""
+    client = dial(server.port)
+    client.raw(encode(b"XREAD BLOCK 0 STREAMS s $".split()))
+    until(lambda: server.server.blocked == 1)
+    client._link.shutdown(socket.SHUT_WR)
+    assert client.rest() == b""
+    until(lambda: server.server.blocked == 0)
+
+
+def test_half_closed_before_it_blocks(server: Running) -> None:
+    client = dial(server.port)
+    client.raw(encode(b"WAIT 1 100".split()) + encode(b"XREAD BLOCK 0 STREAMS s $".split()))
+    client._link.shutdown(socket.SHUT_WR)
+    client._link.settimeout(2)
+    assert client.rest() == b":0\r\n"
+    until(lambda: server.server.blocked == 0)
+
+
+def test_a_pause_between_adds_and_the_turns_end(server: Running) -> None:
+    """Both wait for the pause's end, and the commands behind them too."""
+    client, other = dial(server.port), dial(server.port)
+    connection, pausing = connection_of(server, client), connection_of(server, other)
+
+    def turn() -> None:
+        connection.data_received(ADD * 2)
+        pausing.data_received(encode(b"CLIENT PAUSE 100".split()))
+
+    soon(server, turn)
+    client.raw(encode(b"ECHO later".split()))
+    first, second, last = (client.receive() for _ in range(3))
+    assert last == b"later"
+    assert first < second
+
+
+def test_a_pause_ends_while_the_output_is_full(server: Running) -> None:
+    client = dial(server.port)
+    connection = connection_of(server, client)
+    assert calls(client, "CLIENT PAUSE 300 WRITE", "ECHO a") == [("+", b"OK"), b"a"]
+    client.raw(encode(b"SET k 1".split()) + encode(b"GET k".split()))
+    until(lambda: connection.queue)
+    soon(server, connection.pause_writing)  # it does not read what it is sent
+    until(lambda: not server.server.paused)
+    soon(server, connection.resume_writing)
+    assert [client.receive(), client.receive()] == [("+", b"OK"), b"1"]
+
+
+def test_a_chain_of_sessions_that_wake_each_other(server: Running) -> None:
+    clients = [dial(server.port) for _ in range(300)]
+    ids = [calls(client, "CLIENT ID")[0] for client in clients]
+    for client, after in zip(clients, [*ids[1:], 0]):
+        client.send(
+            [
+                b"XREAD BLOCK 0 STREAMS s $".split(),
+                [b"CLIENT", b"UNBLOCK", b"%d" % after],
+                [b"PING"],
+            ]
+        )
+    until(lambda: server.server.blocked == 300)
+    assert calls(dial(server.port), f"CLIENT UNBLOCK {ids[0]}") == [1]
+    for client in clients:
+        woken = 0 if client is clients[-1] else 1
+        assert [client.receive() for _ in range(3)] == [("*-1",), woken, ("+", b"PONG")]
+
+
+# --- what replies rest on
+
+
+def test_a_message_rests_on_what_its_publisher_wrote() -> None:
+    """Whoever hears of something may act on it, so it has to be on the disk by then (as in Redis)."""
+    with simulated("always") as (running, gate):
+        subscriber, client = dial(running.port), dial(running.port)
+        calls(subscriber, "SUBSCRIBE c")
+        calls(client, "XADD s * a 1")
+        gate.open.clear()
+        words = ("XADD s * a 1", "PUBLISH c one", "MULTI", "XADD s * a 1", "PUBLISH c two", "EXEC")
+        client.send([word.encode().split() for word in words])
+        assert silent(subscriber)
+        gate.open.set()
+        assert subscriber.receive() == [b"message", b"c", b"one"]
+        assert subscriber.receive() == [b"message", b"c", b"two"]
+
+
+def test_parked_again_before_the_loop_has_its_turn() -> None:
+    """What is on the disk leaves, whatever lags behind by then."""
+    with simulated("everysec") as (running, gate):
+        log, release = running.db._core.log, running.server.turns._release
+        client = dial(running.port)
+        calls(client, "XADD s * a 1")
+
+        def late(error: Any) -> None:
+            log._park(True)
+            release(error)
+            log._park(False)
+
+        running.server.turns._release = late  # type: ignore[method-assign]
+        log.parked = True
+        client.raw(ADD)
+        client._link.settimeout(5)
+        assert isinstance(client.receive(), bytes)
+
+
+def test_the_timer_of_writers_that_wait_for_memory_is_one() -> None:
+    with simulated("everysec") as (running, gate):
+        server = running.server
+        calls(dial(running.port), "XADD s * a 1")
+        count, release = 0, server.turns._release
+
+        def counted(error: Any) -> None:
+            nonlocal count
+            count += 1
+            release(error)
+
+        server.turns._release = counted  # type: ignore[method-assign]
+        relief = threading.Event()
+        running.db._core.press(relief)
+        clients = [dial(running.port) for _ in range(20)]
+        for client in clients:
+            client.raw(ADD)
+            time.sleep(0.01)
+        before = count
+        time.sleep(0.5)
+        assert count - before < 100
+        running.db._core.press(None)
+        relief.set()
+        for client in clients:
+            assert isinstance(client.receive(), bytes)
+
+
+# --- errors
+
+
+def full(gate: Gate) -> None:
+    gate.fails = dict.fromkeys(("create", "fill", "rename", "mkdir"), errno.ENOSPC)
+
+
+def fill(client: Any) -> None:
+    """Use up the room that is prepared."""
+    for size in (9000, 1):
+        for _ in range(20_000):
+            client.send([[b"XADD", b"big", b"*", b"a", b"x" * size]])
+            answer = client.receive()
+            if isinstance(answer, tuple):
+                assert answer[1].startswith(b"MISCONF")
+                break
+
+
+@pytest.mark.xfail(strict=True, reason="a read of the key that is due is refused")
+def test_a_full_disk_and_a_key_that_is_due() -> None:
+    """Reads go on. An EXEC that is refused ends its transaction."""
+    clock = tidelog.testing.Clock()
+    with simulated("everysec", clock=clock) as (running, gate):
+        client = dial(running.port)
+        calls(client, "SET k v PX 100", "SET other v", "XADD s 1-1 a b")
+        full(gate)
+        fill(client)
+        clock.advance(1)
+        assert calls(client, "GET other", "GET k", "XLEN s") == [b"v", None, 1]
+        assert calls(client, "MULTI", "XLEN s", "EXEC", "PING")[2:] == [[1], ("+", b"PONG")]
+        answers = calls(client, "MULTI", "XADD s 2-1 a b", "EXEC", "PING")
+        assert answers[2][1].startswith(b"MISCONF")
+        assert answers[3] == ("+", b"PONG")
+        gate.fails.clear()
+        assert calls(client, "XADD s 2-1 a b", "DBSIZE") == [b"2-1", 3]
+
+
+def test_a_write_that_breaks_off_is_mended_by_the_next_call() -> None:
+    """Also by a read: it need not wait for somebody who writes."""
+    with simulated("everysec") as (running, gate):
+        client = dial(running.port)
+        calls(client, "XADD s 1-1 a 1")
+        gate.fails = {"append": errno.EIO, "write": errno.EIO}
+        client.send([b"XADD s 2-1 a 1".split()])
+        assert b"outcome unknown" in client.rest()
+        gate.fails.clear()
+        assert calls(dial(running.port), "XLEN s", "XADD s 3-1 a 1") == [1, b"3-1"]
+
+
+def test_a_turn_that_breaks_off_is_not_the_last(server: Running) -> None:
+    client = dial(server.port)
+    deliver = server.server.pubsub.deliver
+
+    def broken() -> None:
+        server.server.pubsub.deliver = deliver  # type: ignore[method-assign]
+        raise RuntimeError("a fault of ours")
+
+    server.server.pubsub.deliver = broken  # type: ignore[method-assign]
+    client._link.settimeout(5)
+    assert calls(client, "PING") == [("+", b"PONG")]
+    assert calls(client, "XADD s 1-1 a 1", "PING") == [b"1-1", ("+", b"PONG")]
+
+
+# --- bounds, and the end
+
+
+def test_a_blocked_client_that_sends_much(server: Running) -> None:
+    client = dial(server.port)
+    client.raw(encode(b"XREAD BLOCK 0 STREAMS s $".split()))
+    client._link.settimeout(0.5)
+    sent = 0
+    with suppress(TimeoutError):
+        for _ in range(100):
+            client.raw(encode([b"PING", b"x" * 1_000_000]))
+            sent += 1
+    assert sent < 20
+
+
+def test_a_monitor_that_does_not_read(server: Running) -> None:
+    monitor, client = dial(server.port), dial(server.port)
+    calls(monitor, "MONITOR")
+    for _ in range(60):
+        client.send([[b"ECHO", b"x" * 1_000_000]])
+        client.receive()
+    until(lambda: not server.server.monitors)
+
+
+def test_a_store_that_was_closed_is_not_served(start: Start) -> None:
+    running = start()
+    client = dial(running.port)
+    assert calls(client, "PING") == [("+", b"PONG")]
+    running.db.close()
+    assert client.rest() == b""
+    until(lambda: not running.serving._thread.is_alive())
+
+
+def test_one_server_for_a_store(server: Running) -> None:
+    """A second one would take the keyspace events from the first."""
+    with pytest.raises(ConfigError):
+        tidelog.serve(server.db, port=0)
+    server.serving.close()
+    with tidelog.serve(server.db, port=0) as again:
+        assert calls(dial(again.port), "PING") == [("+", b"PONG")]
