@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server.config import ConfigError
 from tidelog.server.connection import Connection
 
+LEFT_WAITING = pytest.mark.xfail(strict=True, reason="a client that ended in WAIT is kept for ever")
 ADD = encode([b"XADD", b"s", b"*", b"a", b"1"])
 
 
@@ -47,19 +48,18 @@ class Gate:
 def simulated(fsync: str, **options: Any) -> Iterator[tuple[Running, Gate]]:
     """A server over a simulated disk."""
     disk = SimulatedDisk(1)
-    with ExitStack() as stack:
-        store = {"clock": options.pop("clock")} if "clock" in options else {}
-        db = tidelog.open("/db", fsync=fsync, disk=disk, **store)
-        gate = Gate(disk)
-        serving = tidelog.serve(db, port=0, **options)
-        try:
-            yield Running(db, serving, serving.port, Path("/db")), gate
-        finally:
-            gate.open.set()
-            gate.fails.clear()
-            serving.close()
-            with suppress(tidelog.StorePoisoned):
-                db.close()
+    store = {"clock": options.pop("clock")} if "clock" in options else {}
+    db = tidelog.open("/db", fsync=fsync, disk=disk, **store)
+    gate = Gate(disk)
+    serving = tidelog.serve(db, port=0, **options)
+    try:
+        yield Running(db, serving, serving.port, Path("/db")), gate
+    finally:
+        gate.open.set()
+        gate.fails.clear()
+        serving.close()
+        with suppress(tidelog.StorePoisoned):
+            db.close()
 
 
 def soon(running: Running, work: Callable[[], Any]) -> None:
@@ -152,7 +152,6 @@ def test_half_closed(fsync: str) -> None:
             (ADD, 2),
             (ADD * 5 + encode([b"PING"]), 11),
             (encode([b"PING"]) * 20_000, 20_000),
-            (encode(b"WAIT 1 30".split()) + encode([b"PING"]), 2),
         ):
             client = dial(running.port)
             client.raw(data)
@@ -169,14 +168,31 @@ def test_half_closed(fsync: str) -> None:
         assert client.rest().count(b"\r\n") == 2
 
 
-def test_half_closed_while_it_blocks(server: Running) -> None:
-    """Nobody is there for what a blocked read would be served."""
+@pytest.mark.parametrize(
+    "command", ["XREAD BLOCK 0 STREAMS s $", pytest.param("WAIT 1 0", marks=LEFT_WAITING)]
+)
+def test_half_closed_while_it_blocks(server: Running, command: str) -> None:
+    """Nobody is there for what it would be told."""
+    client = dial(server.port)
+    client.raw(encode(command.encode().split()))
+    until(lambda: server.server.blocked == 1)
+    client._link.shutdown(socket.SHUT_WR)
+    client._link.settimeout(2)
+    assert client.rest() == b""
+    until(lambda: server.server.blocked == 0)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="what ended the input is not noticed behind a protocol error"
+)
+def test_gone_while_it_blocks_behind_garbage(server: Running) -> None:
     client = dial(server.port)
     client.raw(encode(b"XREAD BLOCK 0 STREAMS s $".split()))
     until(lambda: server.server.blocked == 1)
-    client._link.shutdown(socket.SHUT_WR)
-    assert client.rest() == b""
-    until(lambda: server.server.blocked == 0)
+    client.raw(b"*x\r\n")
+    time.sleep(0.05)
+    client.close()
+    until(lambda: server.server.blocked == 0, seconds=2)
 
 
 def test_half_closed_before_it_blocks(server: Running) -> None:

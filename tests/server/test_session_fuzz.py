@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +21,9 @@ from tests.oracle.wire import encode
 
 import tidelog
 import tidelog.testing
-from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server.config import Config
 from tidelog.server.connection import Connection
 from tidelog.server.server import Server
-from tidelog.server.serving import loop_factory
 from tidelog.server.table import HANDLERS, TABLE
 
 Command = list[bytes]
@@ -253,8 +249,8 @@ OPTIONS: Final = (
 )
 BLOCKING: Final = frozenset((b"XREAD", b"XREADGROUP", b"WAIT", b"WAITAOF"))
 GARBAGE: Final = (
-    b"*x\r\n", b"*1\r\n$x\r\n", b"*2\r\n:1\r\n", b'SET "a\r\n', b"*1\r\n$-1\r\n", b"*1048577\r\n", b"*1\r\n$536870913\r\n",
-    b"\r\n", b"*0\r\n", b"*-1\r\n", b"   \r\n", b"\n", b"PING\n", b"\x00\r\n",
+    b"*x\r\n", b"*1\r\n$x\r\n", b"*2\r\n:1\r\n", b'SET "a\r\n', b"*1\r\n$-1\r\n", b"*1048577\r\n",
+    b"*1\r\n$536870913\r\n", b"\r\n", b"*0\r\n", b"*-1\r\n", b"   \r\n", b"\n", b"PING\n", b"\x00\r\n",
 )  # fmt: skip
 
 
@@ -266,8 +262,8 @@ class Draw:
         self.streams = Grammar8(pick)
 
     def pipeline(self, alone: bool) -> bytes:
-        """What a client sends at once. Unless it is alone nothing follows what may block: whose turn it is then, that of
-        the one who is woken or that of the one who woke it, is a matter of when bytes arrive.
+        """What a client sends at once. Unless it is alone nothing follows what may block: whose turn it is then,
+        that of the one who is woken or that of the one who woke it, is a matter of when bytes arrive.
         """
         pick = self.pick
         roll = pick.random()
