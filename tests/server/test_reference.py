@@ -1,4 +1,4 @@
-"""The reference pages: every option and every command is in them, with the defaults and releases that the code has."""
+"""The reference pages: every option, command and module is in them, with the defaults and releases that the code has."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs/reference/compatibility.md"
 # What "Not here" says of whole groups, as COMMAND DOCS names them.
 GROUPS = frozenset(b"list set sorted-set hash bitmap hyperloglog geo".split())
+
+
+def test_every_module_is_in_the_architecture() -> None:
+    page = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    section = page.split("\n## The server\n", 1)[1].split("\n## ", 1)[0]
+    table = section.split("\n### Modules\n", 1)[1]
+    named = set(re.findall(r"`(\w+)`", table))
+    modules = {path.stem for path in (ROOT / "server").rglob("*.py")} - {"__init__"}
+    assert not modules - named
 
 
 def generator() -> Any:
