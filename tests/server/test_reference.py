@@ -1,4 +1,4 @@
-"""The reference pages: every option, command and module is in them, with the defaults and releases that the code has."""
+"""The reference pages: every option, command and module is in them, with the defaults and releases of the code."""
 
 from __future__ import annotations
 
