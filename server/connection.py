@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         session = self.session
         session.last_active = server.now()
         if self.adding:  # in this turn already: what came first goes first
-            server.run_adds()
+            server.turns.run_adds()
         commands = self._commands(data)
         if session.busy or self.queue:
             self._put_by(commands)
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
             pass
         elif session.plain and not self._full and all(map(is_plain_add, commands)):
             self.adding = True
-            server.add_later(self, commands)
+            server.turns.add_later(self, commands)
         elif len(commands) == 1 and not self._full:
             session.execute(commands[0])
         else:
@@ -162,12 +162,12 @@ class Connection(asyncio.Protocol):
             self.run(
                 self._commands(b"")
             )  # what may be too large for who has not said yet who it is
-        if self._failure == b"" and self.session.blocked is not None:
+        if self._failure == b"" and self.session.waits:
             self.kill()  # its end would not be noticed any more
             return
         if self._failure is not None and not (self.queue or self.session.busy or self.closing):
             if self.adding:
-                self.server.run_adds()
+                self.server.turns.run_adds()
             if self._failure:
                 self.send(b"-%b\r\n" % self._failure)
             self.close_soon()
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
     def _brake(self) -> None:
         """Read on, or not."""
         kept = max(self.held_bytes, self.queue_bytes)
-        wanted = self._writable and kept <= WAITING_BYTES_MAX and self._failure is None
+        wanted = self._writable and kept <= WAITING_BYTES_MAX
         if wanted != self._readable and not self._transport.is_closing():
             self._readable = wanted
             if wanted:
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
-        if self.session.blocked is not None or self.kind == "tls":
+        if self.session.busy or self.kind == "tls":
             return False
         if self._failure is None:
             self._failure = b""
@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
         self.replies += replies
         if not self.touched:
             self.touched = True
-            self.server.touch(self)
+            self.server.turns.touch(self)
 
     def restrict(self, restricted: bool) -> None:
         """See `session.Outlet`."""
@@ -274,7 +274,7 @@ class Connection(asyncio.Protocol):
             self._write(data)
         else:
             self._seal()
-            self.server.await_(self)
+            self.server.turns.await_(self)
             self._brake()
         if self.queue and not self.session.busy:
             self.server.loop.call_soon(self.resume)

@@ -19,6 +19,7 @@ NO_AUTH: Final = b"NOAUTH Authentication required."
 NO_MULTI: Final = b"ERR Command not allowed inside a transaction"
 MAX_CLIENTS: Final = b"ERR max number of clients reached"
 UNBLOCKED: Final = b"UNBLOCKED client unblocked via CLIENT UNBLOCK"
+TEXT_BYTES_MAX: Final = 1000
 INTERNAL: Final = b"ERR internal error; the server's log has the details"
 PROTECTED: Final = (
     b"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the "
@@ -47,4 +48,5 @@ def line(error: BaseException) -> bytes:
         code = b"ERR "
     else:
         return INTERNAL
-    return code + echo(str(error).encode(), 1000)
+    text = str(error).removeprefix("outcome unknown: ")  # what the log says of itself
+    return code + echo(text.encode(), TEXT_BYTES_MAX)

@@ -66,7 +66,7 @@ def _server(server: Server) -> Rows:
     yield "process_id", os.getpid()
     yield "process_supervised", "no"
     yield "run_id", server.run_id
-    yield "tcp_port", server.port()
+    yield "tcp_port", server.listeners.port()
     yield "server_time_usec", time.time_ns() // 1000
     yield "uptime_in_seconds", up
     yield "uptime_in_days", up // 86_400
@@ -76,7 +76,7 @@ def _server(server: Server) -> Rows:
     yield "executable", sys.executable
     yield "config_file", server.config.file or ""
     yield "io_threads_active", 0
-    for index, (kind, address) in enumerate(server.ports):
+    for index, (kind, address) in enumerate(server.listeners.ports):
         host, _, port = address.rpartition(":")
         where = f"path={address}" if kind == "unix" else f"bind={host},port={port}"
         yield f"listener{index}", f"name={kind},{where}"

@@ -57,7 +57,7 @@ class Serving:
         server = Server(self._core, self._config, self._core.root)
         await server.start()
         self.server = server
-        self.port, self.tls_port = server.port(), server.port("tls")
+        self.port, self.tls_port = server.listeners.port(), server.listeners.port("tls")
         self._ready.set()
         await server.ended
 

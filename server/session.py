@@ -249,7 +249,7 @@ class Session:
 
     def add_many(self, commands: list[list[bytes]]) -> None:
         """XADDs in a row whose IDs are the server's to make, of a session that is `plain`: each a unit of its own."""
-        self.server.add_many([(self.connection, commands)])
+        self.server.turns.add_many([(self.connection, commands)])
 
     def exec(self, args: list[bytes]) -> tuple[Reply, list[tuple[int, list[bytes]]]]:
         """EXEC: the replies, and which of the commands are handlers' to answer, now that the unit is done."""
@@ -511,4 +511,4 @@ class _SessionCaller(Caller):
         self._session = session
 
     def nudge(self) -> None:
-        self._session.server.woke(self._session, get_ident())
+        self._session.server.turns.woke(self._session, get_ident())

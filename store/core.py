@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto
 from tidelog.engine.commands.readgroup import nothing_new
 from tidelog.engine.context import Context
-from tidelog.engine.effects import END, OPCODE, VOLATILE, XADD, XADD_NODE, Effect
+from tidelog.engine.effects import DEL, END, OPCODE, SEEN, VOLATILE, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.observe import signals, touches
@@ -146,7 +146,11 @@ class Core:
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
             if ctx.effects:
-                self.commit(ctx.effects, flush)
+                try:
+                    self.commit(ctx.effects, flush)
+                except OutOfSpace:
+                    if not self._only_due(ctx.effects):
+                        raise
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
             log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
@@ -411,6 +415,15 @@ class Core:
             ctx.effects = []
         return ctx
 
+    def _only_due(self, effects: list[Effect]) -> bool:
+        """Whether nothing is to be deleted but keys whose time has passed: whoever reads may know that unlogged."""
+        databases, now = self.state.databases, self.now
+        return all(
+            effect[0] == DEL
+            and all(databases[effect[1]].keys.expire_at(key) < now for key in effect[2])
+            for effect in effects
+        )
+
     def _tick(self, wall: int) -> int:
         """[lock] What `now` is when the wall clock shows that: no less than what time passed since it was ahead."""
         ms, at = self._base
@@ -530,7 +543,7 @@ class Core:
         """
         interrupt: BaseException | None = None
         try:
-            for waiter in self.waiting.visits(self.state):
+            for waiter in self.waiting.visits(self.state, self._idle):
                 before = self.log.next_lsn
                 try:
                     self._visit(waiter, waiter.owner, flush)
@@ -550,17 +563,38 @@ class Core:
         if interrupt is not None:
             raise interrupt
 
+    def _idle(self, waiters: Sequence[Waiter], at: int) -> int:
+        """How many waiters from `at` on, where one has a `reader`, are consumers of its group that find nothing new.
+
+        They are seen now, which is all that deciding their commands would come to.
+        """
+        first = waiters[at]
+        assert first.reader is not None
+        name = first.reader[0]
+        db, key = first.keys[0]
+        group = nothing_new(self.state, db, key, name)
+        if group is None:
+            return 0
+        consumers = group.consumers
+        seen: list[bytes] = []
+        for i in range(at, len(waiters)):
+            waiter = waiters[i]
+            reader, caller = waiter.reader, waiter.owner
+            if reader is None or reader[0] != name or reader[1] not in consumers:
+                break
+            if caller.gone or caller.done:
+                break
+            seen.append(reader[1])
+        if seen:
+            APPLY[SEEN](self.state, (SEEN, db, key, name, tuple(seen), self.now))  # is never logged
+        return len(seen)
+
     def _visit(self, waiter: Waiter, caller: Caller, flush: bool) -> None:
         if caller.gone or caller.done:
             return
         ctx = self.ctx
         ctx.db, ctx.now, ctx.may_block = waiter.db, self.now, True
         ctx.effects = []
-        seen = nothing_new(ctx, waiter)
-        if seen is not None:
-            APPLY[seen[0]](self.state, seen)  # is never logged
-            self.waiting.park(waiter)
-            return
         before = self.log.next_lsn
         try:
             reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)

@@ -102,7 +102,7 @@ def _sleep(session: Session, args: list[bytes]) -> Reply:
 
 
 def _aof_flush_sleep(session: Session, args: list[bytes]) -> Reply:
-    session.server.flush_sleep = min(max(_leading_float(args[0]), 0.0) / 1e6, SLEEP_S_MAX)
+    session.server.turns.flush_sleep = min(max(_leading_float(args[0]), 0.0) / 1e6, SLEEP_S_MAX)
     return OK
 
 

@@ -9,7 +9,7 @@ from tidelog.server.serving import serve_forever
 
 
 def ready(server: Server) -> None:
-    print(server.port(), flush=True)
+    print(server.listeners.port(), flush=True)
 
 
 if __name__ == "__main__":
