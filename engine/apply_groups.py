@@ -67,7 +67,12 @@ def _xnack(group: Group, effect: Effect) -> None:
 
 
 def _seen(group: Group, effect: Effect) -> None:
-    group.consumers[effect[4]].seen_time = effect[5]
+    names, now = effect[4], effect[5]
+    if names.__class__ is bytes:
+        group.consumers[names].seen_time = now
+    else:
+        for name in names:
+            group.consumers[name].seen_time = now
 
 
 _IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {

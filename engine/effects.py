@@ -78,5 +78,5 @@ FLUSHALL: Final = 33  # (op,)
 APPEND: Final = 34  # (op, db, key, suffix)               creates the string if missing
 
 # --- applied, never logged
-SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of a consumer that exists
+SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of a consumer that exists, or of a tuple of them
 # fmt: on

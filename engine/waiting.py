@@ -17,7 +17,7 @@ keeps its deadline, since that stands in the waiter.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tidelog.engine.errors import CorruptBlock
@@ -65,7 +65,11 @@ class Waiter:
         """Take over what a second decision found, before parking again."""
         self.keys: list[Place] = park.keys
         self.args: list[bytes] = park.args
-        self.group: bool = self.work is not None or park.args[0].lower() == b"xreadgroup"
+        self.group: bool = (
+            park.reader is not None
+            or self.work is not None
+            or park.args[0].lower() == b"xreadgroup"
+        )
         self.claim_at: int | None = park.claim_at
         self.ask_at: float | None = park.ask_at
         self.reader: tuple[bytes, bytes] | None = park.reader
@@ -121,19 +125,31 @@ class Waiting:
             if place in self._queues:
                 self.signalled[place] = None
 
-    def visits(self, state: State) -> Iterator[Waiter]:
+    def visits(
+        self, state: State, idle: Callable[[Sequence[Waiter], int], int] | None = None
+    ) -> Iterator[Waiter]:
         """Each waiter to decide again, un-parked, until no key is signalled any more.
 
         `state` is looked at when a key's turn comes: a waiter of XREAD whose key is gone, or holds
         another type, is left where it is (spec 10.1); one of XREADGROUP gets its error.
+
+        idle: called with the waiters of a key and an index at which one with a `reader` stands. How many from there
+        on need no decision: they have been asked, and are parked again at once.
         """
         while self.signalled:
             round_, self.signalled = self.signalled, {}
             for place in round_:
-                for waiter in list(self._queues.get(place, ())):
+                waiters = list(self._queues.get(place, ()))
+                parked_to = 0
+                for at, waiter in enumerate(waiters):
                     # It may be gone since the pass began: cancelled while another was served.
-                    if waiter not in self._queues.get(place, ()):
+                    if at < parked_to or waiter not in self._queues.get(place, ()):
                         continue
+                    if waiter.reader is not None and idle is not None:
+                        parked_to = at + idle(waiters, at)
+                        if parked_to > at:
+                            self._to_tail(place, waiters[at:parked_to])
+                            continue
                     if waiter.group or holds_stream(state, place):
                         try:
                             self.remove(waiter)
@@ -141,6 +157,21 @@ class Waiting:
                             self.park(waiter)
                             raise
                         yield waiter
+
+    def _to_tail(self, place: Place, waiters: list[Waiter]) -> None:
+        """Park waiters again that wait on this key alone and are in its queue, but for those that left meanwhile."""
+        queue = self._queues[place]
+        if len(queue) == len(waiters):
+            return  # there are no others: the order stays
+        here = [waiter for waiter in waiters if waiter in queue]
+        try:
+            for waiter in here:
+                del queue[waiter]
+                queue[waiter] = None
+        except BaseException:  # an interrupt
+            for waiter in here:
+                queue[waiter] = None
+            raise
 
     def next_claim_at(self) -> int | None:
         """Unix ms at which `claims_due` will next find something, or None."""

@@ -16,24 +16,25 @@ from tidelog.engine.commands.grouping import (
     log_seen,
     shown,
 )
-from tidelog.engine.commands.read import Budget, ReadOptions, first_of, park
+from tidelog.engine.commands.read import NOT_BLOCKING, Budget, ReadOptions, first_of, park
 from tidelog.engine.context import Context
-from tidelog.engine.effects import SEEN, XCLAIM, Effect
+from tidelog.engine.effects import XCLAIM
 from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
-from tidelog.engine.integers import read_int64
 from tidelog.engine.keyspace import resident
 from tidelog.engine.lag import read_on
-from tidelog.engine.reply import Park, Reply, Streams
+from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
+from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
-from tidelog.engine.waiting import Waiter
 
 NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
 CLAIM_BYTES = len(
     b":0\r\n:0\r\n"
 )  # what the two integers of an entry read with CLAIM take at least
+_PLAIN_DIGITS_MAX = 15  # far from where a time or a count is too large
+_ZERO = ord("0")
 MEANINGLESS_ID = (
     b"ERR The %b ID is meaningless in the context of XREADGROUP: you want to read the history of this"
     b" consumer by specifying a proper ID, or use the > ID to get new messages. The %b ID would just"
@@ -46,10 +47,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     """XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [CLAIM min-idle-ms] [NOACK]
     [MAXCOUNT n] [MAXSIZE bytes] STREAMS key [key ...] id [id ...]
     """
-    if len(args) == 9 and args[8] == b">" and args[1] == b"GROUP" and args[4] == b"COUNT":
-        entries = _plain_read(ctx, args) if args[6] == b"STREAMS" and args[5].isdigit() else None
-        if entries is not None:
-            return Streams(([args[7], entries],))
+    if args[-1] == b">" and args[-3] == b"STREAMS" and args[1] == b"GROUP":
+        plain = _plain_read(ctx, args)
+        if plain is not None:
+            return plain
     options = ReadOptions(ctx, args, in_group=True)
     first, number = options.first, options.keys
     name = options.group
@@ -95,45 +96,61 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     return reply
 
 
-def nothing_new(ctx: Context, waiter: Waiter) -> Effect | None:
-    """If a parked read would find nothing again: the effect that its consumer was seen. None: decide it.
+def nothing_new(state: State, db: int, key: bytes, group_name: bytes) -> Group | None:
+    """The group, if none of its consumers would find a new message; None: that is to be decided.
 
-    To be asked before a command is decided again: of many who wait for the messages of one group, all but one find
-    nothing each time.
+    To be asked before the commands of those who wait are decided again: of many who wait for the messages of one
+    group, all but one find nothing each time.
     """
-    if waiter.reader is None:
-        return None
-    group_name, consumer_name = waiter.reader
-    key = waiter.keys[0][1]
-    database = ctx.database
+    database = state.databases[db]
     stream = resident(database.keys, key)
     if not isinstance(stream, Stream) or database.expires.count:
         return None
     group = stream.groups.get(group_name)
-    if group is None or consumer_name not in group.consumers:
+    if group is None or (stream.length and stream.last_live_id() > group.last_id):
         return None
-    if stream.length and stream.last_live_id() > group.last_id:
-        return None
-    return SEEN, ctx.db, key, group_name, consumer_name, ctx.now
+    return group
 
 
-def _plain_read(ctx: Context, args: list[bytes]) -> Entries | None:
-    """`XREADGROUP GROUP g c COUNT n STREAMS key >` where there is something new; None: take the long way.
+def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
+    """`XREADGROUP GROUP g c [COUNT n] [BLOCK ms] STREAMS key >`, the options in any order; None: take the long way.
 
-    What nearly every consumer sends, and half as dear as through the options. Both end in `log_new`.
+    What nearly every consumer sends, and half as dear as through the options. Whatever is unusual, errors too, is left
+    to the long way, which does the same.
     """
-    count = read_int64(args[5])
-    if not count:
-        return None
-    stream = ctx.stream(args[7])
+    end = len(args) - 3
+    count: int | None = None
+    block_ms = NOT_BLOCKING
+    for at in range(4, end, 2):
+        word, number = args[at], args[at + 1]
+        if not number.isdigit() or len(number) > _PLAIN_DIGITS_MAX:
+            return None
+        if number[0] == _ZERO and (word != b"BLOCK" or len(number) > 1):
+            return None
+        if word == b"COUNT":
+            count = int(number)
+        elif word == b"BLOCK":
+            block_ms = int(number)
+        else:
+            return None
+    key, consumer_name = args[-2], args[3]
+    stream = ctx.stream(key)
     group = None if stream is None else stream.groups.get(args[2])
     if stream is None or group is None:
         return None
-    if not stream.length or stream.last_live_id() <= group.last_id:
-        return None
-    new = stream.after(group.last_id, count)
-    log_new(ctx, args[7], stream, group, args[3], new)
-    return new
+    if stream.length and stream.last_live_id() > group.last_id:
+        if count is None:
+            new = stream.range(group.last_id + 1, ids.MAX, None)
+        else:
+            new = stream.after(group.last_id, count)
+        log_new(ctx, key, stream, group, consumer_name, new)
+        return Streams(([key, new],))
+    consumer = group.consumers.get(consumer_name)
+    log_seen(ctx, key, group.name, consumer_name, consumer, len(ctx.effects))
+    if block_ms == NOT_BLOCKING or not ctx.may_block:
+        return NULL_ARRAY
+    reader = group.name, consumer_name
+    return Park([(ctx.db, key)], args, block_ms, None, None, reader)
 
 
 def log_new(

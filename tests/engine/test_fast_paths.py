@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
+from tidelog.engine.commands import readgroup
 from tidelog.engine.errors import CommandError
 from tidelog.engine.idargs import id_list
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX, parse_many
+from tidelog.engine.reply import Park
 from tidelog.engine.stream import Stream
 
 numbers = st.one_of(
@@ -111,3 +116,79 @@ def test_the_plain_read_is_the_read_with_options(
         if short is None:
             break
     plain.check()
+
+
+numerals = st.sampled_from(
+    "1 2 3 7 10 0 00 01 -1 +1 1_0 1.0 \u0663 x 5000 999999999999999 1000000000000000".split()
+    + ["9223372036854775807", "99999999999999999999", ""]
+)
+options = st.one_of(
+    st.builds(lambda n: f"COUNT {n}", numerals),
+    st.builds(lambda n: f"BLOCK {n}", numerals),
+    st.sampled_from(["COUNT 2", "BLOCK 0", "BLOCK 50", "COUNT 2 BLOCK 0", "BLOCK 70 COUNT 1"]),
+    st.sampled_from(["NOACK", "block 5", "count 5", "CLAIM 0", "MAXCOUNT 1", "COUNT", "STREAMS s"]),
+)
+reads = st.builds(
+    lambda group, consumer, given_, key, id_: " ".join(
+        ["XREADGROUP GROUP", group, consumer, *given_, "STREAMS", key, id_]
+    ),
+    st.sampled_from(["g", "g", "g", "h", "COUNT"]),
+    st.sampled_from(["c", "d", "STREAMS"]),
+    st.lists(options, max_size=3),
+    st.sampled_from(["s", "s", "s", "t", "string", "gone", "s s", "STREAMS"]),
+    st.sampled_from([">", ">", ">", ">", "0", "$", "> >"]),
+)
+writes = st.one_of(
+    st.integers(1, 4).map(lambda n: f"ADD {n}"),
+    st.sampled_from(
+        ["XTRIM s MAXLEN 2", "XGROUP SETID s g 1-0", "XGROUP DESTROY s g", "XGROUP CREATE s g 0"]
+        + [
+            "PEXPIRE s 3",
+            "DEL s",
+            "XGROUP CREATE s COUNT $ MKSTREAM",
+            "XGROUP CREATE s g $ MKSTREAM",
+        ]
+        + ["TICK 1", "TICK 4"]
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(reads, reads, writes), max_size=30), st.booleans())
+def test_a_read_by_the_short_way_is_the_read_by_the_long_way(
+    lines: list[str], may_block: bool
+) -> None:
+    short, long = Engine(), Engine()
+    for engine in (short, long):
+        engine.ctx.may_block = may_block
+        engine("SET string x")
+        engine("XGROUP CREATE s g 0 MKSTREAM")
+        engine("XGROUP CREATE t g 0 MKSTREAM")
+    added = 0
+    for line in lines:
+        if line.startswith("TICK"):
+            short.now = long.now = short.now + int(line.split()[1])
+            continue
+        if line.startswith("ADD"):
+            for _ in range(int(line.split()[1])):
+                added += 1
+                for engine in (short, long):
+                    engine(f"XADD s {added}-0 f v")
+            continue
+        got = everything(short, line)
+        with patch.object(readgroup, "_plain_read", lambda ctx, args: None):
+            assert got == everything(long, line)
+    short.check()
+
+
+def everything(engine: Engine, line: str) -> tuple[Any, ...]:
+    """What a command comes to: reply or error, effects, and which keys it has named."""
+    reply: Any
+    try:
+        reply = engine.raw(*line.split(" "))
+        if isinstance(reply, Park):
+            reply = [getattr(reply, name) for name in Park.__slots__]
+    except CommandError as refused:
+        reply = refused.line
+    accessed = engine.state.databases[0].keys.accessed
+    return reply, type(reply), engine.effects, dict(accessed)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tidelog.engine.reply import Park
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
@@ -141,3 +146,52 @@ def test_claims_are_due_by_key_at_the_earliest_of_its_waiters() -> None:
     assert waiting.next_claim_at() == 900
     waiting.remove(late)
     assert waiting.next_claim_at() is None
+
+
+# Of each waiter: on which keys and how it waits, and whether it finds something.
+kinds = st.sampled_from(
+    ["reader g", "reader g", "reader g", "reader h", "both", "A alone", "XREAD"]
+)
+crowds = st.lists(st.tuples(kinds, st.booleans()), max_size=8)
+
+
+@given(crowds, st.booleans(), st.lists(st.sampled_from([A, B]), max_size=3))
+def test_who_needs_no_decision_stands_where_one_who_is_parked_again_stands(
+    crowd: list[tuple[str, bool]], exists: bool, signals: list[tuple[int, bytes]]
+) -> None:
+    orders = []
+    for short in (False, True):
+        waiting = Waiting()
+        state = state_with_streams(A, B) if exists else State()
+        busy = set()
+        for number, (kind, finds) in enumerate(crowd):
+            each = waiter(*([A, B] if kind == "both" else [A]), group=kind != "XREAD")
+            each.owner = number
+            if kind.startswith("reader"):
+                each.reader = kind[-1:].encode(), b"c"
+            if finds:
+                busy.add(number)
+            waiting.park(each)
+
+        def idle(waiters: Sequence[Waiter], at: int, busy: set[int] = busy) -> int:
+            run = 0
+            while at + run < len(waiters):
+                each = waiters[at + run]
+                if each.reader is None or each.owner in busy or each.reader != waiters[at].reader:
+                    break
+                run += 1
+            return run
+
+        served = []
+        for place in signals:
+            waiting.signal([place])
+            for each in waiting.visits(state, idle if short else None):
+                if each.owner in busy:
+                    served.append(each.owner)
+                else:
+                    waiting.park(each)
+        queues = {
+            place: [each.owner for each in waiting._queues.get(place, ())] for place in (A, B)
+        }
+        orders.append((served, queues))
+    assert orders[0] == orders[1]
