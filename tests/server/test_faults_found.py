@@ -244,6 +244,32 @@ def test_a_chain_of_sessions_that_wake_each_other(server: Running) -> None:
         assert [client.receive() for _ in range(3)] == [("*-1",), woken, ("+", b"PONG")]
 
 
+def test_nothing_is_run_behind_a_kill_of_oneself(server: Running) -> None:
+    client = dial(server.port)
+    me = calls(client, "CLIENT ID")[0]
+    kill = b"CLIENT KILL ID %d SKIPME no" % me
+    client.raw(encode(kill.split()) + encode(b"SET k 1".split()))
+    assert client.rest() == b":1\r\n"
+    assert not server.db.exists("k")
+
+
+@pytest.mark.xfail(strict=True, reason="a session that is unblocked on a failed log stays busy")
+def test_unblocked_when_the_log_has_failed() -> None:
+    with simulated("everysec") as (running, gate):
+        client, other = dial(running.port), dial(running.port)
+        calls(other, "XADD s * a 1")
+        me = calls(client, "CLIENT ID")[0]
+        client.raw(encode(b"XREAD BLOCK 0 STREAMS s $".split()) + encode([b"PING"]))
+        until(lambda: running.server.blocked == 1)
+        gate.fails = {"fdatasync": errno.EIO, "fsync": errno.EIO}
+        other.raw(encode(b"WAITAOF 1 0 0".split()))
+        assert b"outcome unknown" in other.receive()[1]
+        last = dial(running.port)
+        last.raw(encode([b"CLIENT", b"UNBLOCK", b"%d" % me]))
+        client._link.settimeout(5)
+        assert client.receive()
+
+
 # --- what replies rest on
 
 

@@ -8,8 +8,10 @@ wrong again with the same seed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +19,12 @@ from typing import Any, Final
 
 import pytest
 from tests.oracle.grammar import Grammar8
-from tests.oracle.wire import encode
+from tests.oracle.wire import decode, encode
 
 import tidelog
 import tidelog.testing
+from tidelog.disk import simulated
+from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server.config import Config
 from tidelog.server.connection import Connection
 from tidelog.server.server import Server
@@ -81,9 +85,7 @@ class Line(asyncio.Transport):
 
     def close(self) -> None:
         self.ends = True
-        if not self._closing:
-            self._closing = True
-            self._server.loop.call_soon(self._gone)
+        self.hang_up()
 
     def abort(self) -> None:
         self.close()
@@ -109,7 +111,7 @@ class Line(asyncio.Transport):
         """The client is gone."""
         if not self._closing:
             self._closing = True
-            self._gone()
+            self._server.loop.call_soon(self._gone)
 
 
 class World:
@@ -591,3 +593,237 @@ def test_pieces_change_nothing(tmp_path: Path, complaints: Complaints) -> None:
 @pytest.mark.timeout(3000)
 def test_pieces_change_nothing_many(tmp_path: Path, complaints: Complaints) -> None:
     fuzz(tmp_path, random.randrange(1 << 32), 20_000, 200_000, complaints)
+
+
+# --- many at once
+
+
+class Disk:
+    """A disk whose syncs hang now and then, and that fails for a while."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.fails: dict[str, int] = {}
+        disk.before = self
+
+    def __call__(self, operation: str, path: Path) -> None:
+        if operation == "fdatasync":
+            self.open.wait(0.3)  # not for ever: memory may be rebuilt in the loop's thread
+        if operation in self.fails:
+            raise OSError(self.fails[operation], "injected", str(path))
+
+
+FAILURES: Final[tuple[dict[str, int], ...]] = (
+    {"fdatasync": errno.EIO},
+    {"append": errno.EIO, "write": errno.EIO},
+    dict.fromkeys(("create", "fill", "rename", "mkdir"), errno.ENOSPC),
+)
+
+
+class Crowd:
+    """Clients of one server that all act in the same turns, beside a thread of the store's owner. Each command has one
+    reply, and ECHO tells whose it is.
+
+    failing    the disk fails for a while: then a connection may end with an error, but none may hang
+    """
+
+    def __init__(self, seed: int, failing: bool) -> None:
+        self.pick = pick = random.Random(seed)
+        self.failing = failing
+        self.simulated = SimulatedDisk(seed)
+        fsync = pick.choice(("always", "always", "everysec", "no"))
+        self.db = tidelog.open("/db", fsync=fsync, disk=self.simulated)
+        self.disk = Disk(self.simulated)
+        self.world = World(self.db)
+        self.lines = [self.world.dial() for _ in range(pick.randrange(2, 8))]
+        self.sent: list[list[Command]] = [[] for _ in self.lines]
+        self.gone: set[int] = set()
+        self.half_closed: set[int] = set()
+        self.stopped = threading.Event()
+
+    def owner(self) -> None:
+        while not self.stopped.wait(0.002):
+            try:
+                self.db.xadd("s", {"owner": "1"})
+            except tidelog.TidelogError:
+                pass
+
+    def commands(self, which: int) -> list[Command]:
+        pick = self.pick
+        commands: list[Command] = []
+        for _ in range(pick.choice((1, 1, 2, 3, 8, 40))):
+            number = len(self.sent[which]) + len(commands)
+            roll = pick.random()
+            if roll < 0.4:
+                commands.append([b"XADD", b"s", b"*", b"a", b"%d" % which])
+            elif roll < 0.7:
+                commands.append([b"ECHO", b"%d-%d" % (which, number)])
+            elif roll < 0.73:
+                commands += [
+                    b"MULTI".split(),
+                    b"XADD s * a 1".split(),
+                    b"PUBLISH c m".split(),
+                    b"EXEC".split(),
+                ]
+            elif roll < 0.76:
+                who = pick.randrange(1, len(self.lines) + 1)
+                commands.append(
+                    [b"CLIENT", b"UNBLOCK", b"%d" % who, pick.choice((b"ERROR", b"TIMEOUT"))]
+                )
+            else:
+                commands.append(pick.choice(OTHERS).split())
+        return commands
+
+    async def act(self) -> None:
+        pick = self.pick
+        fails_at = pick.randrange(5, 60) if self.failing else -1
+        for step in range(pick.randrange(10, 80)):
+            if step == fails_at:
+                self.disk.fails = pick.choice(FAILURES)
+            elif step == fails_at + 6:
+                self.disk.fails = {}
+            which = pick.randrange(len(self.lines))
+            if which in self.gone or which in self.half_closed:
+                continue
+            line = self.lines[which]
+            commands = self.commands(which)
+            self.sent[which] += commands
+            line.sending += b"".join(map(encode, commands))
+            while line.sending and line._reading and not line._closing:
+                line.deliver(pick.choice((1 << 20, 1 << 20, 50, 7)))
+                if pick.random() < 0.3:
+                    await asyncio.sleep(0)
+            roll = pick.random()
+            if roll < 0.015:
+                self.disk.open.clear()
+            elif roll > 0.7:
+                self.disk.open.set()
+            if roll > 0.98:
+                self.gone.add(which)
+                line.hang_up()
+            elif roll > 0.96:
+                self.half_closed.add(which)
+                if not line.connection.eof_received():
+                    line.close()
+            if 0.3 < roll < 0.5:
+                await asyncio.sleep(pick.choice((0, 0, 0.001, 0.003)))
+
+    async def settle(self) -> None:
+        """The disk is well again; until everybody has everything, who is blocked being woken."""
+        self.disk.open.set()
+        self.disk.fails = {}
+        until = time.monotonic() + PATIENCE_S
+        quiet = 0
+        while quiet < 5:
+            await asyncio.sleep(0.001)
+            why = self.world.restless()
+            for line in self.lines:
+                session = line.connection.session
+                if not line._closing and session.blocked is not None:
+                    session.unblock(False)
+                    why = "somebody who is blocked"
+            quiet = 0 if why else quiet + 1
+            assert time.monotonic() < until, f"the server hangs: {why}"
+
+    def look(self) -> None:
+        """As many replies as commands, in their order."""
+        for which, line in enumerate(self.lines):
+            replies: list[Any] = []
+            at = 0
+            while at < len(line.got):
+                reply, at = decode(line.got, at)
+                replies.append(reply)
+            for reply in replies:
+                if isinstance(reply, tuple) and reply[0] == "-":
+                    assert b"internal error" not in reply[1]
+                    assert self.failing or reply[1].startswith(ORDINARY_ERRORS), reply
+            cut = which in self.gone or (line.ends and (self.failing or which in self.half_closed))
+            assert cut or len(replies) == len(self.sent[which]), f"client {which + 1}"
+            for args, reply in zip(self.sent[which], replies):
+                if args[0] == b"ECHO" and not isinstance(reply, tuple):
+                    assert reply == args[1], f"client {which + 1}"
+
+    async def run(self) -> None:
+        thread = threading.Thread(target=self.owner, daemon=True)
+        if self.pick.random() < 0.5:
+            thread.start()
+        await self.act()
+        self.stopped.set()
+        if thread.ident is not None:
+            self.disk.open.set()
+            thread.join()
+        await self.settle()
+        self.look()
+        await self.world.hang_up()
+        digest: str | None = None
+        try:
+            digest = self.db.digest()
+        except tidelog.StorePoisoned:
+            assert self.failing
+        try:
+            self.world.close()
+        except tidelog.StorePoisoned:
+            assert self.failing
+            digest = None
+        self.simulated.before = None
+        if digest is not None:
+            with tidelog.open("/db", disk=self.simulated) as again:
+                assert again.digest() == digest
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulated disk is no one's who writes while another thread syncs: what it keeps of a file is changed by one
+    thread after the other."""
+    lock = threading.RLock()
+
+    def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            with lock:
+                return method(*args)
+
+        return call
+
+    for name in ("write", "truncate", "synced", "dropped", "forget"):
+        monkeypatch.setattr(simulated._Inode, name, wrapped(getattr(simulated._Inode, name)))
+
+
+BROKEN: Final = ("the log could not be written", "memory could not be rebuilt")
+ORDINARY_ERRORS: Final = (b"NOGROUP", b"UNBLOCKED", b"BUSYGROUP")
+OTHERS: Final = (
+    *(b"XREADGROUP GROUP g c BLOCK 3 STREAMS s >", b"XREAD BLOCK 2 STREAMS q $", b"XREAD BLOCK 0 STREAMS q $"),
+    *(b"XADD q * a 1", b"XLEN s", b"WAIT 1 2", b"WAITAOF 1 0 5", b"WAITAOF 0 0 0", b"SET k v PX 2", b"FLUSHALL"),
+    *(b"CLIENT PAUSE 1 WRITE", b"CLIENT PAUSE 5 ALL", b"CLIENT UNPAUSE", b"DEBUG LOADAOF", b"DEBUG DIGEST"),
+    *(b"CONFIG SET appendfsync always", b"CONFIG SET appendfsync everysec", b"CONFIG SET appendfsync no"),
+    *(b"XGROUP CREATE s g 0 MKSTREAM", b"PUBLISH c m", b"XTRIM s MAXLEN 50"),
+)  # fmt: skip
+
+
+def crowds(seed: int, rounds: int, failing: bool, complaints: Complaints) -> None:
+    print(f"seed {seed}")
+
+    async def work() -> None:
+        for number in range(rounds):
+            try:
+                await Crowd(seed + number, failing).run()
+            except BaseException as error:
+                error.add_note(f"seed {seed + number}")
+                raise
+            if failing:  # what a disk did wrong is said, and nothing else
+                complaints.said = [said for said in complaints.said if not said.startswith(BROKEN)]
+            assert not complaints.said, f"seed {seed + number}: {complaints.said[0]}"
+
+    run(work, complaints)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_crowds(complaints: Complaints, one_at_a_time: None, failing: bool) -> None:
+    crowds(random.randrange(1 << 32), 25, failing, complaints)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("failing", [False, True])
+def test_crowds_many(complaints: Complaints, one_at_a_time: None, failing: bool) -> None:
+    crowds(random.randrange(1 << 32), 1_500, failing, complaints)
