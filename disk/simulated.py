@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -37,9 +38,10 @@ Tree = dict[str, bytes | None]  # what a disk holds: path -> content, None for a
 class _Inode:
     """A file: what the page cache has, what the medium has, and every version in between."""
 
-    __slots__ = ("cache", "medium", "dirty", "lengths", "locked")
+    __slots__ = ("cache", "medium", "dirty", "lengths", "locked", "_one")
 
     def __init__(self, data: bytes = b"") -> None:
+        self._one = threading.RLock()  # a thread that syncs, and one that goes on writing
         self.cache = bytearray(data)
         self.medium = bytes(data)
         # sector -> (time, content) after each write that touched it since the last sync
@@ -49,20 +51,22 @@ class _Inode:
 
     def write(self, time: int, offset: int, data: bytes) -> None:
         end = offset + len(data)
-        if end > len(self.cache):
-            self.cache.extend(bytes(end - len(self.cache)))
-            self.lengths.append((time, end))
-        self.cache[offset:end] = data
-        self._touched(time, offset, end)
+        with self._one:
+            if end > len(self.cache):
+                self.cache.extend(bytes(end - len(self.cache)))
+                self.lengths.append((time, end))
+            self.cache[offset:end] = data
+            self._touched(time, offset, end)
 
     def truncate(self, time: int, size: int) -> None:
-        before = len(self.cache)
-        if size < before:
-            del self.cache[size:]
-        else:
-            self.cache.extend(bytes(size - before))
-        self.lengths.append((time, size))
-        self._touched(time, min(size, before), max(size, before))
+        with self._one:
+            before = len(self.cache)
+            if size < before:
+                del self.cache[size:]
+            else:
+                self.cache.extend(bytes(size - before))
+            self.lengths.append((time, size))
+            self._touched(time, min(size, before), max(size, before))
 
     def _touched(self, time: int, start: int, end: int) -> None:
         for sector in range(start // SECTOR, -(-end // SECTOR)):
@@ -71,9 +75,10 @@ class _Inode:
 
     def synced(self) -> None:
         # Not simply the cache: it may hold pages that a failed sync left clean and never wrote.
-        self.medium = self._written()
-        self.dirty.clear()
-        self.lengths.clear()
+        with self._one:
+            self.medium = self._written()
+            self.dirty.clear()
+            self.lengths.clear()
 
     def _written(self) -> bytes:
         return self._merge(len(self.cache), lambda sector: self.dirty[sector][-1][1])
@@ -89,14 +94,20 @@ class _Inode:
 
     def dropped(self) -> None:
         """A sync failed: nothing is dirty any more, and the medium has what it had."""
-        self.dirty.clear()
-        self.lengths.clear()
+        with self._one:
+            self.dirty.clear()
+            self.lengths.clear()
 
     def forget(self) -> None:
         """Drop clean pages: the next read asks the medium."""
-        self.cache = bytearray(self._written())
+        with self._one:
+            self.cache = bytearray(self._written())
 
     def after_power_loss(self, rng: random.Random) -> bytes:
+        with self._one:
+            return self._after_power_loss(rng)
+
+    def _after_power_loss(self, rng: random.Random) -> bytes:
         if not self.dirty and not self.lengths:
             return self.medium
         times = [versions[-1][0] for versions in self.dirty.values()]

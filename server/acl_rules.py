@@ -70,6 +70,8 @@ def _apply(user: User, rule: bytes, catalog: Catalog) -> bytes | None:
     if word == b"reset":
         for each in (b"resetpass", b"resetkeys", b"resetchannels", b"off", b"-@all"):
             _apply(user, each, catalog)
+    elif word in (b"clearselectors", b"sanitize-payload", b"skip-sanitize-payload"):
+        pass  # nobody has selectors, and no command takes a payload: lines of Redis's own have these words
     elif word in (b"on", b"off"):
         user.enabled = word == b"on"
     elif word in (b"nopass", b"resetpass"):

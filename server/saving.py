@@ -152,6 +152,7 @@ class Saving:
         if save and self._core.checkpoints is not None:
             await self._save_before(force)
         if self._leaving is None:
+            _logger.info("SHUTDOWN: stopping")
             self._leaving = self._server.loop.create_task(self._server.shutdown(False))
         await asyncio.shield(self._leaving)
 

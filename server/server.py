@@ -229,7 +229,12 @@ class Server:
         """Whether a pause holds a command back."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
-        return not self._pause_writes_only or "write" in command.flags or command.name == b"exec"
+        name = command.name  # a message may tell of something that was written
+        return (
+            not self._pause_writes_only
+            or "write" in command.flags
+            or name in (b"exec", b"publish", b"spublish")
+        )
 
     def postpone(self, session: Session, args: list[bytes]) -> None:
         """Run this when the pause is over."""

@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -117,7 +118,7 @@ class Session:
         self.plain = False
         self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Reply] | None = None
         self._unblock: asyncio.Future[bool] | None = None
         self.settle()
 
@@ -353,23 +354,24 @@ class Session:
     # --- commands that take their time
 
     def _wait_for(
-        self, work: Awaitable[Reply], command: Command, args: list[bytes], started: int
+        self, work: Coroutine[Any, Any, Reply], command: Command, args: list[bytes], started: int
     ) -> None:
         self.busy = True
-        self._task = self.server.loop.create_task(self._waited(work, command, args, started))
+        self._task = self.server.loop.create_task(work)
+        self._task.add_done_callback(partial(self._waited, command, args, started))
 
-    async def _waited(
-        self, work: Awaitable[Reply], command: Command, args: list[bytes], started: int
+    def _waited(
+        self, command: Command, args: list[bytes], started: int, task: asyncio.Task[Reply]
     ) -> None:
-        try:
-            reply = await work
-        except Exception as error:
-            reply = self.refused(command, error)
-        finally:
-            self._task = None
-        if not self.closed:
-            self._finish(command, started, reply, args)
-            self._idle()
+        self._task = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if self.closed:
+            return
+        reply = task.result() if error is None else self.refused(command, error)
+        self._finish(command, started, reply, args)
+        self._idle()
 
     def _idle(self) -> None:
         self.busy = False
@@ -437,8 +439,11 @@ class Session:
             return False
         self._unpark()
         self._started = perf_counter_ns()
-        self._rest_on_all()
         reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
+        try:
+            self._rest_on_all()
+        except TidelogError as failure:
+            reply = self.refused(self._command, failure)
         self._finish(self._command, self._started, reply)
         self._idle()
         return True
@@ -489,7 +494,9 @@ class Session:
         if waiter is not None:
             self._unpark()
             self.core.leave(waiter)
-        if self._task is not None:
+        if (
+            self._task is not None and self.waits
+        ):  # anything else goes on, as it would have without waiting
             self._task.cancel()
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)

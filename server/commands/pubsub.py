@@ -115,6 +115,8 @@ def ping(session: Session, args: list[bytes]) -> Reply:
 
 @command("monitor", 1, "admin noscript loading stale")
 def monitor(session: Session, args: list[bytes]) -> Reply:
+    if session.in_exec:
+        raise CommandError(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
     session.server.set_monitor(session)
     return OK
 

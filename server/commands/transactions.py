@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable
 from time import perf_counter_ns
 
 from tidelog.engine.errors import CommandError
@@ -25,30 +26,57 @@ def multi(session: Session, args: list[bytes]) -> Reply:
 def exec_(session: Session, args: list[bytes]) -> Reply:
     """One unit. What in it is no business of the engine, CLIENT or PUBLISH, is answered after it, in its order."""
     replies, later = session.exec(args)
-    return _answer(session, replies, later) if later else replies
-
-
-async def _answer(
-    session: Session, replies: list[Reply], later: list[tuple[int, list[bytes]]]
-) -> Reply:
-    stats = session.server.stats
+    if not later:
+        return replies
     session.in_exec = True
     try:
-        for position, words in later:
-            started = perf_counter_ns()
-            command = TABLE.resolve(words)
-            try:
-                reply = HANDLERS[command.name](session, words)
-                if inspect.isawaitable(reply):
-                    reply = await reply
-            except CommandError as error:
-                reply = error
-                stats.error(error.line)
-            failed = isinstance(reply, CommandError)
-            stats.call(command.name, perf_counter_ns() - started, failed)
+        for at, (position, words) in enumerate(later):
+            reply = _answer(session, words)
+            if inspect.isawaitable(reply):
+                return _rest(session, replies, reply, later[at:])
             replies[position] = reply
     finally:
         session.in_exec = False
+    return _told(replies)
+
+
+async def _rest(
+    session: Session,
+    replies: list[Reply],
+    first: Awaitable[Reply],
+    later: list[tuple[int, list[bytes]]],
+) -> Reply:
+    """From the first handler on that takes its time."""
+    session.in_exec = True
+    try:
+        for position, words in later:
+            reply: Reply = first if words is later[0][1] else _answer(session, words)
+            if inspect.isawaitable(reply):
+                try:
+                    reply = await reply
+                except Exception as error:
+                    reply = session.refused(TABLE.resolve(words), error)
+            replies[position] = reply
+    finally:
+        session.in_exec = False
+    return _told(replies)
+
+
+def _answer(session: Session, words: list[bytes]) -> Reply:
+    """The reply of a handler, or what will have it."""
+    stats = session.server.stats
+    started = perf_counter_ns()
+    command = TABLE.resolve(words)
+    try:
+        reply = HANDLERS[command.name](session, words)
+    except Exception as error:
+        reply = session.refused(command, error)
+        stats.error(reply.line)
+    stats.call(command.name, perf_counter_ns() - started, isinstance(reply, CommandError))
+    return reply
+
+
+def _told(replies: list[Reply]) -> list[Reply]:
     return [reply for reply in replies if reply is not NO_REPLY]
 
 

@@ -136,9 +136,6 @@ def test_rules_of_commands_are_kept_in_order(acl: Acl) -> None:
     [
         ("(+get ~a)", b"Selectors are not supported"),
         ("(+get", b"Selectors are not supported"),
-        ("clearselectors", b"Syntax error"),
-        ("sanitize-payload", b"Syntax error"),
-        ("skip-sanitize-payload", b"Syntax error"),
         ("+select|0", b"Allowing first-arg of a command is not supported"),
         ("+hset", b"Unknown command or category name in ACL"),
     ],

