@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.engine.integers import INT64_MAX
@@ -43,9 +44,9 @@ def groups() -> dict[str, list[Option]]:
 def values(kind: Kind) -> str:
     """What an option may be, in a few words. What every kind takes is said once, by hand, above the tables."""
     if isinstance(kind, Memory):
-        low = f" from {size(kind.low)}" if kind.low else ""
-        high = f" to {size(kind.high)}" if kind.high != INT64_MAX else ""
-        return f"{'0 or ' if kind.off else ''}bytes{low}{high}"
+        least = f" from {size(kind.low)}" if kind.low else ""
+        most = f" to {size(kind.high)}" if kind.high != INT64_MAX else ""
+        return f"{'0 or ' if kind.off else ''}bytes{least}{most}"
     if isinstance(kind, OneOf):
         return kind.allowed
     if isinstance(kind, Integer):
@@ -80,7 +81,7 @@ def default(option: Option) -> str:
     return f"`{shown}`" if shown else "empty"
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table of Markdown."""
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join(
