@@ -118,6 +118,7 @@ class Session:
         self.plain = False
         self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0  # of the store's clock, while there is a timer
         self._task: asyncio.Task[Reply] | None = None
         self._unblock: asyncio.Future[bool] | None = None
         self.settle()
@@ -396,10 +397,29 @@ class Session:
             self._set_timer(waiter)
 
     def _set_timer(self, waiter: Waiter) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        """See to it that `woken` is called when the wait is over, or not later.
+
+        To set a timer is dear, and nearly all reads are served before it goes off. So it stays when a read is served,
+        and is good for the next one too: one that goes off too early is set again.
+        """
+        at, timer = waiter.deadline, self._timer
+        if waiter.claim_at is None and waiter.ask_at is None:
+            if at is None or (timer is not None and self._timer_at <= at):
+                return
         seconds = self.core.patience(waiter)
-        self._timer = None if seconds is None else self.server.loop.call_later(seconds, self.woken)
+        if seconds is None:
+            return
+        at = self.core.monotonic() + seconds
+        if timer is not None:
+            if self._timer_at <= at:
+                return
+            timer.cancel()
+        self._timer_at = at
+        self._timer = self.server.loop.call_later(seconds, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.woken()
 
     def woken(self) -> None:
         """Something happened to the blocked read: it was served, or its timers are to be looked at."""
@@ -462,9 +482,6 @@ class Session:
     def _unpark(self) -> None:
         self.blocked = None
         self.server.blocked -= 1
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     # --- its end
 
@@ -494,6 +511,9 @@ class Session:
         if waiter is not None:
             self._unpark()
             self.core.leave(waiter)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if (
             self._task is not None and self.waits
         ):  # anything else goes on, as it would have without waiting

@@ -145,11 +145,14 @@ class Core:
                 reply = error
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
-            if ctx.effects:
+            effects = ctx.effects
+            if len(effects) == 1 and effects[0][0] == SEEN and self.listener is None:
+                APPLY[SEEN](self.state, effects[0])  # as `commit`, which has nothing to log
+            elif effects:
                 try:
-                    self.commit(ctx.effects, flush)
+                    self.commit(effects, flush)
                 except OutOfSpace:
-                    if not self._only_due(ctx.effects):
+                    if not self._only_due(effects):
                         raise
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)

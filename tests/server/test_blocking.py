@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -145,7 +146,10 @@ def ended(form: Form) -> Form:
     """A wait that ended because its key or group is gone or another, in the words of either release (spec 10.3)."""
     if isinstance(form, tuple) and form[0] == "-":
         code = form[1].split()[0]
-        if code in (b"NOGROUP", b"UNBLOCKED", b"WRONGTYPE") and b"via CLIENT UNBLOCK" not in form[1]:
+        if (
+            code in (b"NOGROUP", b"UNBLOCKED", b"WRONGTYPE")
+            and b"via CLIENT UNBLOCK" not in form[1]
+        ):
             return ("-", b"gone")
     return form
 
@@ -217,3 +221,26 @@ def run_once(start: Start, redis_server: RedisServer, seed: int, port: int | Non
     finally:
         ours.close()
         theirs.close()
+
+
+@pytest.mark.parametrize("waits", [(250, 60, 250), (60, 250, 60), (0, 60, 150), (150, 0, 150, 60)])
+def test_each_wait_ends_in_its_own_time(start: Start, waits: tuple[int, ...]) -> None:
+    """A timer outlives the read it was set for: the next one ends neither with it nor later than it was to."""
+    port = start().port
+    consumer, producer = connect(port), connect(port)
+    producer.call(b"XGROUP", b"CREATE", b"s", b"g", b"0", b"MKSTREAM")
+    for wait in waits:
+        read = [b"XREADGROUP", b"GROUP", b"g", b"c", b"BLOCK", b"%d" % wait, b"STREAMS", b"s", b">"]
+        for _ in range(3):  # served
+            consumer.begin(*read)
+            time.sleep(0.01)
+            producer.call(b"XADD", b"s", b"*", b"f", b"v")
+            while not consumer.arrived():
+                pass
+        if not wait:
+            continue
+        began = time.monotonic()
+        assert consumer.call(*read) == ("*-1",)
+        assert wait - 5 <= (time.monotonic() - began) * 1000 < wait + 500
+    consumer.close()
+    producer.close()
