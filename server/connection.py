@@ -211,6 +211,10 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
+        if self.session.busy and (self.out or self.held) and self.kind != "tls":
+            self.session.end()  # it waits for nothing any more, but is owed the replies before that
+            self.closing = True
+            return True
         if self.session.busy or self.kind == "tls":
             return False
         if self._failure is None:

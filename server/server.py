@@ -91,6 +91,7 @@ class Server:
         self.now = self.loop.time
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._leaving: asyncio.Task[None] | None = None  # kept, or it might be collected half way
         self._watch_config()
 
     async def start(self) -> None:
@@ -317,7 +318,12 @@ class Server:
         """The store was closed by its owner: there is nothing left to serve."""
         if not self._stopping:
             _logger.warning("the store is of no more use: %s", error)
-            self.loop.create_task(self.shutdown())
+            self.stop()
+
+    def stop(self) -> None:
+        """Begin to shut down; `ended` is done when that is over."""
+        if self._leaving is None:
+            self._leaving = self.loop.create_task(self.shutdown())
 
     async def shutdown(self, save: bool = False) -> None:
         """Stop accepting, finish replies, close the connections. The store stays open: its owner closes it.

@@ -66,7 +66,7 @@ class Serving:
         server = self.server
         if server is not None and self._thread.is_alive():
             try:
-                asyncio.run_coroutine_threadsafe(server.shutdown(), server.loop).result()
+                server.loop.call_soon_threadsafe(server.stop)
             except RuntimeError:
                 pass  # the loop has just ended
             self._thread.join()
@@ -124,11 +124,10 @@ async def _until_told(
 ) -> None:
     server = Server(core, config, root)
     await server.start()
-    stopping: list[asyncio.Task[None]] = []
 
     def stop(name: str) -> None:
         _logger.info("%s: stopping", name)
-        stopping.append(server.loop.create_task(server.shutdown()))
+        server.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
