@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
+ANON = "RssAnon"
 # What an object refers to but does not own: the walk of `deep_bytes` stops there.
 NOT_STATE = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
 
@@ -28,13 +29,13 @@ def ask(*arguments: object) -> dict[str, float]:
     return answer
 
 
-def rss_bytes() -> int:
-    """The resident set of this process."""
+def rss_bytes(kind: str = "VmRSS") -> int:
+    """The resident set of this process; RssAnon: without what is mapped of files, the checkpoint's and the log's."""
     gc.collect()
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/self/status names no VmRSS")
+    raise RuntimeError(f"/proc/self/status names no {kind}")
 
 
 def trim() -> None:
@@ -82,8 +83,8 @@ def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
 
     left        XLEN of the queue's stream
     state       bytes of the engine's state, walked through; `before`: the same before
-    peak        growth of the resident set while all jobs were waiting; `resident`: what of it stayed
-    trimmed     what stayed when the allocator had been asked to give back what is free (as `resident` without glibc)
+    peak        growth of anonymous memory while all jobs were waiting; `stayed`: what of it stayed
+    trimmed     what stayed when the allocator had been asked to give back what is free (as `stayed` without glibc)
     """
     from tidelog.tools.bench.messages import BATCH, TEXT
     from tidelog.tools.bench.our_queue import QUEUE, TidelogQueue
@@ -92,20 +93,20 @@ def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
     core = ours.db._core  # it may replace its state
     ours.add_batches(BATCH)
     ours.take(BATCH, 100)
-    before, start = deep_bytes(core.state), rss_bytes()
+    before, start = deep_bytes(core.state), rss_bytes(ANON)
     for _ in range(jobs // BATCH):
         ours.add_batches(BATCH)
-    peak = rss_bytes()
+    peak = rss_bytes(ANON)
     ours.take(jobs // BATCH * BATCH, 100)
     answer = {
         "left": ours.db.xlen(QUEUE),
         "state": deep_bytes(core.state),
         "before": before,
         "peak": peak - start,
-        "resident": rss_bytes() - start,
+        "stayed": rss_bytes(ANON) - start,
     }
     trim()
-    answer["trimmed"] = rss_bytes() - start
+    answer["trimmed"] = rss_bytes(ANON) - start
     ours.close()
     return answer
 
