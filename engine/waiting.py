@@ -140,16 +140,20 @@ class Waiting:
             round_, self.signalled = self.signalled, {}
             for place in round_:
                 waiters = list(self._queues.get(place, ()))
-                parked_to = 0
-                for at, waiter in enumerate(waiters):
+                at, stop = 0, len(waiters)
+                while at < stop:
+                    waiter = waiters[at]
                     # It may be gone since the pass began: cancelled while another was served.
-                    if at < parked_to or waiter not in self._queues.get(place, ()):
+                    if waiter not in self._queues.get(place, ()):
+                        at += 1
                         continue
                     if waiter.reader is not None and idle is not None:
-                        parked_to = at + idle(waiters, at)
-                        if parked_to > at:
-                            self._to_tail(place, waiters[at:parked_to])
+                        run = idle(waiters, at)
+                        if run:
+                            self._to_tail(place, waiters[at : at + run])
+                            at += run
                             continue
+                    at += 1
                     if waiter.group or holds_stream(state, place):
                         try:
                             self.remove(waiter)

@@ -575,7 +575,10 @@ class Core:
         assert first.reader is not None
         name = first.reader[0]
         db, key = first.keys[0]
-        group = nothing_new(self.state, db, key, name)
+        try:
+            group = nothing_new(self.state, db, key, name)
+        except CorruptBlock:
+            return 0  # who decides is told
         if group is None:
             return 0
         consumers = group.consumers
@@ -600,7 +603,12 @@ class Core:
         ctx.effects = []
         before = self.log.next_lsn
         try:
-            reply = self.decide(ctx, waiter.args) if waiter.work is None else waiter.work(ctx)
+            work = waiter.work
+            reply = self.decide_words(ctx, waiter.args) if work is None else work(ctx)
+        except CommandError as error:
+            if waiter.work is not None:
+                raise
+            reply = error
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
         if ctx.effects:

@@ -12,8 +12,8 @@ from tidelog.engine.commands.delete import (
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK
 from tidelog.engine.idargs import id_list
-from tidelog.engine.idlist import count, pack
-from tidelog.engine.ids import parse_many
+from tidelog.engine.idlist import count, pack, pack_one
+from tidelog.engine.ids import parse, parse_many
 from tidelog.engine.references import ACKED, DELREF
 from tidelog.engine.reply import Reply
 from tidelog.engine.stream import Stream
@@ -27,11 +27,12 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
     group = None if stream is None else stream.groups.get(args[2])
     if group is None:
         return 0
-    held = group.pending.present(id_list(args[3:]))
+    alone = len(args) == 4
+    held = group.pending.present(pack_one(parse(args[3])) if alone else id_list(args[3:]))
     if not held:
         return 0
     ctx.effects.append((XACK, ctx.db, args[1], args[2], held))
-    return count(held)
+    return 1 if alone else count(held)
 
 
 @command("xackdel", -6, "write fast")

@@ -19,7 +19,7 @@ from tidelog.engine.commands.grouping import (
 from tidelog.engine.commands.read import NOT_BLOCKING, Budget, ReadOptions, first_of, park
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XCLAIM
-from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries
+from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries, RowsPart
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
 from tidelog.engine.keyspace import resident
@@ -157,8 +157,15 @@ def log_new(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes, new: Entries
 ) -> None:
     """Log that new messages were delivered to a consumer, and that the group has moved behind them."""
-    ids_of_new = new.idlist()
-    ms, seq = idlist.last_pair(ids_of_new)
+    first = new.parts[0]
+    if len(new) == 1 and first.__class__ is RowsPart:
+        # As below at half the cost: who waits gets messages one by one.
+        (only,) = first.ids()
+        ids_of_new = idlist.pack_one(only)
+        ms, seq = only >> 64, only & ids.SEQ_MAX
+    else:
+        ids_of_new = new.idlist()
+        ms, seq = idlist.last_pair(ids_of_new)
     read = read_on(stream, group.last_id, group.entries_read, new)
     now = ctx.now
     ctx.effects.append(
