@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import tidelog
 from tidelog.disk.real import RealFile
+from tidelog.engine.errors import CorruptBlock
 from tidelog.store.waiters import ThreadCaller
 
 
@@ -57,6 +59,40 @@ def test_a_group_serves_its_waiters_first_come_first_served(
         assert [fields for _, fields in entries] == [{b"n": b"%d" % number}]
         parked(db, 4 - number)
     assert db.xpending("s", "g")["pending"] == 5
+
+
+def test_those_who_are_passed_over_are_seen_and_keep_their_order(
+    db: tidelog.Store, pool: ThreadPoolExecutor
+) -> None:
+    db.xgroup_create("s", "g", mkstream=True)
+    names = [f"c{number}" for number in range(4)]
+    waiting = []
+    for number, name in enumerate(names):
+        call = partial(db.xreadgroup, "g", name, {"s": ">"}, block=10_000)
+        waiting.append(start(pool, db, call, number))
+    consumers = db._core.state.databases[0].keys[b"s"].groups[b"g"].consumers.values()  # type: ignore[union-attr]
+    before = max(each.seen_time for each in consumers)
+    time.sleep(0.01)
+    db.xadd("s", {"n": 0})
+    waiting[0].result(10)
+    (seen,) = {each.seen_time for each in consumers}
+    assert seen > before
+    for number in (1, 2, 3):
+        db.xadd("s", {"n": number})
+        assert waiting[number].result(10)[0][1][0][1] == {b"n": b"%d" % number}
+
+
+def test_damage_met_while_looking_who_can_be_passed_over_is_not_the_writers_trouble(
+    db: tidelog.Store, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise CorruptBlock("a page")
+
+    db.xgroup_create("s", "g", mkstream=True)
+    served = start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000), 0)
+    monkeypatch.setattr("tidelog.store.core.nothing_new", broken)
+    db.xadd("s", {"n": 1})
+    assert len(served.result(10)[0][1]) == 1
 
 
 def test_one_unit_of_several_entries_serves_several(
