@@ -23,7 +23,6 @@ from tests.oracle.wire import decode, encode
 
 import tidelog
 import tidelog.testing
-from tidelog.disk import simulated
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server.config import Config
 from tidelog.server.connection import Connection
@@ -772,23 +771,6 @@ class Crowd:
                 assert again.digest() == digest
 
 
-@pytest.fixture
-def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulated disk is no one's who writes while another thread syncs: what it keeps of a file is changed by one
-    thread after the other."""
-    lock = threading.RLock()
-
-    def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            with lock:
-                return method(*args)
-
-        return call
-
-    for name in ("write", "truncate", "synced", "dropped", "forget"):
-        monkeypatch.setattr(simulated._Inode, name, wrapped(getattr(simulated._Inode, name)))
-
-
 BROKEN: Final = ("the log could not be written", "memory could not be rebuilt")
 ORDINARY_ERRORS: Final = (b"NOGROUP", b"UNBLOCKED", b"BUSYGROUP")
 OTHERS: Final = (
@@ -818,12 +800,12 @@ def crowds(seed: int, rounds: int, failing: bool, complaints: Complaints) -> Non
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_crowds(complaints: Complaints, one_at_a_time: None, failing: bool) -> None:
+def test_crowds(complaints: Complaints, failing: bool) -> None:
     crowds(random.randrange(1 << 32), 25, failing, complaints)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("failing", [False, True])
-def test_crowds_many(complaints: Complaints, one_at_a_time: None, failing: bool) -> None:
+def test_crowds_many(complaints: Complaints, failing: bool) -> None:
     crowds(random.randrange(1 << 32), 1_500, failing, complaints)
