@@ -184,6 +184,11 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
+    @property
+    def left_over(self) -> bool:
+        """See `session.Outlet`."""
+        return bool(self.queue or self._failure is not None or self.requests.held_back)
+
     def resume(self) -> None:
         """The session is free for its next command."""
         while self.queue and not (self.session.busy or self.closing or self._full):

@@ -64,6 +64,7 @@ class Outlet(Protocol):
     laddr: str
     fd: int
     created: float  # time.monotonic()
+    left_over: bool  # it has something for the session to go on with
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """So many replies, in order."""
@@ -376,8 +377,9 @@ class Session:
 
     def _idle(self) -> None:
         self.busy = False
-        # Not at once: it may be another session's command that ended this one's wait.
-        self.server.loop.call_soon(self.connection.resume)
+        if self.connection.left_over:
+            # Not at once: it may be another session's command that ended this one's wait.
+            self.server.loop.call_soon(self.connection.resume)
 
     # --- blocking reads
 
