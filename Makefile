@@ -6,7 +6,7 @@ JOBS   ?= 2
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 
-.PHONY: help demo test test-slow check bench clean venv
+.PHONY: help demo test test-slow test-soak check bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -15,10 +15,13 @@ demo: $(READY)  ## queue the lines of a real file, kill the workers at random, p
 	@$(BIN)/tidelog demo $(DEMO)
 
 test: $(READY) oracle  ## all tests but the slow ones, about ten minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not soak"
 
 test-slow: $(READY) oracle  ## the tests that take minutes each
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+
+test-soak: $(READY) oracle  ## random histories, faults and fuzzers, for as long as they are worth: an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -q -m soak
 
 check: $(READY)  ## lint, format, types, layers and house rules
 	$(BIN)/ruff check

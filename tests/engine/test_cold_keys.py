@@ -522,7 +522,7 @@ def test_a_row_of_another_key_is_damage() -> None:
         side.run(0, START, [b"GET", b"key1"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=50, max_size=120))
 def test_cold_keys_answer_as_resident_ones_in_long_runs(chosen: list[tuple[Any, ...]]) -> None:

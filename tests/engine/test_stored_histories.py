@@ -317,7 +317,7 @@ def test_a_history_is_the_same_over_a_checkpoint() -> None:
         assert counts[name], name
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000, 1060))
 def test_many_histories(seed: int) -> None:
     Pair(seed, Counter()).play(800)

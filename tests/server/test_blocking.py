@@ -81,7 +81,7 @@ class Script:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.last = 0
-        # 7.0 does not look at the other keys of a woken XREAD, which may hold another type by then.
+        # 7.0 does not look at the other keys of a woken XREAD, which may hold another type, or more, by then.
         self.many_keys = seed % 2 == 0
 
     def key(self) -> bytes:
@@ -133,12 +133,11 @@ class Script:
             [[b"RENAME", key, other]],
             [[b"COPY", key, other, b"REPLACE"]],
             [[b"MOVE", key, b"1"]],
-            [[b"SWAPDB", b"0", b"1"]],
             [[b"XTRIM", key, b"MAXLEN", b"1"]],
             [[b"PEXPIREAT", key, b"1"]],
         ]
         if not self.many_keys:
-            options.append([[b"SET", key, b"string"]])
+            options += [[[b"SET", key, b"string"]], [[b"SWAPDB", b"0", b"1"]]]
         return pick.choice(options)
 
 

@@ -82,7 +82,7 @@ def test_stream_methods(start: Start, oracle: tuple[RedisServer, Clocks], mode: 
         differential(Sides(ours, theirs), oracle[1], seed, CALLS)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("round", range(8))
 def test_many_more_stream_methods(
     start: Start, oracle: tuple[RedisServer, Clocks], round: int
@@ -148,7 +148,7 @@ def test_newer_stream_methods(
     newer_differential(start, oracle[1], tmp_path, mode, seed, CALLS)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("round", range(8))
 def test_many_more_newer_stream_methods(
     start: Start, oracle: tuple[RedisServer, Clocks], tmp_path: Path, round: int

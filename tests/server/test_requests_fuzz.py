@@ -223,7 +223,7 @@ def test_random_inputs() -> None:
     run(1_500)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_many_random_inputs() -> None:
     run(200_000)

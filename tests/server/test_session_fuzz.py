@@ -588,7 +588,7 @@ def test_pieces_change_nothing(tmp_path: Path, complaints: Complaints) -> None:
     fuzz(tmp_path, random.randrange(1 << 32), 200, 0, complaints)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_pieces_change_nothing_many(tmp_path: Path, complaints: Complaints) -> None:
     fuzz(tmp_path, random.randrange(1 << 32), 20_000, 200_000, complaints)
@@ -804,7 +804,7 @@ def test_crowds(complaints: Complaints, failing: bool) -> None:
     crowds(random.randrange(1 << 32), 25, failing, complaints)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("failing", [False, True])
 def test_crowds_many(complaints: Complaints, failing: bool) -> None:

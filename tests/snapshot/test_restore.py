@@ -107,7 +107,7 @@ def test_up_to_any_lsn(tmp_path: Path, seed: int) -> None:
     assert inside, "an LSN within a unit is the interesting one"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [10])
 def test_up_to_the_end_of_every_unit(tmp_path: Path, seed: int) -> None:
     past = Past(tmp_path / "db", seed, 100)

@@ -83,7 +83,7 @@ def test_flipped_bits(made: Path) -> None:
     assert counts["damaged"] > 20
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, 6000, 1000))
 def test_thousands_of_flipped_bits(made: Path, first: int) -> None:
     counts, wrong = flipped(made, first, first + 1000)

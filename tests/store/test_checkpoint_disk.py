@@ -189,7 +189,7 @@ def test_errors_of_lmdbs_writes(world: World, tmp_path: Path, code: int) -> None
     errors_of(world, tmp_path, code, slice(code % 11, None, 11))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_an_error_of_every_write_of_lmdb(world: World, tmp_path: Path, code: int) -> None:
     errors_of(world, tmp_path, code, slice(None))

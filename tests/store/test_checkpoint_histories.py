@@ -241,7 +241,7 @@ def test_a_history_is_the_same_with_a_tiny_budget(
     play(tmp_path, monkeypatch, seed, 300, 1 << 20)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000, 1040))
 def test_many_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     play(tmp_path, monkeypatch, seed, 1000, (1 << 20) if seed % 3 == 0 else None)

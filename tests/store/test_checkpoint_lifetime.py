@@ -283,7 +283,7 @@ def test_readers_that_stay_open(tmp_path: Path) -> None:
     hours(tmp_path, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_readers_that_stay_open_for_a_thousand_checkpoints(tmp_path: Path) -> None:
     hours(tmp_path, 1000)
 

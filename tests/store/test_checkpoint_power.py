@@ -124,14 +124,14 @@ def test_a_sample(world: World, tmp_path: Path, seed: int) -> None:
         fault(world, tmp_path / str(number), nth, *r.choice(EVERYTHING))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("mode, seed", EVERYTHING)
 def test_every_call_of_lmdb(world: World, tmp_path: Path, mode: Mode, seed: int) -> None:
     for nth in world.of_lmdb():
         fault(world, tmp_path / str(nth), nth, mode, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
 def test_every_call_of_the_log(world: World, tmp_path: Path, part: int) -> None:
     for nth in range(1 + part, len(world.calls) - 4, 4):
@@ -169,7 +169,7 @@ def test_a_restore(world: World, tmp_path: Path) -> None:
         assert restored(world, tmp_path / str(number), nth, *r.choice(EVERYTHING)).killed
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("mode, seed", EVERYTHING)
 def test_every_call_of_a_restore(world: World, tmp_path: Path, mode: Mode, seed: int) -> None:
     calls = restored(world, tmp_path / "whole", 0, Mode.BEFORE, 0).calls

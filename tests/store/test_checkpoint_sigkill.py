@@ -121,7 +121,7 @@ def test_sigkill_beside_checkpoints(tmp_path: Path, way: str) -> None:
     rounds(tmp_path, POLICIES[WAYS.index(way) % 3], way, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_hundred_sigkills_and_eight(tmp_path: Path, policy: str, way: str) -> None:
