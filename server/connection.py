@@ -42,6 +42,7 @@ class Connection(asyncio.Protocol):
     queue     commands that wait for the session to be free
     out       replies of this turn; `lsn` and `wrote`: what they rest on, of `log`
     held      replies of turns before that wait for the disk
+    slow_since    when it was seen to leave more unread than its soft limit
     adding    it has sent XADDs that run at the end of this turn
     """
 
@@ -63,9 +64,7 @@ class Connection(asyncio.Protocol):
         self.held_bytes = 0
         self.touched = self.adding = False
         self.closing = False
-        self.slow_since: float | None = (
-            None  # since when a subscriber is behind by more than its soft limit
-        )
+        self.slow_since: float | None = None
         self._readable = self._writable = True
         self._failure: bytes | None = None
         self._transport: asyncio.Transport
@@ -159,9 +158,8 @@ class Connection(asyncio.Protocol):
     def _after(self) -> None:
         """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
         while self.requests.held_back and not (self.queue or self.session.busy or self.closing):
-            self.run(
-                self._commands(b"")
-            )  # what may be too large for who has not said yet who it is
+            # What may be too large for one who has not said yet who it is.
+            self.run(self._commands(b""))
         if self._failure == b"" and self.session.waits:
             self.kill()  # its end would not be noticed any more
             return
@@ -192,9 +190,8 @@ class Connection(asyncio.Protocol):
     def resume(self) -> None:
         """The session is free for its next command."""
         while self.queue and not (self.session.busy or self.closing or self._full):
-            commands: list[
-                list[bytes]
-            ] = []  # some at a time: each that makes it busy would have the rest put by again
+            # Some at a time: each that makes it busy would have the rest put by again.
+            commands: list[list[bytes]] = []
             while self.queue and len(commands) < RUN:
                 args = self.queue.popleft()
                 self.queue_bytes -= COMMAND_BYTES + sum(map(len, args))

@@ -108,7 +108,6 @@ class Session:
         self.last_command = b""
         self.last_active = connection.created
         self.blocked: Waiter | None = None
-        self.blocked_command = b""
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
@@ -389,7 +388,6 @@ class Session:
     def _park(self, waiter: Waiter, command: Command, started: int) -> None:
         self.busy = True
         self.blocked = waiter
-        self.blocked_command = command.name
         self.last_command = command.name
         self.server.blocked += 1
         self._started, self._command = started, command
@@ -516,10 +514,8 @@ class Session:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if (
-            self._task is not None and self.waits
-        ):  # anything else goes on, as it would have without waiting
-            self._task.cancel()
+        if self._task is not None and self.waits:
+            self._task.cancel()  # anything else goes on, as it would have without waiting
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)

@@ -290,7 +290,8 @@ class _Frames:
     def _light(self, commands: Sequence[Light]) -> None:
         """A run of plain XADDs: the hot path of pipelines (see Core.add)."""
         core, replies = self._core, self._replies
-        if core.now >= core.state.next_expiry:  # what is due could not be deleted: the long way looks for that
+        if core.now >= core.state.next_expiry:
+            # What is due could not be deleted: the long way looks for that.
             for key, row in commands:
                 self._words([b"XADD", key, b"*", *row])
             return
