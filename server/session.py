@@ -39,7 +39,7 @@ from tidelog.server.replies import NO_REPLY, Push
 from tidelog.server.table import HANDLERS, TABLE
 from tidelog.server.users import note_refusal
 from tidelog.store.batch import run_exec
-from tidelog.store.core import Claim
+from tidelog.store.core import Answer, Claim
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.face import nothing
 from tidelog.store.waiters import Caller
@@ -177,9 +177,7 @@ class Session:
                     self._wait_for(reply, command, args, started)
                     return
             else:
-                core = self.core
-                core.ctx.quiet = self.no_touch
-                reply, claim = core.run(self.db, args, self._caller, False)
+                reply, claim = self._run(args)
                 if reply.__class__ is Waiter:
                     self._park(reply, command, started)
                     return
@@ -187,6 +185,16 @@ class Session:
         except Exception as error:
             reply = self.refused(command, error)
         self._finish(command, started, reply, args)
+
+    def _run(self, args: list[bytes]) -> Answer:
+        core = self.core
+        if not self.no_touch:
+            return core.run(self.db, args, self._caller, False)
+        core.ctx.quiet = True
+        try:
+            return core.run(self.db, args, self._caller, False)
+        finally:
+            core.ctx.quiet = False
 
     def _unresolved(self, args: list[bytes], error: CommandError) -> CommandError:
         """There is no such command. A transaction is doomed by that; a malformed EXEC ends it."""

@@ -14,7 +14,9 @@ from tests.oracle.wire import Connection, encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import real_redis
-from tests.server.wire import Client
+from tests.server.wire import Client, calls
+
+from tidelog.testing import Clock
 
 # fmt: off
 REPLIES = """
@@ -450,3 +452,15 @@ def test_redis_py(server: Running) -> None:
             assert client.client_kill_filter(_id="999999") == 0
             tracking = client.client_trackinginfo()
             assert b"off" in (tracking[b"flags"] if isinstance(tracking, dict) else tracking[1])
+
+
+def test_no_touch_leaves_keys_as_idle_as_they_are(start: Start) -> None:
+    clock = Clock()
+    running = start(clock=clock)
+    client, other = dial(running.port), dial(running.port)
+    calls(client, "SET k v", "GET k", "XADD s 1-1 a b", "XLEN s", "CLIENT NO-TOUCH ON")
+    clock.advance(100)
+    assert calls(client, "GET k", "XRANGE s - +", "XREAD STREAMS s 0")[0] == b"v"
+    assert calls(other, "OBJECT IDLETIME k", "OBJECT IDLETIME s") == [100, 100]
+    calls(client, "CLIENT NO-TOUCH OFF", "GET k", "XLEN s")
+    assert calls(other, "OBJECT IDLETIME k", "OBJECT IDLETIME s") == [0, 0]
