@@ -14,7 +14,6 @@ import pytest
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealFile
-from tidelog.engine.effects import Effect
 from tidelog.engine.waiting import Waiting
 from tidelog.store.core import Core
 from tidelog.store.waiters import ThreadCaller
@@ -35,9 +34,10 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.001)
 
 
-def waiting(pool: ThreadPoolExecutor, db: tidelog.Store, consumer: str = "c") -> Any:
+def waiting(pool: ThreadPoolExecutor, db: tidelog.Store, consumer: str = "c", *others: str) -> Any:
     before = len(db._core.waiting.waiters())
-    found = pool.submit(lambda: db.xreadgroup("g", consumer, {"s": ">"}, block=0))
+    keys = dict.fromkeys(("s", *others), ">")
+    found = pool.submit(lambda: db.xreadgroup("g", consumer, keys, block=0))
     until(lambda: len(db._core.waiting.waiters()) == before + 1)
     return found
 
@@ -135,7 +135,7 @@ def test_an_interrupt_while_a_waiter_is_served_tells_it_the_truth(
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
     commit = Second(Core.commit, KeyboardInterrupt(), after=True)
-    monkeypatch.setattr(Core, "commit", lambda core, effects: commit(core, effects))
+    monkeypatch.setattr(Core, "commit", lambda core, *unit: commit(core, *unit))
     with pytest.raises(KeyboardInterrupt):
         db.xadd("s", {"n": 1}, nomkstream=True)
     with pytest.raises(tidelog.OutcomeUnknown):
@@ -147,7 +147,9 @@ def test_an_interrupt_between_two_visits_forgets_nobody(
     db: tidelog.Store, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.xgroup_create("s", "g", mkstream=True)
-    readers = [waiting(pool, db, f"c{n}") for n in range(2)]
+    db.xgroup_create("t", "g", mkstream=True)
+    # The second waits on two keys: it cannot be passed over, but is decided again.
+    readers = [waiting(pool, db, "c0"), waiting(pool, db, "c1", "t")]
     real, calls = Waiting.remove, []
 
     def remove(self: Waiting, waiter: Any) -> None:
@@ -175,9 +177,9 @@ def test_who_was_stored_is_not_told_of_a_failed_rebuild(
     waiting(pool, db)
     commit = Second(Core.commit, MemoryError("no"), after=False)
 
-    def broken(core: Core, effects: list[Effect]) -> None:
+    def broken(core: Core, *unit: Any) -> None:
         try:
-            commit(core, effects)
+            commit(core, *unit)
         except MemoryError as error:
             raise core.broken(error, False) from error
 
@@ -309,7 +311,7 @@ def test_the_wakers_interrupt_is_no_end_of_the_wait(
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
     commit = Second(Core.commit, KeyboardInterrupt(), after=False)
-    monkeypatch.setattr(Core, "commit", lambda core, effects: commit(core, effects))
+    monkeypatch.setattr(Core, "commit", lambda core, *unit: commit(core, *unit))
     with pytest.raises(KeyboardInterrupt):
         db.xadd("s", {"n": 1}, nomkstream=True)
     assert len(reader.result(PATIENCE_S)[0][1]) == 1
