@@ -203,7 +203,8 @@ def errors_of(world: World, tmp_path: Path, code: int, some: slice) -> None:
         ended = run_with_fault(child("run", root), nth, Mode.ERROR, error=code, paths=paths)
         note = f"call {nth} {calls[nth - 1]}: {ended.err}"
         assert not ended.killed and ended.code == 0, note
-        assert "failed" in ended.out, note
+        # How many pages a checkpoint writes depends on what came before it, so a run may be over before that call.
+        assert "failed" in ended.out or len(ended.calls) < nth, note
         assert str(STEPS) in ended.out.split(), note
         try:
             check_store(world, root, ended)
