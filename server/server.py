@@ -34,6 +34,7 @@ from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
+LOOK_S: Final = 1.0  # between two looks at all sessions: with thousands of them each takes a while
 FILES_RESERVED: Final = 32  # descriptors that are not for clients
 
 STORE_OPTIONS: Final = (
@@ -91,6 +92,7 @@ class Server:
         self.now = self.loop.time
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._look_at = 0.0
         self._leaving: asyncio.Task[None] | None = None  # kept, or it might be collected half way
         self._watch_config()
 
@@ -164,6 +166,12 @@ class Server:
             self.turns.look()
         now = self.now()
         self.stats.sample(now, core.log.parked and core.relief is None)
+        if now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Close whom nobody misses: clients that were silent for too long, and those that do not read."""
         idle = self.config["timeout"]
         normal, pubsub = self.config.normal_limits, self.config.pubsub_limits
         for session in list(self.sessions.values()):
