@@ -140,6 +140,18 @@ class GroupCommit:
             finally:
                 self._hand_over()
 
+    def lead(self) -> bool:
+        """Run one round here and now, if nobody is at it. Whether that was done; `failure` tells how it ended."""
+        with self._gate:
+            if self._leading or self.failure is not None or self._stopping:
+                return False
+            self._leading = True
+        try:
+            self._round()
+        finally:
+            self._hand_over()
+        return True
+
     def request(self) -> None:
         """Have the syncer thread run a round soon; do not wait. Without one, whoever waits next does it."""
         with self._gate:

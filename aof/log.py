@@ -54,6 +54,11 @@ CHUNK_BYTES_MAX: Final = 8 << 20
 # When so much of a segment is left, 1/4, 1/32 and 1/128, it is synced in the background, so that little
 # is left to sync when it ends. At the first, a spare for the next segment is made as well.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
+QUICK_S: Final = (
+    0.002  # an fsync that takes no longer may hold up an event loop, as a long command does
+)
+UNPROVEN_S: Final = 0.1  # what is assumed of a disk at first: some hundred fsyncs have to be quick before it counts so
+SLOWEST_DECAY: Final = 29 / 30
 NEVER: Final = 1 << 62  # an offset that is not reached
 
 _pack_head = frame.UNCHECKED.pack  # names of this module: they are looked up once per unit
@@ -70,6 +75,7 @@ class Log:
     began         called [lock] with the EPOCH effect once it is in the log; the store applies it
     incarnation   random 64-bit number of this life, drawn unless given
     last_now      unix ms: what `add` is given as `now_ms` must not be less, nor ever decrease
+    slowest_s     seconds that the slowest of the last fsyncs took: forgotten by a thirtieth with each
     on_sync       called with the seconds that each fsync took which succeeded, by whoever made it; must not fail
     """
 
@@ -124,6 +130,7 @@ class Log:
         "_closed",
         "_clock",
         "on_sync",
+        "slowest_s",
     )
 
     def __init__(
@@ -196,6 +203,7 @@ class Log:
         self._doubt: BaseException | None = None
         self._fsync_failed = False
         self._closed = False
+        self.slowest_s = UNPROVEN_S
         self._clock = clock
         self.on_sync: Callable[[float], object] | None = None
         self._every_second: EverySecond | None = None
@@ -282,6 +290,16 @@ class Log:
                 callback(None)
             return
         self._commit.subscribe(lsn, callback)
+
+    def sync_if_quick(self) -> bool:
+        """Put what is written on the disk at once, by the calling thread, which that holds up. Without the lock.
+
+        For event loops: two wake-ups of threads cost more than the fsync of a fast disk. Only while fsyncs are quick
+        (`slowest_s`), and if none is on its way. Whether that was done; if it failed, `failure` tells.
+        """
+        if self.slowest_s > QUICK_S or self._mutex.locked():
+            return False
+        return self._commit.lead()
 
     def flush(self) -> None:
         """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
@@ -642,6 +660,7 @@ class Log:
                 self._dirty_since = started
             self._sync_since = 0.0
             self.parked = self._pressed
+            self.slowest_s = max(ended - started, self.slowest_s * SLOWEST_DECAY)
             if self._durable is not None:
                 try:
                     self._durable.write(self.incarnation, lsn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 from tidelog.engine import listpack
@@ -24,6 +26,12 @@ def row_bytes_max(row: Row) -> int:
     """An upper bound of a row's bytes in a node, all but large diffs."""
     size = len(SEPARATOR.join(row))
     return size + (size >> 5) + ENTRY_BYTES_MAX
+
+
+def rows_bytes_max(rows: Iterable[Row], count: int) -> int:
+    """The same of `count` rows together, and quicker: no less than the sum of theirs."""
+    size = len(SEPARATOR.join(chain.from_iterable(rows)))
+    return size + (size >> 5) + ENTRY_BYTES_MAX * count
 
 
 class Node:

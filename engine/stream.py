@@ -37,6 +37,7 @@ from tidelog.engine.node import (
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
     row_bytes_max,
+    rows_bytes_max,
 )
 from tidelog.engine.nodes import Nodes
 from tidelog.engine.pages import ColdPages
@@ -138,7 +139,7 @@ class Stream(Nodes):
         stop = first + len(rows)
         self.tail_ids.extend(range(first, stop))
         self.tail_rows.extend(rows)
-        self.tail_bound += sum(map(row_bytes_max, rows))
+        self.tail_bound += rows_bytes_max(rows, len(rows))
         if (stop - 1) & SEQ_MAX > SEQ_SMALL_MAX:
             self.tail_bound += SEQ_LARGE_BYTES * len(rows)
 

@@ -53,13 +53,13 @@ def flags(session: Session) -> str:
 def line(session: Session, running: bytes = b"") -> bytes:
     """One client, its line end included. `running`: the command it is in the middle of, if it is that one who asks."""
     connection, transaction = session.connection, session.transaction
-    now = session.server.loop.time()
+    server = session.server
     pending, unread = connection.requests.pending, connection.unread_bytes
     queued = transaction.queued_bytes
     shown = (
         f"id={session.id} addr={connection.addr} laddr={connection.laddr} fd={connection.fd}"
-        f" name={session.name.decode()} age={int(now - connection.created)}"
-        f" idle={int(now - session.last_active)} flags={flags(session)} db={session.db}"
+        f" name={session.name.decode()} age={int(server.loop.time() - connection.created)}"
+        f" idle={max(int(server.clock - session.last_active), 0)} flags={flags(session)} db={session.db}"
         f" sub={len(session.channels)} psub={len(session.patterns)}"
         f" ssub={len(session.shard_channels)}"
         f" multi={transaction.queued if transaction.active else -1}"

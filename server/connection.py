@@ -20,7 +20,7 @@ from tidelog.aof.log import Log
 from tidelog.server import errors
 from tidelog.server.requests import ProtocolError, Requests
 from tidelog.server.session import Session
-from tidelog.store.core import unheld
+from tidelog.store.core import Claim, unheld
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -91,28 +91,31 @@ class Connection(asyncio.Protocol):
             self.close_soon()
 
     def data_received(self, data: bytes) -> None:
+        self.server.turns.arrived(self, data)
+
+    def take(self, data: bytes) -> list[list[bytes]]:
+        """Run the commands that these bytes complete. XADDs whose IDs are the server's to make are returned instead, if
+        there is nothing else: those of all connections run together.
+        """
         if self.closing or self._failure is not None:
-            return
-        server = self.server
-        server.stats.net_input_bytes += len(data)
+            return []
         session = self.session
-        session.last_active = server.now()
-        if self.adding:  # in this turn already: what came first goes first
-            server.turns.run_adds()
+        session.last_active = self.server.clock
+        if self.adding:  # what came first goes first
+            self.server.turns.run_adds()
         commands = self._commands(data)
         if session.busy or self.queue:
             self._put_by(commands)
-        elif not commands:
-            pass
-        elif session.plain and not self._full and all(map(is_plain_add, commands)):
-            self.adding = True
-            server.turns.add_later(self, commands)
-        elif len(commands) == 1 and not self._full:
-            session.execute(commands[0])
+        elif session.plain and commands and all(map(is_plain_add, commands)) and not self._full:
+            if self._failure is None:
+                self.adding = True
+                return commands
+            self.run(commands)
         else:
             self.run(commands)
         if self._failure is not None or self.queue or self.requests.held_back:
             self._after()
+        return []
 
     def _commands(self, data: bytes) -> list[list[bytes]]:
         try:
@@ -164,8 +167,6 @@ class Connection(asyncio.Protocol):
             self.kill()  # its end would not be noticed any more
             return
         if self._failure is not None and not (self.queue or self.session.busy or self.closing):
-            if self.adding:
-                self.server.turns.run_adds()
             if self._failure:
                 self.send(b"-%b\r\n" % self._failure)
             self.close_soon()
@@ -213,6 +214,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
+        self.server.turns.run_all()
         if self.session.busy and (self.out or self.held) and self.kind != "tls":
             self.session.end()  # it waits for nothing any more, but is owed the replies before that
             self.closing = True
@@ -225,6 +227,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.server.turns.run_all()
         self.closing = True
         self.held.clear()
         self.queue.clear()
@@ -233,6 +236,23 @@ class Connection(asyncio.Protocol):
         self.server.left(self)
 
     # --- replies
+
+    def answer(self, data: bytes, replies: int, claim: Claim) -> None:
+        """`rests_on` and `send` in one."""
+        log, lsn, wrote = claim
+        if log is not self.log:
+            self.rests_on(log, lsn, wrote)
+        else:
+            if lsn > self.lsn:
+                self.lsn = lsn
+            if wrote:
+                self.wrote = True
+        self.out.append(data)
+        self.out_bytes += len(data)
+        self.replies += replies
+        if not self.touched:
+            self.touched = True
+            self.server.turns.touch(self)
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """See `session.Outlet`."""
@@ -257,6 +277,13 @@ class Connection(asyncio.Protocol):
         if wrote:
             self.wrote = True
 
+    def hold(self, claim: Claim, data: bytes, replies: int) -> None:
+        """Replies that wait for the log, of a connection that has nothing else to send."""
+        self.held.append((*claim, data, replies))
+        self.held_bytes += len(data)
+        if self.held_bytes > WAITING_BYTES_MAX:
+            self._brake()
+
     def _seal(self) -> None:
         """What was sent so far rests on what it rests on; what comes is another group."""
         if self.out:
@@ -274,10 +301,10 @@ class Connection(asyncio.Protocol):
             return
         if not self.held and self.lsn <= through and (self.log is log or not self.lsn):
             data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
-            self.out = []
+            self.out.clear()
             self.out_bytes = self.replies = self.lsn = 0
             self.wrote = False
-            self._write(data)
+            self.write(data)
         else:
             self._seal()
             self.server.turns.await_(self)
@@ -285,14 +312,23 @@ class Connection(asyncio.Protocol):
         if self.queue and not self.session.busy:
             self.server.loop.call_soon(self.resume)
 
-    def release(self, error: LogPoisoned | None = None) -> bool:
-        """Write what may leave by now; `error`: what does not hold yet never will. Whether nothing is left."""
+    def release(self, of: Log, through: int, error: LogPoisoned | None = None) -> bool:
+        """Write what may leave by now: what rests on `of` through that LSN, and what else holds by itself.
+
+        error    what does not hold yet never will
+
+        Whether nothing is left.
+        """
         core = self.server.core
         pieces = []
         while self.held:
             log, lsn, wrote, data, replies = self.held[0]
             pressed = wrote and core.relief is not None
-            if core.held(log, lsn, 0) or (lsn <= log.synced_lsn and not pressed):
+            if (
+                (log is of and lsn <= through)
+                or core.held(log, lsn, 0)
+                or (lsn <= log.synced_lsn and not pressed)
+            ):
                 pieces.append(data)
             elif error is not None or log.failure is not None:
                 told = b"-%b\r\n" % errors.line(
@@ -305,15 +341,17 @@ class Connection(asyncio.Protocol):
             self.held.popleft()
             self.held_bytes -= len(data)
         if pieces:
-            self._write(b"".join(pieces))
+            self.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if not self.held:
             if not self.closing:
-                self.resume()
+                if self.left_over or not self._readable:
+                    self.resume()
             elif not self.out:
                 self._transport.close()
         return not self.held
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Write what may leave, after all that was written before."""
         self.server.stats.net_output_bytes += len(data)
         transport = self._transport
         if transport.is_closing():

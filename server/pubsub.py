@@ -153,6 +153,11 @@ class PubSub:
                 except RuntimeError:
                     pass  # the loop is closed: nobody listens
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there are events to `deliver`."""
+        return bool(self._collected)
+
     def deliver(self) -> None:
         """Publish the events of all units so far."""
         if not self._collected:

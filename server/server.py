@@ -52,6 +52,7 @@ class Server:
 
     sessions    by ID, in the order they came
     blocked     how many wait in a blocking read
+    clock       the loop's time at the last tick: how long clients were silent is told by it (as in Redis)
     paused      CLIENT PAUSE holds commands back
     monitors    sessions that asked for MONITOR
     """
@@ -89,7 +90,7 @@ class Server:
         self._pause_timer: asyncio.TimerHandle | None = None
         self._postponed: list[tuple[Session, list[bytes]]] = []
         self._last_id = 0
-        self.now = self.loop.time
+        self.clock = self.loop.time()
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._look_at = 0.0
@@ -164,11 +165,12 @@ class Server:
             except TidelogError as error:
                 _logger.warning("what is to expire could not be deleted: %s", error)
             self.turns.look()
-        now = self.now()
+        now = self.loop.time()
         self.stats.sample(now, core.log.parked and core.relief is None)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look(now)
+        self.clock = now  # after the look: nobody was silent while the loop did something else
 
     def _look(self, now: float) -> None:
         """Close whom nobody misses: clients that were silent for too long, and those that do not read."""
@@ -178,7 +180,7 @@ class Server:
             connection = session.connection
             if (
                 idle
-                and now - session.last_active > idle
+                and self.clock - session.last_active > idle
                 and not session.busy
                 and not session.subscribed
             ):

@@ -1,9 +1,11 @@
 """Turns: when commands of all connections run, when the log is flushed, and when replies leave.
 
-In a turn of the event loop all sockets that have something are read and their commands run; what those log is gathered.
-XADDs of all clients run together when the turn ends (`_end`). Then the log is flushed once, as one frame, and the
-replies leave: at once, if what they rest on holds the promise of the fsync policy by then; else when the log's own
-thread has synced it. So a sync never holds up the loop, and one serves all who wait.
+In a turn of the event loop all sockets that have something are read. When that is done (`_end`), the commands run, in
+the order they came, and XADDs of all clients together behind them; what they log is gathered. Then the log is flushed
+once, as one frame, and the replies leave: at once, if what they rest on holds the promise of the fsync policy by then;
+else when it is synced, which serves all who wait. While syncs are quick the loop's thread makes them itself, as two
+wake-ups of threads cost more (docs/decisions/server.md); else the log's own thread does, and a sync never holds up the
+loop.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tidelog.server import errors
 from tidelog.server.connection import Connection
 from tidelog.server.session import Session
 from tidelog.store.batch import run_pipeline
-from tidelog.store.core import RELOAD
+from tidelog.store.core import RELOAD, Claim
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -33,6 +35,9 @@ RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
 XADD: Final = TABLE.commands[b"xadd"]
 
 _Adds = list[tuple[Connection, list[list[bytes]]]]
+_Answers = tuple[
+    Claim, list[tuple[Connection, bytes, int]]
+]  # what they rest on; replies, and how many
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -50,17 +55,20 @@ class Turns:
         self._loop = server.loop
         self._thread = threading.get_ident()
         self._ending = False  # the end of this turn is on its way
+        self._arrived: list[tuple[Connection, bytes]] = []
         self._adds: _Adds = []
+        self._mixed = False  # other commands may have run since those XADDs were taken
         self._awake: deque[Session] = deque()
         self._touched: list[Connection] = []
         self._parked: dict[Connection, None] = {}
         self._awaited: list[tuple[Log, int]] = []
+        self._subscribed = False  # the log will call `_release`
         self._relief: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> bool:
         """Whether a turn has still to end."""
-        return bool(self._ending or self._adds or self._awake or self._touched)
+        return bool(self._ending or self._arrived or self._adds or self._awake or self._touched)
 
     @property
     def holding(self) -> bool:
@@ -78,49 +86,84 @@ class Turns:
     def touch(self, connection: Connection) -> None:
         """A connection has something to send in this turn."""
         self._touched.append(connection)
-        if not self._ending:
-            self._ending = True
-            self._loop.call_soon(self._end)
+        self._schedule()
 
     def woke(self, session: Session, thread: int) -> None:
         """A blocked session was served, or is to look at its timers. From any thread, under the store's lock."""
         if thread == self._thread:
             self._awake.append(session)
-            if not self._ending:
-                self._ending = True
-                self._loop.call_soon(self._end)
+            self._schedule()
         else:
             try:
                 self._loop.call_soon_threadsafe(self.woke, session, self._thread)
             except RuntimeError:
                 pass  # the loop is closed: what was delivered is pending, as after a crash
 
-    def add_later(self, connection: Connection, commands: list[list[bytes]]) -> None:
-        """XADDs whose IDs are the server's to make: those of all connections run together when the turn ends."""
-        self._adds.append((connection, commands))
+    def _schedule(self) -> None:
         if not self._ending:
             self._ending = True
             self._loop.call_soon(self._end)
 
+    def arrived(self, connection: Connection, data: bytes) -> None:
+        """Bytes of a client: they wait until all sockets of this turn have been read."""
+        self._arrived.append((connection, data))
+        if not self._ending:
+            self._schedule()
+
+    def _take(self) -> None:
+        """Run the commands that arrived in this turn, in order, but for the XADDs."""
+        arrived, self._arrived = self._arrived, []
+        nbytes = 0
+        for connection, data in arrived:
+            nbytes += len(data)
+            try:
+                commands = connection.take(data)
+            except Exception:  # a fault of ours: nobody else is to suffer from it
+                _logger.exception("client %d is closed", connection.session.id)
+                connection.kill()
+                commands = []
+            if commands:
+                self._adds.append((connection, commands))
+            else:
+                self._mixed = True
+        self._server.stats.net_input_bytes += nbytes
+
     def run_adds(self) -> None:
-        """Run what `add_later` was given."""
+        """Run the XADDs that were taken, before the turn ends."""
+        _hand_out(self._run_adds())
+
+    def run_all(self) -> None:
+        """Run all that arrived, before the turn ends: one of the clients is leaving."""
+        if self._arrived:
+            self._take()
+        if self._adds:
+            self.run_adds()
+
+    def add_many(self, adds: _Adds) -> None:
+        """XADDs of connections that have selected the same database: each a unit of its own."""
+        _hand_out([self._add_many(adds)])
+
+    def _run_adds(self) -> list[_Answers]:
+        """Run the XADDs that were taken. The answers of those who have nothing else to say in this turn, so far."""
         adds, self._adds = self._adds, []
+        if not self._mixed and len(adds) > FEW:
+            if len({connection.session.db for connection, _ in adds}) == 1:
+                return [self._add_many(adds)]
         by_db: dict[int, _Adds] = {}
         for add in adds:
             connection, commands = add
             connection.adding = False
             if connection.closing:
+                connection.close_soon()
                 continue
             session = connection.session
             if len(adds) > FEW and session.plain:
                 by_db.setdefault(session.db, []).append(add)
             else:  # few are faster one by one; and a pause may have come in between
                 connection.run(commands)
-        for found in by_db.values():
-            self.add_many(found)
+        return [self._add_many(found) for found in by_db.values()]
 
-    def add_many(self, adds: _Adds) -> None:
-        """XADDs of connections that have selected the same database: each a unit of its own."""
+    def _add_many(self, adds: _Adds) -> _Answers:
         started = perf_counter_ns()
         session = adds[0][0].session
         rows = [(args[1], tuple(args[3:])) for _, commands in adds for args in commands]
@@ -128,46 +171,61 @@ class Turns:
             replies, claim = run_pipeline(self._core, session.db, rows, False)
         except Exception as error:
             replies, claim = [session.refused(XADD, error)] * len(rows), (self._core.log, 0, False)
-        log, lsn, wrote = claim
-        at = failures = 0
+        _, lsn, wrote = claim
+        failures = 0
+        pieces = []
+        for reply in replies:
+            if reply.__class__ is bytes:
+                pieces.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+            else:
+                failures += 1
+                line = errors.line(reply)
+                self._server.stats.error(line)
+                pieces.append(b"-%b\r\n" % line)
+        answers = []
+        at = 0
         for connection, commands in adds:
-            stop = at + len(commands)
-            pieces = []
-            for reply in replies[at:stop]:
-                if reply.__class__ is bytes:
-                    pieces.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
-                else:
-                    failures += 1
-                    line = errors.line(reply)
-                    self._server.stats.error(line)
-                    pieces.append(b"-%b\r\n" % line)
-            connection.rests_on(log, lsn, wrote)
-            connection.send(pieces[0] if len(pieces) == 1 else b"".join(pieces), len(pieces))
+            connection.adding = False
+            count = len(commands)
+            data = pieces[at] if count == 1 else b"".join(pieces[at : at + count])
+            if connection.touched or connection.held:
+                connection.answer(data, count, claim)
+            else:
+                answers.append((connection, data, count))
             if wrote:
                 connection.session.wrote_lsn = lsn
-            at = stop
+            at += count
         spent = perf_counter_ns() - started
         self._server.stats.calls(XADD.name, len(rows), spent, failures)
         if spent // len(rows) >= self._server.stats.slow_ns:
             self._server.stats.slow(adds[0][1][0], spent // len(rows), session)
+        return claim, answers
 
     def _end(self) -> None:
-        self._ending = False
+        self._ending = True  # what comes up meanwhile is a part of this turn
+        answers: list[_Answers] = []
+        pubsub = self._server.pubsub
         try:
-            if self._adds:
-                self.run_adds()
+            if self._arrived:
+                self._take()
+            # What is synced next leaves next: until then more XADDs come, and all of them cost less together.
+            if self._subscribed and not self._core.relaxed:
+                self._mixed = True
+            elif self._adds:
+                answers = self._run_adds()
+                self._mixed = False
             awake = self._awake
-            while awake:
-                awake.popleft().woken()
-            self._server.pubsub.deliver()
+            if awake or pubsub.waiting:
+                _hand_out(answers)
+                answers = []
+                while awake:
+                    awake.popleft().woken()
+                pubsub.deliver()
         except Exception:  # a fault of ours; what is left over is for the next turn
             _logger.exception("a turn broke off")
-            if self._awake and not self._ending:
-                self._ending = True
-                self._loop.call_soon(self._end)
         core = self._core
         log = core.log
-        if log.written_lsn < log.next_lsn - 1 and (core.relaxed or self.flush_sleep):
+        if log.written_lsn < log.next_lsn - 1 and not (self._subscribed and not core.relaxed):
             if self.flush_sleep:
                 time.sleep(self.flush_sleep)
             with core.lock:
@@ -177,8 +235,22 @@ class Turns:
                     _logger.error("the log could not be written: %s", error)
                     if log.in_doubt:
                         core.trouble = core.trouble or RELOAD
+        self._ending = False
+        if self._awake:  # left over
+            self._schedule()
         touched, self._touched = self._touched, []
+        if not core.relaxed and log.written_lsn > log.synced_lsn and (touched or answers):
+            log.sync_if_quick()
         through = self._held_through(log)
+        for claim, told in answers:
+            if claim[1] <= through and (claim[0] is log or not claim[1]):
+                for connection, data, _ in told:
+                    connection.write(data)
+            else:
+                self._awaited.append(claim[:2])
+                for connection, data, count in told:
+                    self._parked[connection] = None
+                    connection.hold(claim, data, count)
         for connection in touched:
             connection.finish_turn(log, through)
         if self._awaited:
@@ -203,6 +275,7 @@ class Turns:
     def _subscribe(self) -> None:
         level = self._core.policy_level()
         awaited, self._awaited = self._awaited, []
+        self._subscribed = True
         for log, lsn in awaited:
             log.subscribe(lsn, level, self._synced)
 
@@ -217,8 +290,21 @@ class Turns:
         if self._relief is not None:
             self._relief.cancel()
             self._relief = None
-        for connection in list(self._parked):
-            if connection.release(error):
+        self._subscribed = False
+        log = self._core.log
+        through = self._held_through(log)
+        parked = list(self._parked)
+        if self._adds and not self._ending:
+            self._end()  # first, so that the disk has something to do meanwhile
+        for connection in parked:
+            if connection.release(log, through, error):
                 self._parked.pop(connection, None)
         if self._parked and self._core.relief is not None and self._relief is None:
             self._relief = self._loop.call_later(RELIEF_S, self._release, None)
+
+
+def _hand_out(answers: list[_Answers]) -> None:
+    """Let the connections send them with all else they have to say in this turn."""
+    for claim, told in answers:
+        for connection, data, count in told:
+            connection.answer(data, count, claim)

@@ -3,8 +3,9 @@
 In a batch a command is decided after those before it were applied, so memory is ahead of the log until the
 frame is added. If something breaks, the units that are whole are still written; the rest was not stored.
 
-Many plain XADDs to one key in a row are logged as one unit, the record of `xadd_many`: a frame holds all of them
-or none anyhow, and it is three times faster than a record each.
+Plain XADDs to one key in a row are logged as one unit, the record of `xadd_many`: a frame holds all of them or none
+anyhow, and it is three times faster than a record each. Many seal whole nodes on the way; few, as far as they go into
+the open node.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import cast
 import msgpack
 
 from tidelog.engine.apply import APPLY
-from tidelog.engine.commands.add import decide_xadd_auto, decide_xadd_many
+from tidelog.engine.commands.add import decide_xadd_auto, decide_xadd_many, decide_xadd_run
 from tidelog.engine.context import Context
 from tidelog.engine.effects import END, VOLATILE
 from tidelog.engine.errors import CommandError, CorruptBlock
@@ -27,7 +28,8 @@ from tidelog.store.errors import NotStored, StoreDamaged
 
 FRAME_BYTES = 1 << 20  # a pipeline is cut into frames of about this size
 FRAME_UNITS = 1000  # and of at most so many units, which bounds how long it keeps the lock
-MANY = 48  # so many plain XADDs to one key in a row are one record; fewer are faster one by one
+FEW = 4  # so many plain XADDs to one key in a row are one record if they fit into the open node
+MANY = 160  # so many are one record in any case; below, what is done for each such record outweighs the gain
 _WORD_BYTES = 5  # at most, what msgpack adds to one byte string
 _RECORD_BYTES = 64  # at most, what an XADD record takes besides its key and row
 
@@ -307,7 +309,8 @@ class _Frames:
                 self._add()
             self._light(commands[half:])
             return
-        if len(rows) >= MANY and keys.count(keys[0]) == len(keys) and self._many(keys[0], rows):
+        alike = len(rows) >= FEW and keys.count(keys[0]) == len(keys)
+        if alike and len(rows) >= MANY and self._many(keys[0], rows):
             return
         try:
             core.log.reserve(self._size + room)
@@ -323,14 +326,30 @@ class _Frames:
         pack, reply = core.packer.pack, replies.append
         observed = bool(core.waiting.keys or core.watches.keys or core.listener)
         decide_add, table = decide_xadd_auto, APPLY
-        start, failed, slow = len(replies), 0, False
-        for key, row in commands:
+        at, count, records = 0, len(rows), 0
+        run_at = 0 if alike else count  # where to try several at once
+        slow = False
+        while at < count:
+            if at >= run_at:
+                effect = decide_xadd_run(state, settings, db, keys[0], rows[at:], now)
+                if effect is not None:
+                    pack(effect)
+                    if observed:
+                        core.observe(effect)
+                    table[effect[0]](state, effect)
+                    ms, seq, added = effect[3], effect[4], len(effect[5])
+                    self._silent += range(len(replies) + 1, len(replies) + added)
+                    replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + added))
+                    records += 1
+                    at += added
+                    continue
+                run_at = at + FEW
             try:
-                effect = decide_add(state, settings, db, key, row, now)
+                effect = decide_add(state, settings, db, keys[at], rows[at], now)
             except CommandError as error:
-                failed += 1
                 self._silent.append(len(replies))
                 reply(error)
+                at += 1
                 continue
             if effect is None:
                 slow = True
@@ -340,14 +359,14 @@ class _Frames:
                 core.observe(effect)
             table[effect[0]](state, effect)
             reply(b"%d-%d" % (effect[3], effect[4]))
-        done = len(replies) - start
-        self._count += done - failed
+            records += 1
+            at += 1
+        self._count += records
         self._size = core.packer.getbuffer().nbytes
         if slow:
-            key, row = commands[done]
-            self._words([b"XADD", key, b"*", *row])
-            if done + 1 < len(commands):
-                self._light(commands[done + 1 :])
+            self._words([b"XADD", keys[at], b"*", *rows[at]])
+            if at + 1 < count:
+                self._light(commands[at + 1 :])
 
     def _many(self, key: bytes, rows: list[tuple[bytes, ...]]) -> bool:
         """Plain XADDs to one key as one unit. False, and nothing done, where each needs an answer of its own."""

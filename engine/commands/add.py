@@ -1,8 +1,9 @@
 """XADD, one entry and many (spec 5.1). Here it is decided where a node ends; apply only obeys.
 
-Two entrances lead past the general parser. `decide_xadd_auto` is the condition "`*` and no options" written out: the
-plain version is `xadd`, and a test holds them to the same effects. `decide_xadd_many` makes one record of many rows,
-with whole nodes sealed as they go into it, cut where single adds would cut.
+Three entrances lead past the general parser. `decide_xadd_auto` is the condition "`*` and no options" written out: the
+plain version is `xadd`, and a test holds them to the same effects. `decide_xadd_run` makes one record of several such
+commands, as far as the open node takes them. `decide_xadd_many` makes one record of many rows, with whole nodes sealed
+as they go into it, cut where single adds would cut.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.engine.block import Row, encode, encode_run
 from tidelog.engine.commands.idempotent import settle_limits
 from tidelog.engine.commands.trim import TrimOptions, log_trim, plan_trim
 from tidelog.engine.context import Context
-from tidelog.engine.effects import END, XADD, XADD_NODE, Effect
+from tidelog.engine.effects import END, XADD, XADD_MANY, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
 from tidelog.engine.idmp import auto_iid
 from tidelog.engine.ids import SEQ_MAX
@@ -28,7 +29,7 @@ from tidelog.engine.node import (
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
     Node,
-    row_bytes_max,
+    rows_bytes_max,
 )
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
@@ -99,6 +100,35 @@ def decide_xadd_auto(
         raise CommandError(TOO_LARGE)
     first = next_id(0, now)
     return (XADD_NODE + end, db, key, first >> 64, first & SEQ_MAX, row)
+
+
+def decide_xadd_run(
+    state: State, settings: Settings, db: int, key: bytes, rows: Sequence[Row], now: int
+) -> Effect | None:
+    """Several `XADD key * field value ...`, as many of them as surely go into the open node: one effect, a unit by
+    itself, whose rows are effect[5].
+
+    Under the same condition as `decide_xadd_auto`, and with the nodes it would make. None: take the first by that.
+    """
+    stream = state.databases[db].keys.get(key)
+    if stream.__class__ is not Stream:
+        return None
+    entry_id = stream.last_id + 1
+    ms, seq = entry_id >> 64, entry_id & SEQ_MAX
+    if now > ms:
+        ms, seq = now, 0
+    slots = len(stream.tail_ids)
+    room = min(settings.stream_node_max_entries - slots, len(rows))
+    if not slots or ms >= stream.tail_until or seq + room > SEQ_SMALL_MAX:
+        return None
+    bytes_max = min(settings.stream_node_max_bytes, ELEMENTS_BYTES_MAX) - stream.tail_bound
+    while room > 1:
+        most = rows_bytes_max(rows[:room], room)
+        if most < bytes_max:
+            state.databases[db].keys.accessed[key] = now
+            return (XADD_MANY + END, db, key, ms, seq, tuple(rows[:room]), (), ())
+        room = min(room - 1, room * bytes_max // most)
+    return None
 
 
 def next_id(last_id: int, now: int) -> int:
@@ -318,7 +348,7 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> t
     tail = tuple(batch.rows_of(start, len(rows)))
     if reopened is not None:
         ctx.effects.append(reopen_effect(ctx.db, key, reopened))
-    ctx.effects.append((e.XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
+    ctx.effects.append((XADD_MANY, ctx.db, key, ms, seq, head, tuple(blocks), tail))
     return ms, seq, len(rows)
 
 
@@ -535,7 +565,7 @@ def _head(
     rows = batch.rows_of(0, room)
     if reopened is None and first >> 64 < stream.tail_until:
         large = SEQ_LARGE_BYTES if (first & SEQ_MAX) + room > SEQ_SMALL_MAX else 0
-        most = stream.tail_bound + sum(map(row_bytes_max, rows)) + room * large
+        most = stream.tail_bound + rows_bytes_max(rows, room) + room * large
         if most + max(sum(map(len, row)) for row in rows) < bytes_max:
             return tuple(rows)
     deleted = node.count - node.live

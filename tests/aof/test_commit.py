@@ -83,6 +83,44 @@ def test_alone_the_caller_syncs_and_no_thread_is_started() -> None:
     commit.stop()
 
 
+def test_to_lead_is_to_sync_here_unless_another_does() -> None:
+    device = Device()
+    commit = GroupCommit(device.sync, 0)
+    lsn = device.write()
+    assert commit.lead() and commit.synced == lsn and commit._thread is None
+    device.hold()
+    late = device.write()
+    (other,) = started(lambda: commit.wait(late))
+    device.entered.acquire()
+    assert not commit.lead()
+    device.gate.release()
+    joined([other])
+    assert commit.synced == late
+    device.gate = threading.Semaphore(1 << 30)
+    device.failure = OSError(errno.EIO, "injected")
+    device.write()
+    assert commit.lead() and commit.failure is not None and commit.synced == late
+    assert not commit.lead()
+
+
+def test_who_leads_hands_over_to_those_who_came_meanwhile() -> None:
+    device = Device()
+    commit = GroupCommit(device.sync, 0)
+    device.write()
+    device.hold()
+    (leader,) = started(commit.lead)
+    device.entered.acquire()
+    late = device.write()
+    (other,) = started(lambda: commit.wait(late))
+    until(lambda: queued(commit) == 1)
+    device.gate.release()  # the leader's round began before that was written
+    joined([leader])
+    device.gate.release()
+    joined([other])
+    assert commit.synced == late
+    commit.stop()
+
+
 def test_one_sync_serves_all_who_gathered() -> None:
     device = Device()
     commit = GroupCommit(device.sync, 0)

@@ -269,6 +269,54 @@ def test_unblocked_while_memory_cannot_be_rebuilt() -> None:
         assert client.receive()
 
 
+# --- who syncs
+
+
+def test_the_loop_syncs_while_the_disk_is_quick_and_waits_for_no_slow_one() -> None:
+    """Once it was slow, others are served while it syncs."""
+    with simulated("always") as (running, gate):
+        log = running.db._core.log
+        client, other = dial(running.port), dial(running.port)
+        calls(client, "XADD s * a 1")
+        syncers: list[str] = []
+        log.on_sync = lambda seconds: syncers.append(threading.current_thread().name)
+        log.slowest_s = 0.0
+        calls(client, *["XADD s * a 1"] * 5)
+        assert syncers and "tidelog-sync" not in syncers
+        gate.open.clear()  # one is slow: that could not be known
+        client.raw(ADD)
+        assert silent(client, 0.1)
+        gate.open.set()
+        client.receive()
+        assert log.slowest_s > 0.05
+        syncers.clear()
+        gate.open.clear()
+        client.raw(ADD)
+        assert silent(client, 0.05)
+        assert calls(other, "PING") == [("+", b"PONG")]
+        gate.open.set()
+        client.receive()
+        until(lambda: syncers)
+        assert set(syncers) == {"tidelog-sync"}
+        for _ in range(300):
+            calls(client, "XADD s * a 1")
+        assert syncers[-1] != "tidelog-sync", "it has been quick for long"
+
+
+@pytest.mark.parametrize("slowest_s", [0.0, 0.1])
+def test_a_sync_that_fails_under_always_is_told_by_whoever_made_it(slowest_s: float) -> None:
+    with simulated("always") as (running, gate):
+        clients = [dial(running.port) for _ in range(5)]
+        for client in clients:
+            calls(client, "XADD s * a 1")
+        running.db._core.log.slowest_s = slowest_s
+        gate.fails["fdatasync"] = errno.EIO
+        for client in clients:
+            client.raw(ADD)
+        for client in clients:
+            assert client.receive()[0] == "-"
+
+
 # --- what replies rest on
 
 

@@ -633,6 +633,7 @@ class Crowd:
         self.simulated = SimulatedDisk(seed)
         fsync = pick.choice(("always", "always", "everysec", "no"))
         self.db = tidelog.open("/db", fsync=fsync, disk=self.simulated)
+        self.db._core.log.slowest_s = pick.choice((0.0, 0.1))  # who syncs under `always`
         self.disk = Disk(self.simulated)
         self.world = World(self.db)
         self.lines = [self.world.dial() for _ in range(pick.randrange(2, 8))]

@@ -20,11 +20,13 @@ def test_the_same_entries_and_nodes_as_one_by_one(tmp_path: Path, seed: int) -> 
     draw = random.Random(seed)
     clock = testing.Clock()  # stands still
     with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
-        for _ in range(6):
-            size = draw.choice([3, 40, 700])
+        for _ in range(12):
+            size = draw.choice([3, 40, 700, 2_000])
             rows = [
                 {"a": "x" * draw.randrange(size), draw.choice("ab"): number}
-                for number in range(draw.choice([1, batch.MANY - 1, batch.MANY, 250]))
+                for number in range(
+                    draw.choice([1, batch.FEW, 20, batch.MANY - 1, batch.MANY, 250])
+                )
             ]
             pipe = db.pipeline(transaction=False)
             for row in rows:
@@ -39,11 +41,17 @@ def test_the_same_entries_and_nodes_as_one_by_one(tmp_path: Path, seed: int) -> 
         assert db.digest() == digest
 
 
-def test_one_record_for_a_run_and_one_each_for_few(tmp_path: Path) -> None:
+def test_one_record_for_a_run(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         db.set("k", 1)
         log = db._core.log
-        for count, records in ((batch.MANY - 1, batch.MANY - 1), (batch.MANY, 1), (2_500, 3)):
+        # The first of a stream begins its first node, and what comes after that is one record as far as it fits in.
+        for count, records in (
+            (batch.FEW - 1, batch.FEW - 1),
+            (50, 1),
+            (batch.MANY, 1),
+            (2_500, 3),
+        ):
             before = log.next_lsn
             pipe = db.pipeline(transaction=False)
             for number in range(count):
@@ -77,3 +85,14 @@ def test_a_blocked_reader_gets_the_first_unit_alone(tmp_path: Path) -> None:
             pipe.xadd("s", {"n": number})
         ids = pipe.execute()
         assert [id for id, _ in waiting.result(10)[0][1]] == ids[:1]
+
+
+def test_a_node_is_filled_to_its_end_and_the_next_begun(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xadd("s", {"n": 0})
+        for _ in range(11):
+            pipe = db.pipeline(transaction=False)
+            for number in range(30):
+                pipe.xadd("s", {"n": number})
+            pipe.execute()
+        assert [count for count, _ in nodes(db, "s")] == [100, 100, 100, 31]
