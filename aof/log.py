@@ -54,10 +54,8 @@ CHUNK_BYTES_MAX: Final = 8 << 20
 # When so much of a segment is left, 1/4, 1/32 and 1/128, it is synced in the background, so that little
 # is left to sync when it ends. At the first, a spare for the next segment is made as well.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
-QUICK_S: Final = (
-    0.002  # an fsync that takes no longer may hold up an event loop, as a long command does
-)
-UNPROVEN_S: Final = 0.1  # what is assumed of a disk at first: some hundred fsyncs have to be quick before it counts so
+QUICK_S: Final = 0.002  # an fsync may hold up an event loop for so long, as a long command does
+UNPROVEN_S: Final = 0.1  # assumed of a disk at first: it takes some hundred quick fsyncs to forget
 SLOWEST_DECAY: Final = 29 / 30
 NEVER: Final = 1 << 62  # an offset that is not reached
 

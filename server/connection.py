@@ -25,9 +25,7 @@ from tidelog.store.core import Claim, unheld
 if TYPE_CHECKING:
     from tidelog.server.server import Server
 
-WAITING_BYTES_MAX: Final = (
-    1 << 20
-)  # of replies a client has not read, before it is not read from any more
+WAITING_BYTES_MAX: Final = 1 << 20  # of replies a client has not read: it is not read from any more
 COMMAND_BYTES: Final = 200  # what a command that waits takes besides its arguments, about
 RUN: Final = 64  # commands that waited are taken up so many at a time
 _XADD: Final = frozenset((b"XADD", b"xadd"))

@@ -152,9 +152,8 @@ class Requests:
         self.pending += len(data)
         if bulk < 0:
             data = bytes(held)
-        elif (
-            len(held) < bulk + 2
-        ):  # a large argument comes in many pieces: no more than this for each
+        elif len(held) < bulk + 2:
+            # A large argument comes in many pieces: no more than this for each.
             if self.pending > self._limits.query_bytes_max:
                 raise ProtocolError(b"", commands)
             return b""
@@ -184,9 +183,8 @@ class Requests:
         while True:
             if not left:
                 if args:
-                    if (
-                        at - start - 1 > query_bytes_max
-                    ):  # one byte ago it was too long, and not complete
+                    # One byte ago it was too long, and not complete.
+                    if at - start - 1 > query_bytes_max:
                         raise ProtocolError(b"", commands)
                     commands.append(args)
                     args = []
@@ -300,9 +298,7 @@ def _plain(data: bytes, pieces: list[bytes], commands: list[list[bytes]]) -> byt
     A piece between two line ends that is as long as the header before it says is the whole argument: there is no other
     way to read those bytes.
     """
-    whole = (
-        len(pieces) - 1
-    )  # the last one has no line end: it is empty, or the beginning of something
+    whole = len(pieces) - 1  # the last one has no line end: it is empty, or begins something
     flat: list[bytes] = []  # header, argument, header, argument, ...
     widths: list[int] = []
     at = 0

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from tidelog.server.server import Server
 
 FEW: Final = 2  # XADDs that are faster one by one
+ARRIVED_BYTES_MAX: Final = 16 << 20  # that wait for the turn's end; what comes then runs at once
 RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
 XADD: Final = TABLE.commands[b"xadd"]
 
 _Adds = list[tuple[Connection, list[list[bytes]]]]
-_Answers = tuple[
-    Claim, list[tuple[Connection, bytes, int]]
-]  # what they rest on; replies, and how many
+_Answers = tuple[Claim, list[tuple[Connection, bytes, int]]]  # to whom, what, how many replies
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -56,6 +55,7 @@ class Turns:
         self._thread = threading.get_ident()
         self._ending = False  # the end of this turn is on its way
         self._arrived: list[tuple[Connection, bytes]] = []
+        self._arrived_bytes = 0
         self._adds: _Adds = []
         self._mixed = False  # other commands may have run since those XADDs were taken
         self._awake: deque[Session] = deque()
@@ -107,15 +107,18 @@ class Turns:
     def arrived(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client: they wait until all sockets of this turn have been read."""
         self._arrived.append((connection, data))
+        self._arrived_bytes += len(data)
+        if self._arrived_bytes > ARRIVED_BYTES_MAX:
+            self._take()
         if not self._ending:
             self._schedule()
 
     def _take(self) -> None:
         """Run the commands that arrived in this turn, in order, but for the XADDs."""
         arrived, self._arrived = self._arrived, []
-        nbytes = 0
+        self._server.stats.net_input_bytes += self._arrived_bytes
+        self._arrived_bytes = 0
         for connection, data in arrived:
-            nbytes += len(data)
             try:
                 commands = connection.take(data)
             except Exception:  # a fault of ours: nobody else is to suffer from it
@@ -126,7 +129,6 @@ class Turns:
                 self._adds.append((connection, commands))
             else:
                 self._mixed = True
-        self._server.stats.net_input_bytes += nbytes
 
     def run_adds(self) -> None:
         """Run the XADDs that were taken, before the turn ends."""
