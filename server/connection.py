@@ -133,7 +133,9 @@ class Connection(asyncio.Protocol):
         self.queue_bytes += COMMAND_BYTES + sum(map(len, args))
 
     def run(self, commands: list[list[bytes]]) -> None:
-        """Give the session one command after the other, until it is busy. XADDs in a row go together."""
+        """Give the session one command after the other, until it is busy. XADDs in a row go together, unless each may
+        wake somebody.
+        """
         session = self.session
         at, count = 0, len(commands)
         while at < count:
@@ -141,7 +143,7 @@ class Connection(asyncio.Protocol):
                 self._put_by(commands[at:])
                 break
             stop = at
-            if session.plain:
+            if session.plain and not self.server.core.waiting.keys:
                 while stop < count and is_plain_add(commands[stop]):
                     stop += 1
             if stop - at > 1:

@@ -148,7 +148,9 @@ class Turns:
     def _run_adds(self) -> list[_Answers]:
         """Run the XADDs that were taken. The answers of those who have nothing else to say in this turn, so far."""
         adds, self._adds = self._adds, []
-        if not self._mixed and len(adds) > FEW:
+        # Few are faster one by one, and so are those each of which may wake somebody.
+        together = len(adds) > FEW and not self._core.waiting.keys
+        if together and not self._mixed:
             if len({connection.session.db for connection, _ in adds}) == 1:
                 return [self._add_many(adds)]
         by_db: dict[int, _Adds] = {}
@@ -159,9 +161,9 @@ class Turns:
                 connection.close_soon()
                 continue
             session = connection.session
-            if len(adds) > FEW and session.plain:
+            if together and session.plain:
                 by_db.setdefault(session.db, []).append(add)
-            else:  # few are faster one by one; and a pause may have come in between
+            else:  # a pause may have come in between
                 connection.run(commands)
         return [self._add_many(found) for found in by_db.values()]
 

@@ -34,13 +34,7 @@ LOADS = {
 PAGE = 100
 COUNT = 10
 
-RATES = (
-    10_000,
-    7_500,
-    5_000,
-    2_500,
-    1_000,
-)  # messages per second; the first that both sides carry is measured
+RATES = 10_000, 7_500, 5_000, 2_500, 1_000  # messages/s; the first that both carry is measured
 CARRIED = 0.97  # of the rate that was meant
 TRIAL_S = 2.0
 RUN_S, QUICK_RUN_S = 5.0, 2.0
