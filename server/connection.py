@@ -104,11 +104,15 @@ class Connection(asyncio.Protocol):
         commands = self._commands(data)
         if session.busy or self.queue:
             self._put_by(commands)
-        elif session.plain and commands and all(map(is_plain_add, commands)) and not self._full:
-            if self._failure is None:
-                self.adding = True
-                return commands
-            self.run(commands)
+        elif (
+            session.plain
+            and commands
+            and self._failure is None
+            and all(map(is_plain_add, commands))
+            and not self._full
+        ):
+            self.adding = True
+            return commands
         else:
             self.run(commands)
         if self._failure is not None or self.queue or self.requests.held_back:
@@ -237,23 +241,6 @@ class Connection(asyncio.Protocol):
 
     # --- replies
 
-    def answer(self, data: bytes, replies: int, claim: Claim) -> None:
-        """`rests_on` and `send` in one."""
-        log, lsn, wrote = claim
-        if log is not self.log:
-            self.rests_on(log, lsn, wrote)
-        else:
-            if lsn > self.lsn:
-                self.lsn = lsn
-            if wrote:
-                self.wrote = True
-        self.out.append(data)
-        self.out_bytes += len(data)
-        self.replies += replies
-        if not self.touched:
-            self.touched = True
-            self.server.turns.touch(self)
-
     def send(self, data: bytes, replies: int = 1) -> None:
         """See `session.Outlet`."""
         self.out.append(data)
@@ -278,7 +265,7 @@ class Connection(asyncio.Protocol):
             self.wrote = True
 
     def hold(self, claim: Claim, data: bytes, replies: int) -> None:
-        """Replies that wait for the log, of a connection that has nothing else to send."""
+        """Replies that wait for the log, behind those that do already."""
         self.held.append((*claim, data, replies))
         self.held_bytes += len(data)
         if self.held_bytes > WAITING_BYTES_MAX:
@@ -287,9 +274,7 @@ class Connection(asyncio.Protocol):
     def _seal(self) -> None:
         """What was sent so far rests on what it rests on; what comes is another group."""
         if self.out:
-            data = b"".join(self.out)
-            self.held.append((self.log, self.lsn, self.wrote, data, self.replies))
-            self.held_bytes += len(data)
+            self.hold((self.log, self.lsn, self.wrote), b"".join(self.out), self.replies)
             self.out = []
         self.out_bytes = self.replies = self.lsn = 0
         self.wrote = False
@@ -312,23 +297,14 @@ class Connection(asyncio.Protocol):
         if self.queue and not self.session.busy:
             self.server.loop.call_soon(self.resume)
 
-    def release(self, of: Log, through: int, error: LogPoisoned | None = None) -> bool:
-        """Write what may leave by now: what rests on `of` through that LSN, and what else holds by itself.
-
-        error    what does not hold yet never will
-
-        Whether nothing is left.
-        """
+    def release(self, error: LogPoisoned | None = None) -> bool:
+        """Write what may leave by now; `error`: what does not hold yet never will. Whether nothing is left."""
         core = self.server.core
         pieces = []
         while self.held:
             log, lsn, wrote, data, replies = self.held[0]
             pressed = wrote and core.relief is not None
-            if (
-                (log is of and lsn <= through)
-                or core.held(log, lsn, 0)
-                or (lsn <= log.synced_lsn and not pressed)
-            ):
+            if core.held(log, lsn, 0) or (lsn <= log.synced_lsn and not pressed):
                 pieces.append(data)
             elif error is not None or log.failure is not None:
                 told = b"-%b\r\n" % errors.line(

@@ -129,17 +129,7 @@ class Requests:
             and len(data) <= limits.query_bytes_max
             and limits.arguments_max >= _PLAIN_ARGUMENTS_MAX
         ):
-            pieces = data.split(b"\r\n")
-            if not pieces[-1] and _PIECES.get(pieces[0]) == len(pieces) - 1:
-                # One whole command, if it is ordinary: the most frequent input by far.
-                args = pieces[2::2]
-                try:
-                    if pieces[1:-1:2] == [*map(_header_of, map(len, args))]:
-                        commands.append(args)
-                        return commands
-                except IndexError:
-                    pass
-            data = _plain(data, pieces, commands)
+            data = _plain(data, commands)
         if data:
             self._parse(data, 0, commands, False)
         return commands
@@ -290,15 +280,23 @@ class Requests:
         return ProtocolError(b"" if too_long else b"ERR Protocol error: " + text, commands)
 
 
-def _plain(data: bytes, pieces: list[bytes], commands: list[list[bytes]]) -> bytes:
+def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
     """Append the ordinary commands that `data` begins with, and return what is left: to be looked at by `_parse`.
-
-    pieces    `data` split at all line ends
 
     A piece between two line ends that is as long as the header before it says is the whole argument: there is no other
     way to read those bytes.
     """
+    pieces = data.split(b"\r\n")
     whole = len(pieces) - 1  # the last one has no line end: it is empty, or begins something
+    if not pieces[-1] and _PIECES.get(pieces[0]) == whole:  # one command: mostly that is all
+        args = pieces[2::2]
+        try:
+            if pieces[1:-1:2] == [*map(_header_of, map(len, args))]:
+                commands.append(args)
+                return b""
+        except IndexError:
+            pass
+        return data
     flat: list[bytes] = []  # header, argument, header, argument, ...
     widths: list[int] = []
     at = 0

@@ -150,9 +150,8 @@ class Turns:
         adds, self._adds = self._adds, []
         # Few are faster one by one, and so are those each of which may wake somebody.
         together = len(adds) > FEW and not self._core.waiting.keys
-        if together and not self._mixed:
-            if len({connection.session.db for connection, _ in adds}) == 1:
-                return [self._add_many(adds)]
+        if together and not self._mixed and len({add[0].session.db for add in adds}) == 1:
+            return [self._add_many(adds)]
         by_db: dict[int, _Adds] = {}
         for add in adds:
             connection, commands = add
@@ -193,7 +192,8 @@ class Turns:
             count = len(commands)
             data = pieces[at] if count == 1 else b"".join(pieces[at : at + count])
             if connection.touched or connection.held:
-                connection.answer(data, count, claim)
+                connection.rests_on(*claim)
+                connection.send(data, count)
             else:
                 answers.append((connection, data, count))
             if wrote:
@@ -251,10 +251,9 @@ class Turns:
                 for connection, data, _ in told:
                     connection.write(data)
             else:
-                self._awaited.append(claim[:2])
                 for connection, data, count in told:
-                    self._parked[connection] = None
                     connection.hold(claim, data, count)
+                    self.await_(connection)
         for connection in touched:
             connection.finish_turn(log, through)
         if self._awaited:
@@ -295,13 +294,11 @@ class Turns:
             self._relief.cancel()
             self._relief = None
         self._subscribed = False
-        log = self._core.log
-        through = self._held_through(log)
         parked = list(self._parked)
         if self._adds and not self._ending:
             self._end()  # first, so that the disk has something to do meanwhile
         for connection in parked:
-            if connection.release(log, through, error):
+            if connection.release(error):
                 self._parked.pop(connection, None)
         if self._parked and self._core.relief is not None and self._relief is None:
             self._relief = self._loop.call_later(RELIEF_S, self._release, None)
@@ -311,4 +308,5 @@ def _hand_out(answers: list[_Answers]) -> None:
     """Let the connections send them with all else they have to say in this turn."""
     for claim, told in answers:
         for connection, data, count in told:
-            connection.answer(data, count, claim)
+            connection.rests_on(*claim)
+            connection.send(data, count)

@@ -330,37 +330,34 @@ class _Frames:
         run_at = 0 if alike else count  # where to try several at once
         slow = False
         while at < count:
+            effect, added = None, 1
             if at >= run_at:
                 effect = decide_xadd_run(state, settings, db, keys[0], rows[at:], now)
-                if effect is not None:
-                    pack(effect)
-                    if observed:
-                        core.observe(effect)
-                    table[effect[0]](state, effect)
-                    ms, seq, added = effect[3], effect[4], len(effect[5])
-                    self._silent += range(len(replies) + 1, len(replies) + added)
-                    replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + added))
-                    records += 1
-                    at += added
-                    continue
-                run_at = at + FEW
-            try:
-                effect = decide_add(state, settings, db, keys[at], rows[at], now)
-            except CommandError as error:
-                self._silent.append(len(replies))
-                reply(error)
-                at += 1
-                continue
+                if effect is None:
+                    run_at = at + FEW
+                else:
+                    added = len(effect[5])
             if effect is None:
-                slow = True
-                break
+                try:
+                    effect = decide_add(state, settings, db, keys[at], rows[at], now)
+                except CommandError as error:
+                    self._silent.append(len(replies))
+                    reply(error)
+                    at += 1
+                    continue
+                if effect is None:
+                    slow = True
+                    break
             pack(effect)
             if observed:
                 core.observe(effect)
             table[effect[0]](state, effect)
-            reply(b"%d-%d" % (effect[3], effect[4]))
+            if added == 1:
+                reply(b"%d-%d" % (effect[3], effect[4]))
+            else:
+                self._reply_run(effect[3], effect[4], added)
             records += 1
-            at += 1
+            at += added
         self._count += records
         self._size = core.packer.getbuffer().nbytes
         if slow:
@@ -368,9 +365,15 @@ class _Frames:
             if at + 1 < count:
                 self._light(commands[at + 1 :])
 
+    def _reply_run(self, ms: int, seq: int, count: int) -> None:
+        """The IDs of XADDs that are one unit."""
+        replies = self._replies
+        self._silent += range(len(replies) + 1, len(replies) + count)
+        replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + count))
+
     def _many(self, key: bytes, rows: list[tuple[bytes, ...]]) -> bool:
         """Plain XADDs to one key as one unit. False, and nothing done, where each needs an answer of its own."""
-        core, ctx, replies = self._core, self._ctx, self._replies
+        core, ctx = self._core, self._ctx
         ctx.effects = []
         try:
             ms, seq, count = decide_xadd_many(ctx, key, rows)
@@ -384,8 +387,7 @@ class _Frames:
             self._add()  # the frame so far, without this; then perhaps some of them fit
             return False
         core.apply(ctx.effects)
-        self._silent += range(len(replies) + 1, len(replies) + count)
-        replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + count))
+        self._reply_run(ms, seq, count)
         self._count += packed
         self._size = size
         return True
