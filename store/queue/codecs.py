@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,12 +30,37 @@ class Codec:
     decode: Decode
 
 
-_json_text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _json_value = json.JSONDecoder().decode
 
 
+def _json_parts() -> Callable[[Any, int], Iterable[str]]:
+    """What `_json` is made of, kept: it makes a new one for each value, which for small ones is the half of it.
+
+    Its third argument was never a promise; where it is not as expected, all goes the promised way.
+    """
+    try:
+        make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+        strings = json.encoder.encode_basestring
+        # None: what contains itself is not looked for. It ends in a RecursionError.
+        parts: Callable[[Any, int], Iterable[str]] = make(
+            None, _json.default, strings, None, ":", ",", False, False, False
+        )
+        if "".join(parts({"a": [1.5, "\u00e4"]}, 0)) == '{"a":[1.5,"\u00e4"]}':
+            return parts
+    except (AttributeError, TypeError):
+        pass
+    return lambda value, _: (_json.encode(value),)
+
+
+_parts = _json_parts()
+
+
 def _encode_json(value: Any) -> bytes:
-    return _json_text(value).encode()
+    try:
+        return "".join(_parts(value, 0)).encode()
+    except RecursionError:
+        return _json.encode(value).encode()  # says what is wrong, if it is that
 
 
 def _decode_json(raw: bytes) -> Any:

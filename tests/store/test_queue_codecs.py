@@ -12,11 +12,14 @@ from typing import Any
 
 import msgpack
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 import tidelog
 from tidelog import testing
+from tidelog.store.queue.codecs import _json_parts, codec_of
 
 
 @pytest.fixture
@@ -61,10 +64,46 @@ def test_json_is_the_default(db: tidelog.Store) -> None:
     assert db.xrange("jobs")[0][1] == {b"value": b'{"a":1}'}
 
 
+class Odd(dict[str, int]):
+    """What the encoder asks, not what is stored, counts; as in `json`."""
+
+    def items(self) -> Any:
+        return {"odd": 1}.items()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers() | st.booleans(), inner),
+)  # fmt: skip
+
+
+@given(VALUES)
+@example((1, (2,)))
+@example(Odd(a=1))
+@example({None: 1, 1.5: 2})
+def test_json_is_what_the_library_makes(value: Any) -> None:
+    wanted = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert codec_of("json").encode(value) == wanted.encode()
+
+
+def test_json_where_the_library_is_in_python_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("json.encoder.c_make_encoder", None)
+    assert list(_json_parts()({"a": [1, "b"]}, 0)) == ['{"a":[1,"b"]}']
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1}, b"x", object(), date(2026, 1, 1)])
 def test_json_refuses_what_json_cannot_say(value: Any, db: tidelog.Store) -> None:
     with pytest.raises(tidelog.EncodeError, match=f"json cannot encode .*{type(value).__name__}"):
         db.queue("jobs").put(value)
+
+
+def test_json_refuses_what_contains_itself(db: tidelog.Store) -> None:
+    value: list[Any] = []
+    value.append({"again": value})
+    for _ in range(2):
+        with pytest.raises(tidelog.EncodeError, match="Circular reference"):
+            db.queue("jobs").put(value)
+    db.queue("jobs").put([])
 
 
 @pytest.mark.parametrize(
