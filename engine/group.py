@@ -51,11 +51,13 @@ class Consumer:
 class Group:
     """A consumer group: `>` serves what comes after `last_id`.
 
-    number  of the group in its stream, never used again there
+    number    of the group in its stream, never used again there
+    all_seen  unix ms at which all who wait for its messages were seen last, NEVER if that is not known; the store's
     """
 
     __slots__ = (
-        *("number", "name", "last_id", "entries_read", "pending", "consumers", "owners", "_handed"),
+        *("number", "name", "last_id", "entries_read", "pending", "consumers", "owners"),
+        *("all_seen", "_handed"),
     )
 
     def __init__(self, name: bytes, last_id: int, entries_read: int, number: int) -> None:
@@ -66,6 +68,7 @@ class Group:
         self.pending = Pending()
         self.consumers: dict[bytes, Consumer] = {}
         self.owners: list[Consumer | None] = [None]  # by owner number; NOBODY is the first
+        self.all_seen = NEVER
         self._handed: Facts | None = None  # what the last checkpoint was handed, but for chunks
 
     # --- looking
@@ -133,6 +136,7 @@ class Group:
         """A consumer goes, and its pending entries with it."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
+        self.all_seen = NEVER  # who waits under that name is a consumer again when it is asked
         self.pending.drop_owner(consumer.index)
 
     def claim(

@@ -44,6 +44,9 @@ class Streams(list[Any]):
     __slots__ = ()
 
 
+Reader = tuple[bytes, bytes, int | None]
+
+
 class Park:
     """A blocking read found nothing. Park the caller on `keys` and decide `args` again when one is signalled.
 
@@ -52,7 +55,8 @@ class Park:
     timeout_ms  0 = wait for ever
     claim_at    unix ms at which a pending entry becomes claimable (XREADGROUP CLAIM, spec 10.4), or None
     ask_at      when to decide again unasked, on the clock of whoever parks it, or None
-    reader      (group, consumer) that waits for nothing but new messages of the only key, or None
+    reader      who waits for nothing but new messages of the only key, or None: (group, consumer, at most so many, 0 =
+                any number, None = `args` say it)
     """
 
     __slots__ = ("keys", "args", "timeout_ms", "claim_at", "ask_at", "reader")
@@ -64,7 +68,7 @@ class Park:
         timeout_ms: int,
         claim_at: int | None,
         ask_at: float | None = None,
-        reader: tuple[bytes, bytes] | None = None,
+        reader: Reader | None = None,
     ) -> None:
         self.keys, self.args, self.timeout_ms, self.claim_at = keys, args, timeout_ms, claim_at
         self.ask_at, self.reader = ask_at, reader

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.reply import Park
+from tidelog.engine.reply import Park, Reader
 from tidelog.engine.state import State
 
 Place = tuple[int, bytes]  # database, key
@@ -32,9 +32,10 @@ class Waiter:
 
     keys       (database, key) pairs, each once
     args       the command to decide again
+    timeout_ms    as the command has it, 0 = for ever
     db         the database to decide it in
     group      True for XREADGROUP (and `work`), which also wants to know that its key went away
-    reader     (group, consumer) that waits for nothing but new messages of the only key, or None
+    reader     who waits for nothing but new messages of the only key, as `Park` has it, or None
     claim_at   unix ms from which a pending entry can be claimed, or None
     ask_at     on the store's own clock: when to be asked again without being signalled, or None; as the
     deadline   not looked at here
@@ -43,7 +44,7 @@ class Waiter:
     """
 
     __slots__ = (
-        *("keys", "args", "db", "group", "claim_at", "ask_at", "reader"),
+        *("keys", "args", "timeout_ms", "db", "group", "claim_at", "ask_at", "reader"),
         *("deadline", "owner", "work"),
     )
 
@@ -65,6 +66,7 @@ class Waiter:
         """Take over what a second decision found, before parking again."""
         self.keys: list[Place] = park.keys
         self.args: list[bytes] = park.args
+        self.timeout_ms = park.timeout_ms
         self.group: bool = (
             park.reader is not None
             or self.work is not None
@@ -72,7 +74,7 @@ class Waiter:
         )
         self.claim_at: int | None = park.claim_at
         self.ask_at: float | None = park.ask_at
-        self.reader: tuple[bytes, bytes] | None = park.reader
+        self.reader: Reader | None = park.reader
 
 
 class Waiting:
@@ -84,13 +86,15 @@ class Waiting:
     Both are looked at with every write, so they are plain attributes. Not to be changed from outside.
     """
 
-    __slots__ = ("keys", "signalled", "_queues", "_claims")
+    __slots__ = ("keys", "signalled", "_queues", "_groups", "_claims")
 
     def __init__(self) -> None:
         # A dict as a queue: in order of arrival, and a removal from the middle costs nothing.
         self._queues: dict[Place, dict[Waiter, None]] = {}
         self.keys: Collection[Place] = self._queues.keys()
         self.signalled: dict[Place, None] = {}
+        # Of keys on which nobody waits but consumers of one group with a `reader`: that group.
+        self._groups: dict[Place, bytes] = {}
         # Per key the earliest claim_at of those who wait on it. May name one who has left: then
         # the others are asked once for nothing.
         self._claims: dict[Place, int] = {}
@@ -103,8 +107,13 @@ class Waiting:
         """Put a waiter at the tail of the queue of each of its keys."""
         for place in waiter.keys:
             queue = self._queues.get(place)
+            reader = waiter.reader
             if queue is None:
                 queue = self._queues[place] = {}
+                if reader is not None:
+                    self._groups[place] = reader[0]
+            elif place in self._groups and (reader is None or reader[0] != self._groups[place]):
+                del self._groups[place]
             queue[waiter] = None
             if waiter.claim_at is not None:
                 self._claims[place] = min(waiter.claim_at, self._claims.get(place, waiter.claim_at))
@@ -117,6 +126,7 @@ class Waiting:
                 del queue[waiter]
                 if not queue:
                     del self._queues[place]
+                    self._groups.pop(place, None)
                     self._claims.pop(place, None)
 
     def signal(self, places: Iterable[Place]) -> None:
@@ -126,15 +136,16 @@ class Waiting:
                 self.signalled[place] = None
 
     def visits(
-        self, state: State, idle: Callable[[Sequence[Waiter], int], int] | None = None
+        self, state: State, idle: Callable[[Sequence[Waiter], int, bool], int] | None = None
     ) -> Iterator[Waiter]:
         """Each waiter to decide again, un-parked, until no key is signalled any more.
 
         `state` is looked at when a key's turn comes: a waiter of XREAD whose key is gone, or holds
         another type, is left where it is (spec 10.1); one of XREADGROUP gets its error.
 
-        idle: called with the waiters of a key and an index at which one with a `reader` stands. How many from there
-        on need no decision: they have been asked, and are parked again at once.
+        idle: called with the waiters of a key, an index behind the first at which one with a `reader` stands, and
+        whether all of them are of its group and have one. How many from there on need no decision: they have been
+        asked, and are parked again at once.
         """
         while self.signalled:
             round_, self.signalled = self.signalled, {}
@@ -147,8 +158,8 @@ class Waiting:
                     if waiter not in self._queues.get(place, ()):
                         at += 1
                         continue
-                    if waiter.reader is not None and idle is not None:
-                        run = idle(waiters, at)
+                    if at and waiter.reader is not None and idle is not None:
+                        run = idle(waiters, at, place in self._groups)
                         if run:
                             self._to_tail(place, waiters[at : at + run])
                             at += run

@@ -119,6 +119,22 @@ class Connection(asyncio.Protocol):
             self._after()
         return []
 
+    @property
+    def ready(self) -> bool:
+        """Whether nothing stands between the next XADD and the store, and nothing waits to be run before it."""
+        session = self.session
+        return (
+            session.plain
+            and not session.busy
+            and not self.adding
+            and not self.closing
+            and not self.queue
+            and not self.requests.pending
+            and self._failure is None
+            and self.out_bytes + self.held_bytes <= WAITING_BYTES_MAX
+            and self._writable
+        )
+
     def _commands(self, data: bytes) -> list[list[bytes]]:
         try:
             return self.requests.feed(data)

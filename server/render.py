@@ -24,7 +24,7 @@ from itertools import chain
 from types import NoneType
 from typing import Final
 
-from tidelog.engine.entries import ClaimedEntries, Columns, Entries
+from tidelog.engine.entries import ClaimedEntries, Columns, Entries, RowsPart
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import Map, NullArray, Reply, Status, Streams
@@ -202,7 +202,8 @@ def _forget() -> None:
 def _entries(reply: Entries, protocol: int, out: Out) -> None:
     out.append(b"*%d" % len(reply))
     for part in reply.parts:
-        columns = part.columns()
+        # To set up columns costs more than a few rows.
+        columns = None if part.__class__ is RowsPart and len(reply) < _FEW else part.columns()
         if columns is not None:
             out.append(_interleaved(columns, reply.reverse))
             continue

@@ -280,6 +280,38 @@ class Requests:
         return ProtocolError(b"" if too_long else b"ERR Protocol error: " + text, commands)
 
 
+def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
+    """The commands of many clients that sent one each, ordinary and all of as many arguments; None: they did not.
+
+    Argument by argument of all of them, that costs two thirds of what `feed` takes for each. A piece that is as long as
+    its header says is an argument, as in `_plain`; and each message is one command, as it has as many line ends as one,
+    and all begin with that header.
+    """
+    header = messages[0].partition(b"\r\n")[0]
+    size, count = _PIECES.get(header, 0), len(messages)
+    if not size or messages[-1].count(b"\r\n") != size:  # as most of those that are not alike
+        return None
+    whole = b"".join(messages)
+    if (
+        len(whole) > limits.bulk_bytes_max
+        or len(whole) > limits.query_bytes_max
+        or limits.arguments_max < _PLAIN_ARGUMENTS_MAX
+    ):
+        return None
+    pieces = whole.split(b"\r\n")
+    if pieces.pop() or len(pieces) != size * count or pieces[::size].count(header) != count:
+        return None
+    if [message.count(b"\r\n") for message in messages].count(size) != count:
+        return None
+    try:
+        for at in range(1, size, 2):
+            if pieces[at::size] != [*map(_header_of, map(len, pieces[at + 1 :: size]))]:
+                return None
+    except IndexError:
+        return None
+    return [pieces[at + 2 : at + size : 2] for at in range(0, len(pieces), size)]
+
+
 def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
     """Append the ordinary commands that `data` begins with, and return what is left: to be looked at by `_parse`.
 

@@ -108,6 +108,7 @@ class Session:
         self.last_command = b""
         self.last_active = connection.created
         self.blocked: Waiter | None = None
+        self._reader: Waiter | None = None  # of its last blocking read, if it has a `reader`
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
@@ -177,7 +178,10 @@ class Session:
                     self._wait_for(reply, command, args, started)
                     return
             else:
-                reply, claim = self._run(args)
+                waiter = self._reader
+                if waiter is None or waiter.args != args or waiter.db != self.db:
+                    waiter = None
+                reply, claim = self._run(args, waiter)
                 if reply.__class__ is Waiter:
                     self._park(reply, command, started)
                     return
@@ -186,13 +190,13 @@ class Session:
             reply = self.refused(command, error)
         self._finish(command, started, reply, args)
 
-    def _run(self, args: list[bytes]) -> Answer:
+    def _run(self, args: list[bytes], before: Waiter | None) -> Answer:
         core = self.core
         if not self.no_touch:
-            return core.run(self.db, args, self._caller, False)
+            return core.run(self.db, args, self._caller, False, before)
         core.ctx.quiet = True
         try:
-            return core.run(self.db, args, self._caller, False)
+            return core.run(self.db, args, self._caller, False, before)
         finally:
             core.ctx.quiet = False
 
@@ -396,6 +400,8 @@ class Session:
     def _park(self, waiter: Waiter, command: Command, started: int) -> None:
         self.busy = True
         self.blocked = waiter
+        if waiter.reader is not None:
+            self._reader = waiter
         self.last_command = command.name
         self.server.blocked += 1
         self._started, self._command = started, command

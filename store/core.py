@@ -33,7 +33,7 @@ from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
 from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.apply import APPLY
 from tidelog.engine.commands.add import decide_xadd_auto
-from tidelog.engine.commands.readgroup import nothing_new
+from tidelog.engine.commands.readgroup import nothing_new, read_new
 from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, END, OPCODE, SEEN, VOLATILE, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
@@ -126,21 +126,26 @@ class Core:
         args: list[bytes],
         caller: Callable[[], Caller] | None = None,
         flush: bool = True,
+        before: Waiter | None = None,
     ) -> Answer:
         """Decide and commit one command.
 
         A CommandError is returned, not raised: an error tells something about the state too, so it waits like
         any reply. A read that has to block parks a `caller()`, and the reply is its `Waiter`; without `caller` it
         does not block. Without `flush` what it logs is only gathered: whoever runs many commands in a row, and
-        answers them together, has the log flush once.
+        answers them together, has the log flush once. `before`: the waiter of the same command of the same caller, if
+        it was parked before and is not now. Whoever reads on and on is spared the way through the words.
         """
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            before = self.log.next_lsn
+            first = self.log.next_lsn
             ctx = self.begin(db, caller is not None)
             try:  # as `decide`, one call less
-                reply = self.decide_words(ctx, args)
+                if before is None:
+                    reply = self.decide_words(ctx, args)
+                else:
+                    reply = self._decide_again(ctx, before)
             except CommandError as error:
                 reply = error
             except CorruptBlock as error:
@@ -156,10 +161,12 @@ class Core:
                         raise
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
+            elif reply is before and before is not None:
+                self._park_again(before)
             log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
             if self.waiting.signalled:
                 self.serve(flush)
-            return reply, (log, after - 1, after != before)
+            return reply, (log, after - 1, after != first)
 
     def add(
         self, db: int, key: bytes, row: tuple[bytes, ...], flush: bool = True
@@ -539,6 +546,13 @@ class Core:
         self.waiting.park(waiter)
         return waiter
 
+    def _park_again(self, waiter: Waiter) -> None:
+        """A waiter that was served begins to wait anew."""
+        seconds = waiter.timeout_ms / 1000
+        waiter.deadline = self.monotonic() + seconds if seconds else None
+        waiter.owner.reset()
+        self.waiting.park(waiter)
+
     def serve(self, flush: bool = True) -> None:
         """Decide the calls again that signalled keys may have made ready: FIFO, each a unit of its own.
 
@@ -566,10 +580,11 @@ class Core:
         if interrupt is not None:
             raise interrupt
 
-    def _idle(self, waiters: Sequence[Waiter], at: int) -> int:
+    def _idle(self, waiters: Sequence[Waiter], at: int, alike: bool) -> int:
         """How many waiters from `at` on, where one has a `reader`, are consumers of its group that find nothing new.
 
-        They are seen now, which is all that deciding their commands would come to.
+        They are seen now, which is all that deciding their commands would come to. `alike`: all of them are of that
+        group; then once in a millisecond is enough, as those who came since are seen as well.
         """
         first = waiters[at]
         assert first.reader is not None
@@ -581,6 +596,8 @@ class Core:
             return 0  # who decides is told
         if group is None:
             return 0
+        if alike and group.all_seen == self.now:
+            return len(waiters) - at
         consumers = group.consumers
         seen: list[bytes] = []
         for i in range(at, len(waiters)):
@@ -593,6 +610,8 @@ class Core:
             seen.append(reader[1])
         if seen:
             APPLY[SEEN](self.state, (SEEN, db, key, name, tuple(seen), self.now))  # is never logged
+            if alike and len(seen) == len(waiters) - at:
+                group.all_seen = self.now
         return len(seen)
 
     def _visit(self, waiter: Waiter, caller: Caller, flush: bool) -> None:
@@ -603,8 +622,7 @@ class Core:
         ctx.effects = []
         before = self.log.next_lsn
         try:
-            work = waiter.work
-            reply = self.decide_words(ctx, waiter.args) if work is None else work(ctx)
+            reply = self._decide_again(ctx, waiter)
         except CommandError as error:
             if waiter.work is not None:
                 raise
@@ -613,7 +631,9 @@ class Core:
             raise StoreDamaged(str(error)) from error
         if ctx.effects:
             self.commit(ctx.effects, flush)
-        if reply.__class__ is Park:
+        if reply is waiter:
+            self.waiting.park(waiter)
+        elif reply.__class__ is Park:
             waiter.again(reply)
             self.waiting.park(waiter)
             if waiter.claim_at is not None or waiter.ask_at is not None:
@@ -621,6 +641,17 @@ class Core:
         else:
             after = self.log.next_lsn
             caller.deliver(reply, (self.log, after - 1, after != before))
+
+    def _decide_again(self, ctx: Context, waiter: Waiter) -> Reply:
+        """Decide the call of one who waits, or has waited for the same before. Itself: it is to wait as it did."""
+        reader, work = waiter.reader, waiter.work
+        if reader is not None:
+            group, consumer, count = reader
+            if count is not None:
+                reply = read_new(ctx, waiter.keys[0][1], group, consumer, count)
+                if reply is not None:
+                    return waiter if reply is NULL_ARRAY else reply
+        return self.decide_words(ctx, waiter.args) if work is None else work(ctx)
 
     def _interrupted(self, waiter: Waiter, error: BaseException, before: int) -> None:
         """A visit broke off; `before` was the next LSN then. Another thread's interrupt is no end of the wait."""

@@ -31,6 +31,11 @@ class Caller:
         self.answer: tuple[Reply, tuple[Log, int, bool]] | None = None
         self.error: BaseException | None = None
 
+    def reset(self) -> None:
+        """The call is over, and its caller makes another one."""
+        self.done = self.gone = False
+        self.answer = self.error = None
+
     def deliver(self, reply: Reply, claim: tuple[Log, int, bool]) -> None:
         """The call is answered."""
         self.answer = reply, claim

@@ -92,7 +92,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     claim_at = None if options.claim_ms is None else _claim_at(ctx, options.claim_ms, wanted)
     reply = park(ctx, args, options, claim_at)
     if number == 1 and claim_at is None and reply.__class__ is Park:
-        reply.reader = name, options.consumer
+        reply.reader = name, options.consumer, None
     return reply
 
 
@@ -119,7 +119,7 @@ def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
     to the long way, which does the same.
     """
     end = len(args) - 3
-    count: int | None = None
+    count = 0
     block_ms = NOT_BLOCKING
     for at in range(4, end, 2):
         word, number = args[at], args[at + 1]
@@ -133,24 +133,33 @@ def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
             block_ms = int(number)
         else:
             return None
-    key, consumer_name = args[-2], args[3]
+    key, group, consumer = args[-2], args[2], args[3]
+    reply = read_new(ctx, key, group, consumer, count)
+    if reply is NULL_ARRAY and block_ms != NOT_BLOCKING and ctx.may_block:
+        return Park([(ctx.db, key)], args, block_ms, None, None, (group, consumer, count))
+    return reply
+
+
+def read_new(
+    ctx: Context, key: bytes, group_name: bytes, consumer_name: bytes, count: int
+) -> Reply:
+    """What a consumer gets that asks for up to `count` new messages of one key, 0 = any number: `Streams`, or the null
+    array. None: there is no such group.
+    """
     stream = ctx.stream(key)
-    group = None if stream is None else stream.groups.get(args[2])
+    group = None if stream is None else stream.groups.get(group_name)
     if stream is None or group is None:
         return None
     if stream.length and stream.last_live_id() > group.last_id:
-        if count is None:
-            new = stream.range(group.last_id + 1, ids.MAX, None)
-        else:
+        if count:
             new = stream.after(group.last_id, count)
+        else:
+            new = stream.range(group.last_id + 1, ids.MAX, None)
         log_new(ctx, key, stream, group, consumer_name, new)
         return Streams(([key, new],))
     consumer = group.consumers.get(consumer_name)
-    log_seen(ctx, key, group.name, consumer_name, consumer, len(ctx.effects))
-    if block_ms == NOT_BLOCKING or not ctx.may_block:
-        return NULL_ARRAY
-    reader = group.name, consumer_name
-    return Park([(ctx.db, key)], args, block_ms, None, None, reader)
+    log_seen(ctx, key, group_name, consumer_name, consumer, len(ctx.effects))
+    return NULL_ARRAY
 
 
 def log_new(

@@ -168,12 +168,14 @@ def test_who_needs_no_decision_stands_where_one_who_is_parked_again_stands(
             each = waiter(*([A, B] if kind == "both" else [A]), group=kind != "XREAD")
             each.owner = number
             if kind.startswith("reader"):
-                each.reader = kind[-1:].encode(), b"c"
+                each.reader = kind[-1:].encode(), b"c", None
             if finds:
                 busy.add(number)
             waiting.park(each)
 
-        def idle(waiters: Sequence[Waiter], at: int, busy: set[int] = busy) -> int:
+        def idle(waiters: Sequence[Waiter], at: int, alike: bool, busy: set[int] = busy) -> int:
+            readers = {each.reader for each in waiters[at:]}
+            assert alike <= (readers == {waiters[at].reader})
             run = 0
             while at + run < len(waiters):
                 each = waiters[at + run]

@@ -7,12 +7,14 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import encode
 from tests.server.real_redis import Raw, real_redis
 
 from tidelog.server.inline import split_words
-from tidelog.server.requests import Limits, ProtocolError, Requests
+from tidelog.server.requests import Limits, ProtocolError, Requests, alike
 
 PING = encode([b"PING"])
 LINE = 1 << 16
@@ -71,6 +73,44 @@ def test_pending_is_what_is_not_complete() -> None:
     assert requests.pending == 4
     assert requests.feed(b"$4\r\nPING\r\n") == [[b"PING"]]
     assert requests.pending == 0
+
+
+# --- of many clients at once
+
+messages = st.lists(
+    st.lists(st.sampled_from([b"", b"a", b"*1", b"$1", b"\r", b"\n", b"\r\n", b"x" * 1024]), min_size=1, max_size=3)
+    .map(encode),
+    min_size=1,
+    max_size=4,
+)  # fmt: skip
+
+
+@given(messages, st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), max_size=3))
+@example([encode([b"a"]), encode([b"b"])], [])
+@example([encode([b"a", b"bc"]), encode([b"b", b""])], [])
+@example([encode([b"a"]), b"PING\r\n", encode([b"a"])], [])
+def test_what_many_sent_is_taken_apart_as_what_each_sent(
+    sent: list[bytes], moves: list[tuple[int, int]]
+) -> None:
+    """Whole commands, or some bytes of them moved to the neighbour's message."""
+    for at, count in moves:
+        if at + 1 < len(sent):
+            both = sent[at] + sent[at + 1]
+            cut = min(max(len(sent[at]) + count, 0), len(both))
+            sent = [*sent[:at], both[:cut], both[cut:], *sent[at + 2 :]]
+    found = alike(sent, Limits())
+    if found is not None:
+        assert [[args] for args in found] == [Requests(Limits()).feed(data) for data in sent]
+
+
+def test_what_many_sent_alike_is_taken_apart() -> None:
+    sent = [[b"XADD", b"k%d" % n, b"*", b"f", b"x" * n] for n in range(60)]
+    assert alike(list(map(encode, sent)), Limits()) == sent
+    assert alike(list(map(encode, sent)), Limits(bulk_bytes_max=1000)) is None
+    assert alike(list(map(encode, sent)), Limits(query_bytes_max=1000)) is None
+    assert alike(list(map(encode, sent)), Limits(arguments_max=100)) is None
+    assert alike([*map(encode, sent), b""], Limits()) is None
+    assert alike([b"", *map(encode, sent)], Limits()) is None
 
 
 # --- what is refused; the same list goes to the real server

@@ -17,6 +17,8 @@ import tidelog
 from tidelog.disk.real import RealFile
 from tidelog.engine.errors import CorruptBlock
 from tidelog.store.waiters import ThreadCaller
+from tidelog.testing import Clock
+from tidelog.testing import store as temporary_store
 
 
 @pytest.fixture
@@ -89,10 +91,35 @@ def test_damage_met_while_looking_who_can_be_passed_over_is_not_the_writers_trou
         raise CorruptBlock("a page")
 
     db.xgroup_create("s", "g", mkstream=True)
-    served = start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000), 0)
+    served = [
+        start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000), number)
+        for number in range(2)
+    ]
     monkeypatch.setattr("tidelog.store.core.nothing_new", broken)
-    db.xadd("s", {"n": 1})
-    assert len(served.result(10)[0][1]) == 1
+    for number in range(2):
+        db.xadd("s", {"n": number})
+        assert len(served[number].result(10)[0][1]) == 1
+
+
+def test_a_consumer_who_waits_and_was_removed_is_one_again_when_its_turn_comes(
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Also if all who wait were seen in the same millisecond."""
+    with temporary_store(Clock()) as db:
+        db.xgroup_create("s", "g", mkstream=True)
+        names = [f"c{number}" for number in range(3)]
+        waiting = []
+        for number, name in enumerate(names):
+            call = partial(db.xreadgroup, "g", name, {"s": ">"}, block=10_000)
+            waiting.append(start(pool, db, call, number))
+        db.xadd("s", {"n": 0})
+        waiting[0].result(10)
+        db.xgroup_delconsumer("s", "g", "c2")
+        db.xadd("s", {"n": 1})
+        waiting[1].result(10)
+        assert [each["name"] for each in db.xinfo_consumers("s", "g")] == [b"c0", b"c1", b"c2"]
+        db.xadd("s", {"n": 2})
+        waiting[2].result(10)
 
 
 def test_one_unit_of_several_entries_serves_several(
