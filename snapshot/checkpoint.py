@@ -12,7 +12,7 @@ Nobody sees anything before the commit. Whatever fails before it leaves the file
 
 This runs beside threads that answer commands, and they share the interpreter: work is done in turns of TURN_S, with
 a sleep after each, and the lock is held for TAKE_S at a time. A thread that never sleeps keeps the interpreter for its
-switch interval, 5 ms, whenever it gets it; beside one a turn is longer, for else there would be no end to it.
+switch interval, 5 ms, whenever it gets it; beside one a turn is half of that, or there would be no end to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 
 TURN_S: Final = 0.0005  # how long others may have to wait for the interpreter
-LONG_TURN_S: Final = 0.001  # after a rest of LONG_REST_S or more
+LONG_TURN_S: Final = 0.0025  # after a rest of LONG_REST_S or more, which is about half of that
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
 TAKE_S: Final = 0.00025  # how long others may have to wait for the lock
@@ -137,7 +137,7 @@ class _Filling:
                 left = frozen.take_some(limit)
                 took = clock() - began
             if began - asked > REST_S:  # others had the interpreter meanwhile
-                self._end = began + TURN_S
+                self._begin_turn(asked, began)
             if took > TAKE_S:
                 limit = max(limit // 2, TAKE_MIN)
             elif took < TAKE_S / 2:
@@ -175,4 +175,8 @@ class _Filling:
         if not self._alone:
             time.sleep(REST_S)
             now = time.perf_counter()
-        self._end = now + (LONG_TURN_S if now - began >= LONG_REST_S else TURN_S)
+        self._begin_turn(began, now)
+
+    def _begin_turn(self, rest: float, now: float) -> None:
+        """A turn begins after a rest that began at `rest`."""
+        self._end = now + (LONG_TURN_S if now - rest >= LONG_REST_S else TURN_S)

@@ -92,7 +92,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
     claim_at = None if options.claim_ms is None else _claim_at(ctx, options.claim_ms, wanted)
     reply = park(ctx, args, options, claim_at)
     if number == 1 and claim_at is None and reply.__class__ is Park:
-        reply.reader = name, options.consumer, None
+        plain = budget is None and not options.noack
+        reply.reader = name, options.consumer, (options.count or 0) if plain else None
     return reply
 
 
