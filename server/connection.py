@@ -121,18 +121,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether nothing stands between the next XADD and the store, and nothing waits to be run before it."""
+        """Whether nothing stands between the next XADD and the store, and nothing waits to be run before it.
+
+        One more reply may always be made: who does not take them is not read from.
+        """
         session = self.session
-        return (
-            session.plain
-            and not session.busy
-            and not self.adding
-            and not self.closing
-            and not self.queue
-            and not self.requests.pending
-            and self._failure is None
-            and self.out_bytes + self.held_bytes <= WAITING_BYTES_MAX
-            and self._writable
+        return not (
+            self.adding
+            or self.closing
+            or self.queue
+            or self.requests.pending
+            or session.busy
+            or not session.plain
         )
 
     def _commands(self, data: bytes) -> list[list[bytes]]:
