@@ -37,6 +37,7 @@ Row = tuple[bytes, ...]
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
+FEW_TEXTS: Final = 8  # IDs that are worth making without the others of their block
 
 # One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
 _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
@@ -160,7 +161,7 @@ class Decoded:
     __slots__ = (
         *("ms", "seq", "count", "dms", "seqs"),
         *("names", "values", "shapes", "shape_of", "_starts"),
-        *("_ids", "_texts", "_keys"),
+        *("_ids", "_texts", "_looked_up", "_keys"),
     )
 
     def __init__(self, data: bytes) -> None:
@@ -180,6 +181,7 @@ class Decoded:
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
+        self._looked_up = False  # a few texts were asked for
         self._keys: array[int] | None = None
 
     # --- IDs
@@ -224,20 +226,30 @@ class Decoded:
             self._ids = ids
         return ids
 
-    def texts(self) -> list[bytes]:
-        """The IDs of all slots as `ms-seq`. Not to be changed."""
+    def texts(self, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """The IDs of slots start..stop-1 (to the end if None) as `ms-seq`. Not to be changed.
+
+        A few are made alone the first time, since one entry may be all that is wanted of a block. Who comes back
+        walks on, so all are made then, and kept.
+        """
+        stop = self.count if stop is None else stop
         texts = self._texts
         if texts is None:
-            ms = self.ms
-            if self.dms is None:
-                head = b"%d-" % ms
-                texts = [head + b"%d" % seq for seq in range(self.seq, self.seq + self.count)]
-            elif self.seqs is None:
-                texts = [b"%d-0" % (ms + dms) for dms in self.dms]
-            else:
-                texts = [b"%d-%d" % (ms + dms, seq) for dms, seq in zip(self.dms, self.seqs)]
-            self._texts = texts
-        return texts
+            if stop - start <= FEW_TEXTS and not self._looked_up:
+                self._looked_up = True
+                return self._make_texts(start, stop)
+            texts = self._texts = self._make_texts(0, self.count)
+        return texts[start:stop]
+
+    def _make_texts(self, start: int, stop: int) -> list[bytes]:
+        ms = self.ms
+        if self.dms is None:
+            head = b"%d-" % ms
+            return [head + b"%d" % seq for seq in range(self.seq + start, self.seq + stop)]
+        if self.seqs is None:
+            return [b"%d-0" % (ms + dms) for dms in self.dms[start:stop]]
+        pairs = zip(self.dms[start:stop], self.seqs[start:stop])
+        return [b"%d-%d" % (ms + dms, seq) for dms, seq in pairs]
 
     def idlist(self, start: int, stop: int) -> idlist.IdList:
         """The IDs of slots start..stop-1 as an ID list."""
@@ -300,7 +312,7 @@ class Decoded:
 
         Unrolled for one and two fields, which halves the cost (the names are the same objects throughout).
         """
-        texts = self.texts()[start:stop]
+        texts = self.texts(start, stop)
         names, width = self.names, len(self.names)
         if self.shape_of is not None:
             starts, shapes, shape_of = self.starts(), self.shapes, self.shape_of

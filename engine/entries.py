@@ -53,11 +53,12 @@ class BlockPart:
         decoded = self.block.decoded()
         if decoded.shape_of is not None:
             return None
-        texts, names, values = decoded.texts(), decoded.names, decoded.values
+        names, values = decoded.names, decoded.values
         width = len(names)
         if self.slots is None:
             start, stop = self.start, self.stop
-            return texts[start:stop], names, values[start * width : stop * width]
+            return decoded.texts(start, stop), names, values[start * width : stop * width]
+        texts = decoded.texts()
         each = (values[slot * width : (slot + 1) * width] for slot in self.slots)
         return [texts[slot] for slot in self.slots], names, list(chain.from_iterable(each))
 

@@ -171,20 +171,33 @@ class Nodes:
 
     def get(self, entry_id: int) -> Row | None:
         """The row of an entry, or None. May raise CorruptBlock."""
+        found = self._slot(entry_id)
+        if found is None:
+            return None
+        block, slot = found
+        return self.tail_rows[slot] if block is None else block.decoded().row(slot)
+
+    def _one(self, entry_id: int) -> Entries:
+        """`range` of one ID."""
+        found = self._slot(entry_id)
+        if found is None:
+            return NO_ENTRIES
+        block, slot = found
+        if block is None:
+            return Entries((RowsPart([entry_id], [self.tail_rows[slot]]),), 1)
+        return Entries((BlockPart(block, slot, slot + 1, None),), 1)
+
+    def _slot(self, entry_id: int) -> tuple[Block | None, int] | None:
+        """(block, slot) of a live entry, None for the block of the tail; or None."""
         if self.cold is not None:
             warm = self.firsts[self.head : self.head + 1] or self.tail_ids[:1]
             if not warm or entry_id < warm[0]:
-                there = self.cold.find(entry_id)
-                return there[0].decoded().row(there[1]) if there is not None else None
+                return self.cold.find(entry_id)
         found = self.find(entry_id)
         if found is None:
             return None
         at = found[0] - self.first_ordinal + self.head
-        if at == len(self.blocks):
-            return self.tail_rows[found[1]]
-        block = self.blocks[at]
-        assert block is not None
-        return block.decoded().row(found[1])
+        return (self.blocks[at] if at < len(self.blocks) else None), found[1]
 
     def range(
         self, start: int, end: int, count: int | None = None, reverse: bool = False
@@ -196,6 +209,8 @@ class Nodes:
         left = self.length if count is None else min(count, self.length)
         if left <= 0 or start > end:
             return NO_ENTRIES
+        if start == end:
+            return self._one(start)
         parts: list[Part] = []
         total = 0
         for block, first, deleted in self._between(start, end, reverse):

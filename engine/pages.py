@@ -39,11 +39,12 @@ PAGE_NODES: Final = 16
 PAGE_BYTES_MAX: Final = 60_000  # of blocks; a single node may be larger
 ID_BYTES: Final = 16
 
+_each_id = struct.Struct(">QQ").iter_unpack
+
 
 def split_ids(packed: bytes) -> list[int]:
     """IDs out of 16 bytes each. struct.error if they are no whole number of IDs."""
-    halves = struct.unpack(f">{len(packed) // ID_BYTES * 2}Q", packed)
-    return [ms << 64 | seq for ms, seq in zip(halves[::2], halves[1::2])]
+    return [ms << 64 | seq for ms, seq in _each_id(packed)]
 
 
 def join_ids(ids: Sequence[int]) -> bytes:
@@ -129,7 +130,7 @@ def unpack_page(first: int, row: bytes) -> Page:
         lengths,
         [int.from_bytes(mask, "little") for mask in masks] or [0] * len(counts),
     )
-    sizes = {len(page.firsts), len(page.lasts), len(counts), len(lengths), len(page.masks)}
+    sizes = set(map(len, (page.firsts, page.lasts, counts, lengths, page.masks)))
     if len(sizes) > 1 or not counts or page.first != first:
         raise ValueError("columns do not fit each other")
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from operator import is_
 from typing import Any
 
 import msgpack
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.engine import idlist
-from tidelog.engine.block import CRC_BYTES, Block, Decoded, Row, encode, encode_run, rows_of
+from tidelog.engine.block import (
+    CRC_BYTES,
+    FEW_TEXTS,
+    Block,
+    Decoded,
+    Row,
+    encode,
+    encode_run,
+    rows_of,
+)
 from tidelog.engine.crc32c import crc32c
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, SEQ_MAX, text
@@ -65,6 +75,25 @@ def test_round_trip(node: tuple[list[int], list[Row]], data: st.DataObject) -> N
         (text(entry_id), dict(zip(row[::2], row[1::2])))
         for entry_id, row in zip(ids[low:high], rows[low:high])
     ]
+
+
+@given(nodes(), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=4))
+def test_texts_of_some_slots(
+    node: tuple[list[int], list[Row]], parts: list[tuple[int, int]]
+) -> None:
+    ids, rows = node
+    decoded = Decoded(encode(ids, rows))
+    for part in parts:
+        low, high = sorted(min(at, len(ids)) for at in part)
+        assert decoded.texts(low, high) == [text(entry_id) for entry_id in ids[low:high]]
+
+
+def test_texts_are_kept_for_who_comes_back() -> None:
+    ids = list(range(1, 1 + 3 * FEW_TEXTS))
+    decoded = Decoded(encode(ids, [(b"a", b"b")] * len(ids)))
+    first = decoded.texts(0, FEW_TEXTS)
+    assert not any(map(is_, first, decoded.texts(0, FEW_TEXTS)))  # that one made all
+    assert all(map(is_, decoded.texts(), decoded.texts()))
 
 
 @given(nodes(), st.integers(0, MAX))

@@ -229,7 +229,7 @@ def test_the_cache_is_bounded(cap: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 25])
-def test_what_comes_after_an_id_is_told_as_if_it_were_in_memory(count: int) -> None:
+def test_an_id_and_what_comes_after_it_are_told_as_if_they_were_in_memory(count: int) -> None:
     store, plain = Store(40), Store(40)
     ids = [f"{number}-1" for number in [*range(40, 50), 73, 74, 77, *range(155, 165), 211, 219]]
     for engine in (store, plain):
@@ -243,6 +243,7 @@ def test_what_comes_after_an_id_is_told_as_if_it_were_in_memory(count: int) -> N
         after = (start >> 1) << 64 | start & 1
         expected = list(plain.stream.after(after, count))
         assert list(store.stream.after(after, count)) == expected
+        assert store.stream.range(after, after) == plain.stream.range(after, after)
     store.stream.check()
 
 
@@ -271,6 +272,7 @@ def reads(stream: Stream) -> list[Callable[[], Any]]:
         lambda: list(stream.range(0, MAX, reverse=True)),
         lambda: stream.get(entry(400)),
         lambda: list(stream.range(entry(400), entry(401))),
+        lambda: list(stream.range(entry(400), entry(400))),
         lambda: [node.ids() for node in stream.walk()],
     ]
 

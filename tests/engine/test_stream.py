@@ -128,6 +128,8 @@ def test_a_stream_is_a_list(
     for entry_id in ids:
         assert stream.get(entry_id) == live.get(entry_id)
         assert stream.contains(entry_id) == stream.still_has(entry_id) == (entry_id in live)
+        one = [(entry_id, live[entry_id])] if entry_id in live else []
+        assert_shows(stream.range(entry_id, entry_id), one)
     for low, high, count in [(0, 0, 1), *looks]:
         start, end = sorted((ids[low % len(ids)], ids[high % len(ids)]))
         inside = [entry for entry in held if start <= entry[0] <= end]
