@@ -185,6 +185,21 @@ def test_a_small_last_page_grows() -> None:
     assert len(store.pages()) <= 3
 
 
+def test_a_checkpoint_reads_and_writes_no_more_rows_where_more_is_stored() -> None:
+    work = []
+    for nodes in (NODES, 10 * NODES):
+        store = stored(nodes)
+        for number in range(300):
+            store.add(nodes * SLOTS + number)
+        frozen = freeze(store.state)
+        while frozen.take_some(1):
+            pass
+        store.rows.reads = 0
+        done = [operation[0] for operation in frozen.rows(store.rows)]
+        work.append((done, store.rows.reads))
+    assert work[0] == work[1]
+
+
 def test_an_entry_larger_than_a_page_has_one_of_its_own() -> None:
     store = stored(2)
     store.raw(b"XADD", b"s", b"100-1", b"f", b"x" * 100_000)

@@ -123,6 +123,13 @@ class Opened:
         entries = self.db.xlen(STREAM)
         return {"on_disk": found.st_blocks * 512 / entries, "length": found.st_size / entries}
 
+    def drop_newest(self, count: int) -> None:
+        """Delete the `count` newest entries, in the checkpoint too."""
+        for at in range(0, count, BATCH):
+            newest = self.db.xrevrange(STREAM, count=min(BATCH, count - at))
+            self.db.xdel(STREAM, *[id for id, _ in newest])
+        self.db.checkpoint()
+
     # --- consuming
 
     def take(self, count: int, at_once: int) -> None:

@@ -101,6 +101,16 @@ def test_a_stored_store_is_made_once_and_lies_in_its_checkpoint(bench: Bench) ->
         assert db.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=1)
 
 
+def test_what_was_added_last_is_dropped_again(bench: Bench) -> None:
+    made = sensor_store(bench, 5_000)
+    with closing(Opened(str(made.path))) as store:
+        last = store.db.xrevrange(STREAM, count=1)
+        store.add(2_500)
+        store.drop_newest(2_500)
+        assert store.db.xlen(STREAM) == 5_000
+        assert store.db.xrevrange(STREAM, count=1) == last
+
+
 def test_a_pending_store_holds_what_it_says(bench: Bench) -> None:
     made = pending_store(bench, 3_000)
     with tidelog.open(made.path, fsync=EVERYSEC) as db:
