@@ -40,7 +40,7 @@ from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta, read_meta
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
-from tidelog.store.residence import Residence
+from tidelog.store.residence import Residence, give_back
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -272,6 +272,7 @@ class Checkpoints:
             self._folded(core)
             self._publish_beside()
         elif self._due(core):
+            self.residence.relieve(core)  # nothing leaves while a checkpoint is being written
             self._folded(core)
         self.residence.relieve(core)
 
@@ -306,6 +307,7 @@ class Checkpoints:
         finally:
             relief = core.relief
             if relief is not None:  # also after a failure: better too much memory than to hang
+                give_back()  # the pages that it was made of, before more comes
                 core.press(None)
                 relief.set()
 

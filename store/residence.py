@@ -53,7 +53,7 @@ def value_bytes(key: bytes, value: Stream | bytes) -> int:
     return KEY_BYTES + len(key) + size
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Have the C library return to the system what was freed: blocks are of the size that it likes to keep."""
     if _malloc_trim is not None:
         _malloc_trim(0)  # without the interpreter lock
@@ -86,7 +86,7 @@ class Residence:
         budget = self.budget  # it may be changed meanwhile
         if budget is None or time.monotonic() < self.next_survey:
             return
-        started = time.monotonic()
+        started = time.thread_time()  # of work: beside a busy thread most of a look is waiting
         found = self._survey(core)
         # Down to half, so that not every look finds something to do.
         surplus = self.bytes - budget // 2 if self.bytes > budget else 0
@@ -96,15 +96,16 @@ class Residence:
                     break
                 surplus -= self._evict(core, db, key, size)
             self.bytes = budget // 2 + max(surplus, 0)
-            _give_back()
+            give_back()
         # No more than a twentieth of the time goes into looking.
-        now = time.monotonic()
-        self.next_survey = now + 20 * (now - started)
+        self.next_survey = time.monotonic() + 20 * (time.thread_time() - started)
 
     def _survey(self, core: Core) -> list[tuple[int, int, bytes, int]]:
         """(last access in unix ms, database, key, bytes) of all that is resident."""
         found: list[tuple[int, int, bytes, int]] = []
         for db in range(len(core.state.databases)):
+            if not dict.__len__(core.state.databases[db].keys):
+                continue  # beside a busy thread a visit takes some 10 ms, and memory grows meanwhile
             with core.lock:
                 names = list(dict.keys(core.state.databases[db].keys))
             waiting = iter(names)
