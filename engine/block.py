@@ -227,7 +227,7 @@ class Decoded:
         return ids
 
     def texts(self, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """The IDs of slots start..stop-1 (to the end if None) as `ms-seq`. Not to be changed.
+        """The IDs of slots start..stop-1 (to the end if None) as `ms-seq`.
 
         A few are made alone the first time, since one entry may be all that is wanted of a block. Who comes back
         walks on, so all are made then, and kept.

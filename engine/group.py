@@ -52,7 +52,8 @@ class Group:
     """A consumer group: `>` serves what comes after `last_id`.
 
     number    of the group in its stream, never used again there
-    all_seen  unix ms at which all who wait for its messages were seen last, NEVER if that is not known; the store's
+    all_seen  (unix ms, (database, key)): when, and at which key, all who wait for its messages were seen last, None if
+              that is not known; the store's
     """
 
     __slots__ = (
@@ -68,7 +69,7 @@ class Group:
         self.pending = Pending()
         self.consumers: dict[bytes, Consumer] = {}
         self.owners: list[Consumer | None] = [None]  # by owner number; NOBODY is the first
-        self.all_seen = NEVER
+        self.all_seen: tuple[int, tuple[int, bytes]] | None = None
         self._handed: Facts | None = None  # what the last checkpoint was handed, but for chunks
 
     # --- looking
@@ -136,7 +137,7 @@ class Group:
         """A consumer goes, and its pending entries with it."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
-        self.all_seen = NEVER  # who waits under that name is a consumer again when it is asked
+        self.all_seen = None  # who waits under that name is a consumer again when it is asked
         self.pending.drop_owner(consumer.index)
 
     def claim(

@@ -44,7 +44,7 @@ class Streams(list[Any]):
     __slots__ = ()
 
 
-Reader = tuple[bytes, bytes, int | None]
+Reader = tuple[bytes, bytes, int | None]  # see `Park`
 
 
 class Park:

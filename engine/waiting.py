@@ -32,7 +32,7 @@ class Waiter:
 
     keys       (database, key) pairs, each once
     args       the command to decide again
-    timeout_ms    as the command has it, 0 = for ever
+    timeout_ms milliseconds, as the command has it; 0 = for ever
     db         the database to decide it in
     group      True for XREADGROUP (and `work`), which also wants to know that its key went away
     reader     who waits for nothing but new messages of the only key, as `Park` has it, or None
@@ -110,6 +110,7 @@ class Waiting:
             reader = waiter.reader
             if queue is None:
                 queue = self._queues[place] = {}
+                self._groups.pop(place, None)  # an interrupt may have left it
                 if reader is not None:
                     self._groups[place] = reader[0]
             elif place in self._groups and (reader is None or reader[0] != self._groups[place]):
@@ -125,8 +126,8 @@ class Waiting:
             if queue is not None and waiter in queue:
                 del queue[waiter]
                 if not queue:
-                    del self._queues[place]
                     self._groups.pop(place, None)
+                    del self._queues[place]
                     self._claims.pop(place, None)
 
     def signal(self, places: Iterable[Place]) -> None:

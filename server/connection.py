@@ -131,6 +131,7 @@ class Connection(asyncio.Protocol):
             or self.closing
             or self.queue
             or self.requests.pending
+            or self._failure is not None
             or session.busy
             or not session.plain
         )

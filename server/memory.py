@@ -7,10 +7,9 @@ to be in memory, such as the checkpoint's. Those the kernel takes back when it n
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -211,22 +210,6 @@ def doctor(server: Server) -> str:
         found.append(_CLIENTS)
     return _SEEN + "".join(found) + _END if found else _WELL
 
-
-def purge() -> None:
-    """Give free memory back to the system, where the C library can."""
-    if _malloc_trim is not None:
-        _malloc_trim(0)
-
-
-def _find_malloc_trim() -> Callable[[int], int] | None:
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None  # not glibc
-    return found
-
-
-_malloc_trim = _find_malloc_trim()
 
 _EMPTY = (
     "Hi Sam, this instance is empty or is using very little memory, my issues detector can't be used in these"

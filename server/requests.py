@@ -283,33 +283,31 @@ class Requests:
 def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
     """The commands of many clients that sent one each, ordinary and all of as many arguments; None: they did not.
 
-    Argument by argument of all of them, that costs two thirds of what `feed` takes for each. A piece that is as long as
-    its header says is an argument, as in `_plain`; and each message is one command, as it has as many line ends as one,
-    and all begin with that header.
+    Argument by argument of all of them, that costs two thirds of what `feed` takes for each. A message is one command
+    if it begins with that header, has as many lines as follow from it, and ends with a line; a line that is as long as
+    the one before it says is an argument, as in `_plain`.
     """
-    header = messages[0].partition(b"\r\n")[0]
-    size, count = _PIECES.get(header, 0), len(messages)
-    if not size or messages[-1].count(b"\r\n") != size:  # as most of those that are not alike
+    begin = messages[0].partition(b"\n")[0] + b"\n"
+    size = _PIECES.get(begin[:-2], 0)
+    if not size or limits.arguments_max < _PLAIN_ARGUMENTS_MAX:
         return None
+    for message in messages:
+        if message.count(b"\r\n") != size:
+            return None
+        if not (message.startswith(begin) and message.endswith(b"\r\n")):
+            return None
     whole = b"".join(messages)
-    if (
-        len(whole) > limits.bulk_bytes_max
-        or len(whole) > limits.query_bytes_max
-        or limits.arguments_max < _PLAIN_ARGUMENTS_MAX
-    ):
+    if len(whole) > limits.bulk_bytes_max or len(whole) > limits.query_bytes_max:
         return None
     pieces = whole.split(b"\r\n")
-    if pieces.pop() or len(pieces) != size * count or pieces[::size].count(header) != count:
-        return None
-    if [message.count(b"\r\n") for message in messages].count(size) != count:
-        return None
+    stop = size * len(messages)
     try:
         for at in range(1, size, 2):
-            if pieces[at::size] != [*map(_header_of, map(len, pieces[at + 1 :: size]))]:
+            if pieces[at:stop:size] != [*map(_header_of, map(len, pieces[at + 1 : stop : size]))]:
                 return None
     except IndexError:
         return None
-    return [pieces[at + 2 : at + size : 2] for at in range(0, len(pieces), size)]
+    return [pieces[at + 2 : at + size : 2] for at in range(0, stop, size)]
 
 
 def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:

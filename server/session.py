@@ -108,7 +108,7 @@ class Session:
         self.last_command = b""
         self.last_active = connection.created
         self.blocked: Waiter | None = None
-        self._reader: Waiter | None = None  # of its last blocking read, if it has a `reader`
+        self._kept: Waiter | None = None  # of the last read with a `reader` that had to wait
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
@@ -178,7 +178,7 @@ class Session:
                     self._wait_for(reply, command, args, started)
                     return
             else:
-                waiter = self._reader
+                waiter = self._kept
                 if waiter is None or waiter.args != args or waiter.db != self.db:
                     waiter = None
                 reply, claim = self._run(args, waiter)
@@ -401,7 +401,7 @@ class Session:
         self.busy = True
         self.blocked = waiter
         if waiter.reader is not None:
-            self._reader = waiter
+            self._kept = waiter
         self.last_command = command.name
         self.server.blocked += 1
         self._started, self._command = started, command
@@ -451,11 +451,13 @@ class Session:
                 self._set_timer(waiter)
                 return
         self._unpark()
-        if caller.error is not None:
-            reply: Reply = self.refused(self._command, caller.error)
+        answer, failure = caller.answer, caller.error
+        caller.answer = caller.error = None  # the waiter may be kept for longer
+        if failure is not None:
+            reply: Reply = self.refused(self._command, failure)
         else:
-            assert caller.answer is not None
-            reply, claim = caller.answer
+            assert answer is not None
+            reply, claim = answer
             self._rest_on(claim)
         self._finish(self._command, self._started, reply)
         self._idle()
@@ -521,6 +523,7 @@ class Session:
     def end(self) -> None:
         """The connection is gone. What a blocked read was served meanwhile stays pending, as after a crash."""
         self.closed = True
+        self._kept = None  # it knows whom to wake: this one
         waiter = self.blocked
         if waiter is not None:
             self._unpark()

@@ -31,7 +31,9 @@ from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 
 TURN_S: Final = 0.0005  # how long others may have to wait for the interpreter
-LONG_TURN_S: Final = 0.0025  # after a rest of LONG_REST_S or more, which is about half of that
+LONG_TURN_S: Final = (
+    0.0025  # the same beside a thread that never sleeps: after a rest of LONG_REST_S or more
+)
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
 TAKE_S: Final = 0.00025  # how long others may have to wait for the lock
@@ -137,6 +139,7 @@ class _Filling:
                 left = frozen.take_some(limit)
                 took = clock() - began
             if began - asked > REST_S:  # others had the interpreter meanwhile
+                self._between_turns()
                 self._begin_turn(asked, began)
             if took > TAKE_S:
                 limit = max(limit // 2, TAKE_MIN)
@@ -167,16 +170,18 @@ class _Filling:
             self._rest()
 
     def _rest(self) -> None:
-        if self._progress is not None:
-            self._progress(self._done)
-        if self._cancelled():
-            raise Cancelled
+        self._between_turns()
         began = now = time.perf_counter()
         if not self._alone:
             time.sleep(REST_S)
             now = time.perf_counter()
         self._begin_turn(began, now)
 
-    def _begin_turn(self, rest: float, now: float) -> None:
-        """A turn begins after a rest that began at `rest`."""
-        self._end = now + (LONG_TURN_S if now - rest >= LONG_REST_S else TURN_S)
+    def _between_turns(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done)
+        if self._cancelled():
+            raise Cancelled
+
+    def _begin_turn(self, rested_from: float, now: float) -> None:
+        self._end = now + (LONG_TURN_S if now - rested_from >= LONG_REST_S else TURN_S)

@@ -267,13 +267,16 @@ class Checkpoints:
         if now < self._not_before:
             return
         every = self.options.snapshot_every
-        if every is not None and now - self._snapshot_at >= every:
-            self._snapshot_at = now
-            self._folded(core)
+        snapshot = every is not None and now - self._snapshot_at >= every
+        if snapshot or self._due(core):
+            if snapshot:
+                self._snapshot_at = now
+            try:
+                self.residence.relieve(core)  # nothing leaves while a checkpoint is being written
+            finally:
+                self._folded(core)
+        if snapshot:
             self._publish_beside()
-        elif self._due(core):
-            self.residence.relieve(core)  # nothing leaves while a checkpoint is being written
-            self._folded(core)
         self.residence.relieve(core)
 
     # --- folding

@@ -589,14 +589,14 @@ class Core:
         first = waiters[at]
         assert first.reader is not None
         name = first.reader[0]
-        db, key = first.keys[0]
+        place = db, key = first.keys[0]
         try:
             group = nothing_new(self.state, db, key, name)
         except CorruptBlock:
             return 0  # who decides is told
         if group is None:
             return 0
-        if alike and group.all_seen == self.now:
+        if alike and group.all_seen == (self.now, place):
             return len(waiters) - at
         consumers = group.consumers
         seen: list[bytes] = []
@@ -611,7 +611,7 @@ class Core:
         if seen:
             APPLY[SEEN](self.state, (SEEN, db, key, name, tuple(seen), self.now))  # is never logged
             if alike and len(seen) == len(waiters) - at:
-                group.all_seen = self.now
+                group.all_seen = self.now, place
         return len(seen)
 
     def _visit(self, waiter: Waiter, caller: Caller, flush: bool) -> None:

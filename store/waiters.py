@@ -32,7 +32,7 @@ class Caller:
         self.error: BaseException | None = None
 
     def reset(self) -> None:
-        """The call is over, and its caller makes another one."""
+        """The call is over, and its caller makes another one. For callers that keep nothing else of a call."""
         self.done = self.gone = False
         self.answer = self.error = None
 

@@ -14,6 +14,7 @@ from tidelog.server import info, memory
 from tidelog.server.replies import Verbatim
 from tidelog.server.table import TABLE, command
 from tidelog.store.face import REDIS_VERSION
+from tidelog.store.residence import give_back
 
 if TYPE_CHECKING:
     from tidelog.server.session import Session
@@ -58,7 +59,7 @@ def memory_malloc_stats(session: Session, args: list[bytes]) -> Reply:
 
 @command("memory|purge", 2, "")
 async def memory_purge(session: Session, args: list[bytes]) -> Reply:
-    await asyncio.to_thread(memory.purge)
+    await asyncio.to_thread(give_back)
     return OK
 
 

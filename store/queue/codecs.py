@@ -34,17 +34,19 @@ _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 _json_value = json.JSONDecoder().decode
 
 
-def _json_parts() -> Callable[[Any, int], Iterable[str]]:
-    """What `_json` is made of, kept: it makes a new one for each value, which for small ones is the half of it.
+_open: dict[int, Any] = {}  # what is being written, by id(): what contains itself is found by that
 
-    Its third argument was never a promise; where it is not as expected, all goes the promised way.
+
+def _json_parts() -> Callable[[Any, int], Iterable[str]]:
+    """What makes the text of a value in `_json`, which makes a new one for each: half of the work, where that is small.
+
+    How that is made is no promise of the library; where it is not as expected, all goes the promised way.
     """
     try:
         make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
         strings = json.encoder.encode_basestring
-        # None: what contains itself is not looked for. It ends in a RecursionError.
         parts: Callable[[Any, int], Iterable[str]] = make(
-            None, _json.default, strings, None, ":", ",", False, False, False
+            _open, _json.default, strings, None, ":", ",", False, False, False
         )
         if "".join(parts({"a": [1.5, "\u00e4"]}, 0)) == '{"a":[1.5,"\u00e4"]}':
             return parts
@@ -59,8 +61,10 @@ _parts = _json_parts()
 def _encode_json(value: Any) -> bytes:
     try:
         return "".join(_parts(value, 0)).encode()
-    except RecursionError:
-        return _json.encode(value).encode()  # says what is wrong, if it is that
+    except Exception:
+        # It may be another thread that has the same object open. The promised way tells, and says what is wrong.
+        _open.clear()
+        return _json.encode(value).encode()
 
 
 def _decode_json(raw: bytes) -> Any:

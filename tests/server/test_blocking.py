@@ -21,8 +21,8 @@ from collections.abc import Iterator
 import pytest
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 from tests.oracle.wire import Form
-from tests.server.conftest import Start
-from tests.server.wire import Client, connect
+from tests.server.conftest import Running, Start
+from tests.server.wire import Client, calls, connect
 
 SEED = int(os.environ.get("BLOCKING_SEED", "1"))
 CLIENTS = 6
@@ -157,6 +157,7 @@ def run(seed: int, ours: Side, theirs: Side) -> None:
     script = Script(seed)
     pick = random.Random(seed + 1)
     blocked: set[int] = set()
+    reads: dict[int, list[list[bytes]]] = {}  # the last of each client: who reads once reads on
     for step in range(STEPS):
         free = [n for n in range(CLIENTS) if n not in blocked]
         what: object
@@ -178,6 +179,10 @@ def run(seed: int, ours: Side, theirs: Side) -> None:
         else:
             number = pick.choice(free)
             commands = script.command()
+            if number in reads and pick.random() < 0.3:
+                commands = reads[number]
+            if commands[0][0].startswith(b"XREAD"):
+                reads[number] = commands
             what = (number, commands)
             waits = number
             for side in (ours, theirs):
@@ -243,3 +248,49 @@ def test_each_wait_ends_in_its_own_time(start: Start, waits: tuple[int, ...]) ->
         assert wait - 5 <= (time.monotonic() - began) * 1000 < wait + 500
     consumer.close()
     producer.close()
+
+
+def test_a_read_that_is_sent_again_is_the_same_read(start: Start) -> None:
+    """Over another database, an unblocking, a timeout and another command; and nothing of a reply is kept."""
+    running = start()
+    consumer, producer = connect(running.port), connect(running.port)
+    for db in (0, 1):
+        calls(producer, f"SELECT {db}", "XGROUP CREATE s g 0 MKSTREAM")
+    read = [b"XREADGROUP", b"GROUP", b"g", b"c", b"BLOCK", b"200", b"STREAMS", b"s", b">"]
+    number = consumer.call(b"CLIENT", b"ID")
+
+    def served(db: int) -> None:
+        consumer.begin(*read)
+        blocked(running, 1)
+        _, id_ = calls(producer, f"SELECT {db}", "XADD s * f v")
+        assert consumer.receive() == [[b"s", [[id_, [b"f", b"v"]]]]]
+        blocked(running, 0)
+
+    served(0)
+    (session,) = [each for each in running.server.sessions.values() if each.id == number]
+    assert session._kept is not None and session._kept.owner.answer is None
+    served(0)
+    consumer.call(b"SELECT", b"1")
+    served(1)
+    assert consumer.call(*read) == ("*-1",)
+    consumer.begin(*read)
+    blocked(running, 1)
+    assert producer.call(b"CLIENT", b"UNBLOCK", b"%d" % number, b"ERROR") == 1
+    assert consumer.receive()[1].startswith(b"UNBLOCKED")
+    served(1)
+    calls(producer, "SELECT 1", "XADD s * f w")
+    assert consumer.call(*read)[0][1][0][1] == [b"f", b"w"]
+    calls(producer, "SELECT 1", "XGROUP DESTROY s g")
+    assert consumer.call(*read)[1].startswith(b"NOGROUP")
+    calls(producer, "SELECT 1", "SET s string")
+    assert consumer.call(*read)[1].startswith(b"WRONGTYPE")
+    consumer.close()
+    producer.close()
+
+
+def blocked(running: Running, count: int) -> None:
+    """Until so many clients are blocked."""
+    deadline = time.monotonic() + 10
+    while running.server.blocked != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import encode
+from tests.server.conftest import Running, Start
+from tests.server.dial import dial, hang_up  # noqa: F401
 from tests.server.real_redis import Raw, real_redis
+from tests.server.wire import Client
 
 from tidelog.server.inline import split_words
 from tidelog.server.requests import Limits, ProtocolError, Requests, alike
@@ -88,6 +92,8 @@ messages = st.lists(
 @given(messages, st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), max_size=3))
 @example([encode([b"a"]), encode([b"b"])], [])
 @example([encode([b"a", b"bc"]), encode([b"b", b""])], [])
+@example([encode([b"a"]), encode([b"b"])], [(0, 1)])
+@example([encode([b"a"] * 10), encode([b"b"] * 10)], [(0, 2)])
 @example([encode([b"a"]), b"PING\r\n", encode([b"a"])], [])
 def test_what_many_sent_is_taken_apart_as_what_each_sent(
     sent: list[bytes], moves: list[tuple[int, int]]
@@ -111,6 +117,42 @@ def test_what_many_sent_alike_is_taken_apart() -> None:
     assert alike(list(map(encode, sent)), Limits(arguments_max=100)) is None
     assert alike([*map(encode, sent), b""], Limits()) is None
     assert alike([b"", *map(encode, sent)], Limits()) is None
+
+
+def test_in_one_turn_each_client_is_answered_what_it_sent(start: Start) -> None:
+    """Whole commands of twelve clients; then one whose bytes end within a header that another seems to go on with."""
+    running = start()
+    clients = [dial(running.port) for _ in range(12)]
+    for client in clients:
+        assert client.call(b"PING") == ("+", b"PONG")
+    adds = [encode([b"XADD", b"s", b"*", b"n", b"%d" % n]) for n in range(12)]
+    in_one_turn(running, clients, adds)
+    ids = [client.receive() for client in clients]
+    wanted = [[id_, [b"n", b"%d" % n]] for n, id_ in enumerate(ids)]
+    assert sorted(clients[0].call(b"XRANGE", b"s", b"-", b"+")) == sorted(wanted)
+
+    in_one_turn(running, clients, [adds[0] + b"*", adds[1][1:], *adds[2:]])
+    for client in [clients[0], *clients[2:]]:
+        assert isinstance(client.receive(), bytes)
+    assert clients[1].receive()[1].startswith(b"ERR unknown command '5'")  # inline, as it was sent
+    clients[0].raw(adds[0][1:])
+    assert isinstance(clients[0].receive(), bytes)
+    assert clients[2].call(b"XLEN", b"s") == 12 + 12
+
+
+def in_one_turn(running: Running, clients: list[Client], sent: list[bytes]) -> None:
+    """Send while the server's loop is held up, so that it finds all of it at once."""
+    held, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert gate.wait(10)
+
+    running.server.loop.call_soon_threadsafe(hold)
+    assert held.wait(10)
+    for client, data in zip(clients, sent, strict=True):
+        client.raw(data)
+    gate.set()
 
 
 # --- what is refused; the same list goes to the real server

@@ -122,6 +122,24 @@ def test_a_consumer_who_waits_and_was_removed_is_one_again_when_its_turn_comes(
         waiting[2].result(10)
 
 
+def test_who_waits_at_a_key_that_another_group_came_to_is_asked(pool: ThreadPoolExecutor) -> None:
+    """Also if all who waited where that group was were seen in the same millisecond."""
+    with temporary_store(Clock()) as db:
+        for number, (key, name) in enumerate(
+            [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2"), ("b", "b3")]
+        ):
+            db.xgroup_create(key, "g", mkstream=True) if name[1] == "1" else None
+            call = partial(db.xreadgroup, "g", name, {key: ">"}, block=10_000)
+            start(pool, db, call, number)
+        db.xadd("a", {"n": 0})
+        parked(db, 4)
+        db.rename("a", "b")
+        names = [each["name"] for each in db.xinfo_consumers("b", "g")]
+        assert names == [b"a1", b"a2", b"b1", b"b2", b"b3"]
+        db.xadd("b", {"n": 1})
+        db.delete("b")
+
+
 def test_one_unit_of_several_entries_serves_several(
     db: tidelog.Store, pool: ThreadPoolExecutor
 ) -> None:

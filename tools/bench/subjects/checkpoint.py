@@ -27,7 +27,10 @@ CASES = (
 # fmt: on
 TIMES, QUICK_TIMES = 3, 1
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
-COST_TIMES = 41  # where others sync too, medians of nine differ by 1.8 from one time to the next
+COST_TIMES, QUICK_COST_TIMES = (
+    41,
+    9,
+)  # where others sync too, medians of nine differ by 1.8 from one time to the next
 APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20
 
@@ -121,13 +124,14 @@ def _redis(bench: Bench, what: str, count: int) -> dict[str, Any] | None:
 def _cost(bench: Bench) -> Row:
     """The same number of dirty entries in a small store and a large one, by turns, which stay as large as they are."""
     many, few = bench.scaled(MANY), bench.scaled(FEW)
+    times = QUICK_COST_TIMES if bench.quick else COST_TIMES
     spent: dict[int, list[float]] = {few: [], many: []}
     with (
         Fresh(Opened, sensor_store(bench, few).path) as small,
         Fresh(Opened, sensor_store(bench, many).path) as large,
     ):
         os.sync()  # what was written before these is not theirs to wait for
-        for _ in range(COST_TIMES):
+        for _ in range(times):
             for entries, fresh in ((few, small), (many, large)):
                 fresh.call("add", DIRTY)
                 spent[entries].append(fresh.call("checkpoint") * 1_000)
@@ -138,7 +142,7 @@ def _cost(bench: Bench) -> Row:
         median(spent[many]),
         {f"{few:,} stored": median(spent[few])},
         (Bound(1.5, f"{few:,} stored", most=True),),
-        f"medians of {COST_TIMES}; nothing else in the process; fsyncs included",
+        f"medians of {times}; nothing else in the process; fsyncs included",
     )
 
 
