@@ -26,6 +26,7 @@ CASES = (
 )
 # fmt: on
 TIMES, QUICK_TIMES = 3, 1
+BUSY_TIMES = 1  # with a CPU-bound thread: minutes each, and no target
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
 COST_TIMES, QUICK_COST_TIMES = (
     41,
@@ -88,7 +89,7 @@ def _measured(bench: Bench, what: str, count: int, *, busy: bool) -> tuple[list[
     found: list[Any] = []
     grown = 0
     with Fresh(Pauses, bench.fresh("pauses") / "store") as fresh:
-        for _ in range(QUICK_TIMES if bench.quick else TIMES):
+        for _ in range(QUICK_TIMES if bench.quick else BUSY_TIMES if busy else TIMES):
             fresh.call("dirty", what, count)
             before = fresh.anonymous()
             fresh.peak()
