@@ -11,13 +11,17 @@
 Nobody sees anything before the commit. Whatever fails before it leaves the file as it was, and the caller thaws.
 
 This runs beside threads that answer commands, and they share the interpreter: work is done in turns of TURN_S, with
-a sleep after each, and the lock is held for TAKE_S at a time. A thread that never sleeps keeps the interpreter for its
-switch interval, 5 ms, whenever it gets it; beside one a turn is half of that, or there would be no end to it.
+a sleep after each, and the lock is held for TAKE_S at a time.
+
+A thread that never sleeps keeps the interpreter for its switch interval, 5 ms, whenever it gets it, and it gets it
+whenever LMDB is called, for that gives the interpreter up. Beside one a turn is LONG_TURN_S, half of the interval, and
+the lock is held throughout: a thread that waits for the lock takes nothing else meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -31,9 +35,8 @@ from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 
 TURN_S: Final = 0.0005  # how long others may have to wait for the interpreter
-LONG_TURN_S: Final = (
-    0.0025  # the same beside a thread that never sleeps: after a rest of LONG_REST_S or more
-)
+# The same beside a thread that never sleeps, which shows in a rest that took LONG_REST_S or more.
+LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
 TAKE_S: Final = 0.00025  # how long others may have to wait for the lock
@@ -65,7 +68,7 @@ def write_checkpoint(
     frozen: Frozen,
     meta: Meta,
     *,
-    lock: Any | None,
+    lock: threading.Lock | None,
     sync: Callable[[], object],
     cancelled: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
@@ -114,33 +117,39 @@ class _Filling:
         self,
         writing: Writing,
         read: ColdRows,
-        lock: Any | None,
+        lock: threading.Lock | None,
         cancelled: Callable[[], bool],
         progress: Progress | None,
     ) -> None:
         self._writing = writing
         self._read = read
-        self._lock = lock or contextlib.nullcontext()
         self._alone = lock is None
+        self._lock = lock or threading.Lock()
         self._cancelled = cancelled
         self._progress = progress
         self._done = 0
         self._look = LOOK_ROWS  # rows until the next look at the clock
-        self._end = time.perf_counter() + TURN_S  # of the turn
+        self._holds = False  # the lock
+        self._end = 0.0  # of the turn
+        self._cpu_began = 0.0  # of a turn that holds the lock
 
     def fill(self, frozen: Frozen) -> None:
+        self._end = time.perf_counter() + TURN_S
+        try:
+            self._fill(frozen)
+        finally:
+            if self._holds:
+                self._lock.release()
+
+    def _fill(self, frozen: Frozen) -> None:
         limit = TAKE_MIN
         left = 1
         clock = time.perf_counter
         while left:
-            asked = clock()
-            with self._lock:
+            with contextlib.nullcontext() if self._holds else self._lock:
                 began = clock()
                 left = frozen.take_some(limit)
                 took = clock() - began
-            if began - asked > REST_S:  # others had the interpreter meanwhile
-                self._between_turns()
-                self._begin_turn(asked, began)
             if took > TAKE_S:
                 limit = max(limit // 2, TAKE_MIN)
             elif took < TAKE_S / 2:
@@ -170,18 +179,29 @@ class _Filling:
             self._rest()
 
     def _rest(self) -> None:
-        self._between_turns()
-        began = now = time.perf_counter()
-        if not self._alone:
-            time.sleep(REST_S)
-            now = time.perf_counter()
-        self._begin_turn(began, now)
-
-    def _between_turns(self) -> None:
+        slept = self._let_go()
         if self._progress is not None:
             self._progress(self._done)
         if self._cancelled():
             raise Cancelled
+        began = time.perf_counter()
+        if not self._alone:
+            time.sleep(REST_S)
+        now = time.perf_counter()
+        if now - began < LONG_REST_S:
+            self._end = now + TURN_S
+            return
+        if not slept:
+            self._lock.acquire()
+            self._holds = True
+            self._cpu_began = time.thread_time()
+        self._end = time.perf_counter() + LONG_TURN_S
 
-    def _begin_turn(self, rested_from: float, now: float) -> None:
-        self._end = now + (LONG_TURN_S if now - rested_from >= LONG_REST_S else TURN_S)
+    def _let_go(self) -> bool:
+        """Give the lock back; was it held for nothing, since this thread slept most of the turn? It read from the
+        disk then, or somebody who does not need the lock had the interpreter."""
+        if not self._holds:
+            return False
+        self._lock.release()
+        self._holds = False
+        return time.thread_time() - self._cpu_began < LONG_TURN_S / 2

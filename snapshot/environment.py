@@ -349,8 +349,7 @@ class Writing:
         return self._txn is not None and self._thread != threading.get_ident()
 
     def put(self, key: bytes, payload: bytes) -> None:
-        """Put a row. Keeps the interpreter lock: `putmulti` of newer versions gives it up row by row, and beside a
-        busy thread gets it back 5 ms later each time."""
+        """Put a row."""
         assert self._txn is not None
         self._bytes += len(payload)
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 from tidelog.aof.start import Start
@@ -35,8 +35,9 @@ def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start)
                 taken=time.time_ns() // 1_000_000,
                 tables=state.tables_meta(),
             )
+            # Nobody else knows the state, but other threads want their turns.
             write_checkpoint(
-                environment, rows, freeze(state), meta, lock=nullcontext(), sync=lambda: None
+                environment, rows, freeze(state), meta, lock=threading.Lock(), sync=lambda: None
             )
         finally:
             rows.close()
