@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.frozen_keys import FrozenKeys, Operation
+from tidelog.engine.frozen_keys import FrozenKeys
 from tidelog.engine.frozen_stream import (
     ROW_BYTES,
     FrozenStream,
@@ -27,7 +27,7 @@ from tidelog.engine.frozen_stream import (
     unpack_stream,
 )
 from tidelog.engine.pages import forget_pages
-from tidelog.engine.rowkeys import stream_prefixes
+from tidelog.engine.rowkeys import Operation, stream_prefixes
 from tidelog.engine.state import State
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tidelog.engine import keyrow
 from tidelog.engine.changes import Table
@@ -19,6 +19,7 @@ from tidelog.engine.keyrow import NO_EXPIRY
 from tidelog.engine.keyspace import Keyspace, resident
 from tidelog.engine.rowkeys import (
     KIND_STREAM,
+    Operation,
     expiry_prefix,
     expiry_row,
     key_prefix,
@@ -29,12 +30,6 @@ from tidelog.engine.stream import Stream
 
 if TYPE_CHECKING:
     from tidelog.engine.state import State
-
-Operation = (
-    tuple[Literal["put"], bytes, bytes]
-    | tuple[Literal["delete"], bytes]
-    | tuple[Literal["delete_prefix"], bytes]
-)
 
 # A key, what it held (a string, a stream's number, None: it was not there), and when it expired or NO_EXPIRY.
 _Copy = tuple[bytes, "bytes | int | None", int]

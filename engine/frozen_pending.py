@@ -20,10 +20,7 @@ from tidelog.engine.by_owner import Owned
 from tidelog.engine.by_time import TimeOrder
 from tidelog.engine.chunk_rows import column_bytes, column_of, ids_of, pack_chunk
 from tidelog.engine.chunks import FrozenOrder, Order, Shelf
-from tidelog.engine.rowkeys import chunk_row
-
-Put = tuple[str, bytes, bytes]
-Delete = tuple[str, bytes]
+from tidelog.engine.rowkeys import Operation, chunk_row
 
 # What a failed checkpoint gives back: serials of rows that were to go, and of those that were to be written. Numbers
 # alone, so that the collector has nothing to visit where many wait.
@@ -94,7 +91,7 @@ class FrozenPending:
         for order in self.orders():
             yield from [order.serials[i] for i in order.fresh]
 
-    def rows(self, number: int, group: int) -> Iterator[Put | Delete]:
+    def rows(self, number: int, group: int) -> Iterator[Operation]:
         """What changes in the CHUNK rows of a stream's group."""
         for order in self.orders():
             for serial, chunk in order.new_chunks():
@@ -102,8 +99,10 @@ class FrozenPending:
         for serial in self.dropped:
             yield "delete", chunk_row(number, group, serial)
 
-    def directory(self) -> list[Any]:
-        """What has to be in memory of all chunks."""
+    def directory(self) -> Iterator[Any]:
+        """What has to be in memory of all chunks, in parts: of a large group each takes a millisecond or two."""
+        yield from (self.n, self.wide, self.nack_time, self.next_serial, self.free)
+        yield _packed(self.by_id)
         by_time = self.by_time
         lasts: Any = [
             self.lasts[serial] if chunk is None else chunk[0][-1]
@@ -111,12 +110,8 @@ class FrozenPending:
         ]
         if not self.wide:
             lasts = array("q", lasts)
-        return [
-            *(self.n, self.wide, self.nack_time, self.next_serial, self.free),
-            _packed(self.by_id),
-            [*_packed(by_time), column_bytes(lasts)],
-            [None if each is None else [each[0], *_packed(each[1])] for each in self.owned],
-        ]
+        yield [*_packed(by_time), column_bytes(lasts)]
+        yield [None if each is None else [each[0], *_packed(each[1])] for each in self.owned]
 
 
 class Handed(FrozenPending):

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgpack
 
 from tidelog.engine.block import Block, Decoded, Row, encode
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.frozen_keys import Operation
 from tidelog.engine.frozen_pending import Given, Handed
 from tidelog.engine.group import FrozenGroup, load_group
 from tidelog.engine.idmp import Idmp
@@ -40,6 +39,7 @@ from tidelog.engine.pages import (
     unpack_page,
 )
 from tidelog.engine.rowkeys import (
+    Operation,
     chunk_prefix,
     data_prefix,
     data_row,
@@ -204,8 +204,9 @@ class FrozenStream:
                 given.append((group.number, frozen))
                 continue
             before = len(rows)
-            for operation in cast("Iterator[Operation]", frozen.rows(self.number)):
-                rows += operation[1], operation[2] if operation[0] == "put" else None
+            for operation in frozen.rows(self.number):
+                if operation[0] != "rest":
+                    rows += operation[1], operation[2] if operation[0] == "put" else None
             if len(rows) > before:
                 given.append((group.number, frozen.pending.given()))
         self._names = tuple([(group.number, group.name) for group in stream.groups.values()])
@@ -227,7 +228,7 @@ class FrozenStream:
                     yield "delete_prefix", chunk_prefix(number, group_number)
         yield from self._pages(read)
         for group in self._groups:
-            yield from cast("Iterator[Operation]", group.rows(number))
+            yield from group.rows(number)
         packed = iter(self._group_rows)
         for key, payload in zip(packed, packed):
             assert key is not None

@@ -20,10 +20,10 @@ import msgpack
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.frozen_pending import Delete, FrozenPending, Put
+from tidelog.engine.frozen_pending import FrozenPending
 from tidelog.engine.idlist import IdList
 from tidelog.engine.pending import NOBODY, Pending
-from tidelog.engine.rowkeys import group_row
+from tidelog.engine.rowkeys import Operation, group_row
 
 Facts = tuple[Any, ...]  # of a group, all but its chunks
 
@@ -170,13 +170,18 @@ class FrozenGroup:
         self._facts = facts
         self._changed = changed  # since the freeze before, if that one held
 
-    def rows(self, stream: int) -> Iterator[Put | Delete]:
+    def rows(self, stream: int) -> Iterator[Operation]:
         """What changes in the rows of a group of the stream with this number."""
         if not self._changed:
             return
         yield from self.pending.rows(stream, self.number)
+        directory: list[Any] = []
+        for part in self.pending.directory():
+            yield ("rest",)
+            directory.append(part)
+        yield ("rest",)
         name, last_id, entries_read, consumers = self._facts[:4]
-        row = (name, last_id.to_bytes(16, "big"), entries_read, consumers, self.pending.directory())
+        row = (name, last_id.to_bytes(16, "big"), entries_read, consumers, directory)
         yield "put", group_row(stream, self.number), msgpack.packb(row)
 
 

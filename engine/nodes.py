@@ -14,6 +14,7 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.marks import Marks
 from tidelog.engine.node import Node, highest_live, live_slots, lowest_live
 from tidelog.engine.pages import ColdPages
+from tidelog.engine.untracked import untracked
 
 if TYPE_CHECKING:
     from tidelog.engine.group import Group
@@ -48,10 +49,10 @@ class Nodes:
         self.first_ordinal = 0  # of blocks[head], or of the tail
         self.head = 0
         self.holes = 0  # Nones behind the head
-        self.blocks: list[Block | None] = []
-        self.firsts: list[int] = []
-        self.tail_ids: list[int] = []
-        self.tail_rows: list[Row] = []
+        self.blocks: list[Block | None] = untracked([])
+        self.firsts: list[int] = untracked([])
+        self.tail_ids: list[int] = untracked([])
+        self.tail_rows: list[Row] = untracked([])
         self.tail_deleted = 0
         # Caches: the tail's greatest size and the ms from which it is void, the exact size of its first
         # `tail_counted` slots (counters left out), and the first live ID (None: not known).
@@ -61,18 +62,15 @@ class Nodes:
         self.tail_counted = 0
         self._first: int | None = None
         # What checkpoints know of it; engine.changes and engine.freeze write here too.
-        self.mark = (
-            0  # the generation of changes in which it changed last; 0: not since it was loaded
-        )
-        self.handed_gen = (
-            NEVER_HANDED  # the generation that was handed over last; 1 or more if it was loaded
-        )
+        self.mark = 0  # the generation of its last change; 0: not since it was loaded
+        self.handed_gen = NEVER_HANDED  # handed over last; 1 or more if it was loaded
         self.handed_stop = 0
         self.stored_stop = 0
         self.cut = NO_CUT  # stored nodes from this ordinal on are the stream's no more
         self.cold: ColdPages | None = None
         self.marks: Marks | None = None  # with the first handing over
         self.next_group = 1  # number of the next group
+        untracked(self)
 
     # --- looking
 

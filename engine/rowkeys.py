@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from struct import Struct
-from typing import Final
+from typing import Final, Literal
 
 META: Final = b"!"
 KEY: Final = b"k"
@@ -28,6 +28,15 @@ PAGE: Final = b"p"
 DATA: Final = b"d"
 GROUP: Final = b"g"
 CHUNK: Final = b"c"
+
+# What becomes of rows, in this order. "rest" changes nothing: what comes next takes milliseconds to make, and whoever
+# has to share the interpreter had better do so before.
+Operation = (
+    tuple[Literal["put"], bytes, bytes]
+    | tuple[Literal["delete"], bytes]
+    | tuple[Literal["delete_prefix"], bytes]
+    | tuple[Literal["rest"]]
+)
 
 PLACE_BYTES: Final = 8
 HASH_BYTES: Final = 24

@@ -41,6 +41,7 @@ from tidelog.engine.node import (
 )
 from tidelog.engine.nodes import Nodes
 from tidelog.engine.pages import ColdPages
+from tidelog.engine.untracked import untracked
 
 if TYPE_CHECKING:
     from tidelog.engine.cold import ColdStore
@@ -160,8 +161,8 @@ class Stream(Nodes):
         self, ids: list[int], rows: list[Row], deleted: int, void: bool = False
     ) -> None:
         """Have an open tail of these slots. `void`: as `set_id` leaves it where its last slots are beyond last_id."""
-        self.tail_ids = ids
-        self.tail_rows = rows
+        self.tail_ids = untracked(ids)
+        self.tail_rows = untracked(rows)
         self.tail_deleted = deleted
         self._start_bound(ids[0], rows[0])
         for entry_id, row in zip(ids, rows):
@@ -217,12 +218,13 @@ class Stream(Nodes):
         for name in Nodes.__slots__:
             if name not in _OWN:
                 setattr(other, name, getattr(self, name))
-        other.blocks = [block.copy() if block is not None else None for block in self.blocks]
-        other.firsts = self.firsts[:]
+        blocks = [block.copy() if block is not None else None for block in self.blocks]
+        other.blocks = untracked(blocks)
+        other.firsts = untracked(self.firsts[:])
         if self.cold is not None:
             other._bring_in(self.cold)
-        other.tail_ids = self.tail_ids[:]
-        other.tail_rows = self.tail_rows[:]
+        other.tail_ids = untracked(self.tail_ids[:])
+        other.tail_rows = untracked(self.tail_rows[:])
         other.idmp = self.idmp.copy() if self.idmp is not None else None
         return other
 
@@ -353,8 +355,8 @@ class Stream(Nodes):
         self._tidy()
 
     def _clear_tail(self) -> None:
-        self.tail_ids = []
-        self.tail_rows = []
+        self.tail_ids = untracked([])
+        self.tail_rows = untracked([])
         self.tail_deleted = 0
 
     def _tidy(self) -> None:

@@ -28,8 +28,7 @@ from typing import Any, Final, Protocol
 
 from tidelog.aof.errors import AofError
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.frozen_keys import Operation
-from tidelog.engine.rowkeys import META
+from tidelog.engine.rowkeys import META, Operation
 from tidelog.snapshot.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
@@ -159,6 +158,9 @@ class _Filling:
                 self._do(operation)
 
     def _do(self, operation: Operation) -> None:
+        if operation[0] == "rest":
+            self._yield()
+            return
         writing = self._writing
         if operation[0] == "put":
             writing.put(operation[1], operation[2])

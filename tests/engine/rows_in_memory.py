@@ -39,7 +39,7 @@ class RowsInMemory:
         del self._keys[low:high]
 
     def write(self, operations: Iterable[tuple[Any, ...]]) -> None:
-        """What `Frozen.rows` says: ("put", key, payload), ("delete", key), ("delete_prefix", prefix)."""
+        """What `Frozen.rows` says: ("put", key, payload), ("delete", key), ("delete_prefix", prefix), ("rest",)."""
         for operation in operations:
             match operation:
                 case ("put", key, payload):
@@ -48,6 +48,8 @@ class RowsInMemory:
                     self.put(key, None)
                 case ("delete_prefix", prefix):
                     self.delete_prefix(prefix)
+                case ("rest",):
+                    pass
                 case _:
                     raise AssertionError(operation)
 

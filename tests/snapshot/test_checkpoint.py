@@ -23,7 +23,7 @@ from tidelog.engine.cold import ColdStore
 from tidelog.engine.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
-from tidelog.engine.frozen_keys import Operation
+from tidelog.engine.rowkeys import Operation
 from tidelog.snapshot import environment as module
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment

@@ -28,10 +28,8 @@ CASES = (
 TIMES, QUICK_TIMES = 3, 1
 BUSY_TIMES = 1  # with a CPU-bound thread: minutes each, and no target
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
-COST_TIMES, QUICK_COST_TIMES = (
-    41,
-    9,
-)  # where others sync too, medians of nine differ by 1.8 from one time to the next
+# Where others sync too, medians of nine differ by 1.8 from one time to the next.
+COST_TIMES, QUICK_COST_TIMES = 41, 9
 APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20
 

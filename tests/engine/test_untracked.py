@@ -1,0 +1,79 @@
+"""The collector does not visit streams, and need not: nothing leads from one back to what holds it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import tidelog
+from tidelog.engine.keyspace import Keyspace
+from tidelog.engine.state import State
+from tidelog.engine.stream import Stream
+from tidelog.store.core import Core
+
+
+def used(db: tidelog.Store, key: str) -> None:
+    """A stream that has all that a stream can have."""
+    db.xadd_many(key, [{"n": n} for n in range(500)])
+    db.xgroup_create(key, "g", "0")
+    db.xreadgroup("g", "c", {key: ">"}, count=200)
+    db.xdel(key, *[id for id, _ in db.xrange(key, count=3)])
+    db.xcfgset(key, idmp_duration=100)
+    db.checkpoint()
+    db.xadd(key, {"n": 500})
+    db.xdel(key, db.xrange(key, count=1)[0][0])
+
+
+def tracked(count: int, db: tidelog.Store) -> int:
+    """How many more objects the collector visits after that many streams were made."""
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(count):
+        db.xadd(f"s:{number}", {"a": 1})
+        db.xadd(f"s:{number}", {"a": 2})
+    gc.collect()
+    return len(gc.get_objects()) - before
+
+
+def test_streams_are_not_visited(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "store") as db:
+        assert tracked(2_000, db) < 200
+
+
+def test_nodes_that_follow_are_not_either(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "store") as db:
+        for number in range(150):
+            db.xadd("s", {"n": number})
+        stream: Any = db._core.state.databases[0].keys[b"s"]
+        assert len(stream.blocks) == 1 and stream.tail_ids
+        assert not gc.is_tracked(stream.tail_ids) and not gc.is_tracked(stream.tail_rows)
+
+
+def test_nothing_leads_from_a_stream_to_what_holds_it(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "store") as db:
+        used(db, "s")
+    with tidelog.open(tmp_path / "store") as db:
+        used(db, "t")
+        db.xrange("s", count=1)  # loaded
+        keys = db._core.state.databases[0].keys
+        for key in (b"s", b"t"):
+            stream = keys[key]
+            assert isinstance(stream, Stream)
+            found = reachable(stream)
+            assert len(found) > 30
+            assert not any(isinstance(each, (Stream, Keyspace, State, Core)) for each in found[1:])
+
+
+def reachable(root: object) -> list[object]:
+    """Whatever is referred to from an object, and from that, and so on; not by way of types, functions and modules."""
+    seen, found = {id(root)}, [root]
+    for each in found:
+        for next_one in gc.get_referents(each):
+            if id(next_one) not in seen and not isinstance(
+                next_one, (type, FunctionType, ModuleType)
+            ):
+                seen.add(id(next_one))
+                found.append(next_one)
+    return found
