@@ -52,12 +52,11 @@ class Waiter:
         self,
         park: Park,
         db: int,
-        deadline: float | None = None,
         owner: Any = None,
         work: Any = None,
     ) -> None:
         self.db = db
-        self.deadline = deadline
+        self.deadline: float | None = None
         self.owner = owner
         self.work = work
         self.again(park)

@@ -82,6 +82,14 @@ class Limits:
     bulk_bytes_max: int = 512 << 20
     query_bytes_max: int = 1 << 30
 
+    def allow(self, nbytes: int) -> bool:
+        """Whether nothing that `_plain` or `alike` finds in so many bytes can be more than this."""
+        return (
+            nbytes <= self.bulk_bytes_max
+            and nbytes <= self.query_bytes_max
+            and self.arguments_max >= _PLAIN_ARGUMENTS_MAX
+        )
+
 
 class Requests:
     """The requests of one connection.
@@ -121,14 +129,7 @@ class Requests:
         self.held_back = False
         if self.pending:
             data = self._go_on(data, commands)
-        limits = self._limits
-        if (
-            not self.pending
-            and not self._restricted
-            and len(data) <= limits.bulk_bytes_max
-            and len(data) <= limits.query_bytes_max
-            and limits.arguments_max >= _PLAIN_ARGUMENTS_MAX
-        ):
+        if not self.pending and not self._restricted and self._limits.allow(len(data)):
             data = _plain(data, commands)
         if data:
             self._parse(data, 0, commands, False)
@@ -289,7 +290,7 @@ def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
     """
     begin = messages[0].partition(b"\n")[0] + b"\n"
     size = _PIECES.get(begin[:-2], 0)
-    if not size or limits.arguments_max < _PLAIN_ARGUMENTS_MAX:
+    if not size:
         return None
     for message in messages:
         if message.count(b"\r\n") != size:
@@ -297,7 +298,7 @@ def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
         if not (message.startswith(begin) and message.endswith(b"\r\n")):
             return None
     whole = b"".join(messages)
-    if len(whole) > limits.bulk_bytes_max or len(whole) > limits.query_bytes_max:
+    if not limits.allow(len(whole)):
         return None
     pieces = whole.split(b"\r\n")
     stop = size * len(messages)

@@ -178,10 +178,7 @@ class Session:
                     self._wait_for(reply, command, args, started)
                     return
             else:
-                waiter = self._kept
-                if waiter is None or waiter.args != args or waiter.db != self.db:
-                    waiter = None
-                reply, claim = self._run(args, waiter)
+                reply, claim = self._run(args)
                 if reply.__class__ is Waiter:
                     self._park(reply, command, started)
                     return
@@ -190,8 +187,10 @@ class Session:
             reply = self.refused(command, error)
         self._finish(command, started, reply, args)
 
-    def _run(self, args: list[bytes], before: Waiter | None) -> Answer:
-        core = self.core
+    def _run(self, args: list[bytes]) -> Answer:
+        core, before = self.core, self._kept
+        if before is not None and (before.args != args or before.db != self.db):
+            before = None
         if not self.no_touch:
             return core.run(self.db, args, self._caller, False, before)
         core.ctx.quiet = True

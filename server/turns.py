@@ -144,8 +144,7 @@ class Turns:
         commands = alike([data for _, data in arrived], self._server.limits)
         if commands is None or not is_plain_add(commands[0]):
             return False
-        name, _, number = commands[0][:3]
-        if {(args[0], args[2]) for args in commands} != {(name, number)}:
+        if {(args[0], args[2]) for args in commands} != {(commands[0][0], b"*")}:
             return False
         clock = self._server.clock
         for (connection, _), args in zip(arrived, commands):

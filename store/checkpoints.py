@@ -268,9 +268,9 @@ class Checkpoints:
             return
         every = self.options.snapshot_every
         snapshot = every is not None and now - self._snapshot_at >= every
+        if snapshot:
+            self._snapshot_at = now
         if snapshot or self._due(core):
-            if snapshot:
-                self._snapshot_at = now
             try:
                 self.residence.relieve(core)  # nothing leaves while a checkpoint is being written
             finally:

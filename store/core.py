@@ -162,7 +162,8 @@ class Core:
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller)
             elif reply is before and before is not None:
-                self._park_again(before)
+                before.owner.reset()
+                self._wait(before)
             log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
             if self.waiting.signalled:
                 self.serve(flush)
@@ -540,17 +541,14 @@ class Core:
         work: Callable[[Context], Reply] | None = None,
     ) -> Waiter:
         assert caller is not None  # without one nothing blocks
-        seconds = park.timeout_ms / 1000
-        deadline = self.monotonic() + seconds if seconds else None
-        waiter = Waiter(park, db, deadline, caller(), work)
-        self.waiting.park(waiter)
+        waiter = Waiter(park, db, caller(), work)
+        self._wait(waiter)
         return waiter
 
-    def _park_again(self, waiter: Waiter) -> None:
-        """A waiter that was served begins to wait anew."""
+    def _wait(self, waiter: Waiter) -> None:
+        """It begins to wait, with all its time before it."""
         seconds = waiter.timeout_ms / 1000
         waiter.deadline = self.monotonic() + seconds if seconds else None
-        waiter.owner.reset()
         self.waiting.park(waiter)
 
     def serve(self, flush: bool = True) -> None:

@@ -26,7 +26,7 @@ def waiter(
     *places: tuple[int, bytes], group: bool = True, claim_at: int | None = None, owner: str = ""
 ) -> Waiter:
     name = b"XREADGROUP" if group else b"xread"
-    return Waiter(Park(list(places), [name], 0, claim_at), 0, None, owner)
+    return Waiter(Park(list(places), [name], 0, claim_at), 0, owner)
 
 
 def served(waiting: Waiting, state: State) -> list[Waiter]:

@@ -22,7 +22,7 @@ import pytest
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 from tests.oracle.wire import Form
 from tests.server.conftest import Running, Start
-from tests.server.wire import Client, calls, connect
+from tests.server.wire import Client, calls, connect, until
 
 SEED = int(os.environ.get("BLOCKING_SEED", "1"))
 CLIENTS = 6
@@ -290,7 +290,4 @@ def test_a_read_that_is_sent_again_is_the_same_read(start: Start) -> None:
 
 def blocked(running: Running, count: int) -> None:
     """Until so many clients are blocked."""
-    deadline = time.monotonic() + 10
-    while running.server.blocked != count:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: running.server.blocked == count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.oracle.wire import Connection, encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import real_redis
-from tests.server.wire import Client, calls
+from tests.server.wire import Client, calls, until
 
 from tidelog.testing import Clock
 
@@ -107,13 +107,6 @@ def seven() -> Iterator[Connection]:
         connection = server.connect()
         yield connection
         connection.close()
-
-
-def until(holds: Callable[[], Any], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def facts(client: Connection) -> dict[str, str]:

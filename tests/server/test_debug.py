@@ -10,8 +10,8 @@ import pytest
 from tests.oracle.wire import Form, encode, error
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import Raw, real_redis
-from tests.server.test_persistence import folded, until
-from tests.server.wire import Client, calls, connect
+from tests.server.test_persistence import folded
+from tests.server.wire import Client, calls, connect, until
 
 import tidelog
 from tidelog.store.core import Core

@@ -16,7 +16,7 @@ import pytest
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
-from tests.server.wire import calls
+from tests.server.wire import calls, until
 
 import tidelog
 import tidelog.testing
@@ -69,13 +69,6 @@ def soon(running: Running, work: Callable[[], Any]) -> None:
         work()
 
     asyncio.run_coroutine_threadsafe(call(), running.server.loop).result(20)
-
-
-def until(true: Callable[[], object], what: str = "", seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not so after {seconds} s: {what}"
-        time.sleep(0.002)
 
 
 def connection_of(running: Running, client: Any) -> Connection:

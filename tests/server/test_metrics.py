@@ -18,8 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.conftest import Running, Start
-from tests.server.test_persistence import until
-from tests.server.wire import calls, connect
+from tests.server.wire import calls, connect, until
 
 import tidelog
 from tidelog.disk.real import RealFile

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
 from tests.oracle.wire import Form, encode, error
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import Raw, real_redis
-from tests.server.wire import calls, connect
+from tests.server.wire import calls, connect, until
 
 import tidelog
-
-
-def until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for something that another thread does."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.002)
 
 
 @contextmanager

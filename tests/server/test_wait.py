@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.oracle.wire import error, is_error
 from tests.server.conftest import Running, Start
-from tests.server.test_persistence import until
-from tests.server.wire import Client, calls, connect
+from tests.server.wire import Client, calls, connect, until
 
 import tidelog
 from tidelog.disk.real import RealFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,17 @@ def start(pool: ThreadPoolExecutor, db: Any, call: Callable[[], Any], before: in
     return future
 
 
+def consumers_wait(
+    pool: ThreadPoolExecutor, db: Any, names: Sequence[str], key: str = "s"
+) -> list[Future[Any]]:
+    """Each of them waits for a new entry of group g, one after the other."""
+    before = len(db._core.waiting.waiters())
+    return [
+        start(pool, db, partial(db.xreadgroup, "g", name, {key: ">"}, block=10_000), number)
+        for number, name in enumerate(names, before)
+    ]
+
+
 def test_a_group_serves_its_waiters_first_come_first_served(
     db: tidelog.Store, pool: ThreadPoolExecutor
 ) -> None:
@@ -67,11 +78,7 @@ def test_those_who_are_passed_over_are_seen_and_keep_their_order(
     db: tidelog.Store, pool: ThreadPoolExecutor
 ) -> None:
     db.xgroup_create("s", "g", mkstream=True)
-    names = [f"c{number}" for number in range(4)]
-    waiting = []
-    for number, name in enumerate(names):
-        call = partial(db.xreadgroup, "g", name, {"s": ">"}, block=10_000)
-        waiting.append(start(pool, db, call, number))
+    waiting = consumers_wait(pool, db, ["c0", "c1", "c2", "c3"])
     consumers = db._core.state.databases[0].keys[b"s"].groups[b"g"].consumers.values()  # type: ignore[union-attr]
     before = max(each.seen_time for each in consumers)
     time.sleep(0.01)
@@ -91,10 +98,7 @@ def test_damage_met_while_looking_who_can_be_passed_over_is_not_the_writers_trou
         raise CorruptBlock("a page")
 
     db.xgroup_create("s", "g", mkstream=True)
-    served = [
-        start(pool, db, lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000), number)
-        for number in range(2)
-    ]
+    served = consumers_wait(pool, db, ["c", "c"])
     monkeypatch.setattr("tidelog.store.core.nothing_new", broken)
     for number in range(2):
         db.xadd("s", {"n": number})
@@ -107,11 +111,7 @@ def test_a_consumer_who_waits_and_was_removed_is_one_again_when_its_turn_comes(
     """Also if all who wait were seen in the same millisecond."""
     with temporary_store(Clock()) as db:
         db.xgroup_create("s", "g", mkstream=True)
-        names = [f"c{number}" for number in range(3)]
-        waiting = []
-        for number, name in enumerate(names):
-            call = partial(db.xreadgroup, "g", name, {"s": ">"}, block=10_000)
-            waiting.append(start(pool, db, call, number))
+        waiting = consumers_wait(pool, db, ["c0", "c1", "c2"])
         db.xadd("s", {"n": 0})
         waiting[0].result(10)
         db.xgroup_delconsumer("s", "g", "c2")
@@ -125,17 +125,14 @@ def test_a_consumer_who_waits_and_was_removed_is_one_again_when_its_turn_comes(
 def test_who_waits_at_a_key_that_another_group_came_to_is_asked(pool: ThreadPoolExecutor) -> None:
     """Also if all who waited where that group was were seen in the same millisecond."""
     with temporary_store(Clock()) as db:
-        for number, (key, name) in enumerate(
-            [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2"), ("b", "b3")]
-        ):
-            db.xgroup_create(key, "g", mkstream=True) if name[1] == "1" else None
-            call = partial(db.xreadgroup, "g", name, {key: ">"}, block=10_000)
-            start(pool, db, call, number)
+        for key, names in (("a", ["a1", "a2"]), ("b", ["b1", "b2", "b3"])):
+            db.xgroup_create(key, "g", mkstream=True)
+            consumers_wait(pool, db, names, key)
         db.xadd("a", {"n": 0})
         parked(db, 4)
         db.rename("a", "b")
-        names = [each["name"] for each in db.xinfo_consumers("b", "g")]
-        assert names == [b"a1", b"a2", b"b1", b"b2", b"b3"]
+        found = [each["name"] for each in db.xinfo_consumers("b", "g")]
+        assert found == [b"a1", b"a2", b"b1", b"b2", b"b3"]
         db.xadd("b", {"n": 1})
         db.delete("b")
 
