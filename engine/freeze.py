@@ -29,6 +29,7 @@ from tidelog.engine.frozen_stream import (
 from tidelog.engine.pages import forget_pages
 from tidelog.engine.rowkeys import Operation, stream_prefixes
 from tidelog.engine.state import State
+from tidelog.engine.untracked import untracked
 
 if TYPE_CHECKING:
     from tidelog.engine.stream import Stream
@@ -59,7 +60,7 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        self._streams = changes.streams
+        self._streams = untracked(changes.streams)  # numbers to streams, and no more will come
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
         self._plain: deque[bytes | Plain] = deque()  # packed if it was copied before its turn

@@ -53,15 +53,13 @@ class Pauses(Opened):
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__(path, **options)
         self._gaps = Gaps()
-        self._names = 0
 
     def dirty(self, what: str, count: int) -> None:
         """Have that many entries, pending entries or streams that no checkpoint holds, and nothing else."""
-        self._names += 1
-        key = f"{what}:{self._names}"
         if what == "streams":
-            self._add_streams(key, count)
+            self._add_streams(count)
             return
+        key = what
         self.add(count, key)
         if what == "entries":
             return
@@ -71,11 +69,11 @@ class Pauses(Opened):
         for _ in range(count // BATCH):
             db.xreadgroup(GROUP, CONSUMER, {key: ">"}, count=BATCH)
 
-    def _add_streams(self, key: str, count: int) -> None:
+    def _add_streams(self, count: int) -> None:
         for at in range(0, count, BATCH):
             pipeline = self.db.pipeline(transaction=False)
             for number, fields in enumerate(self.messages.some(min(BATCH, count - at)), at):
-                pipeline.xadd(f"{key}:{number}", fields)
+                pipeline.xadd(f"stream:{number}", fields)
             pipeline.execute()
 
     def beside(self, busy: bool) -> dict[str, Any]:

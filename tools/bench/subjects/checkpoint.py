@@ -83,11 +83,11 @@ def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
 
 
 def _measured(bench: Bench, what: str, count: int, *, busy: bool) -> tuple[list[Any], int]:
-    """What `Pauses.beside` found in each round; the most that memory grew in one."""
+    """What `Pauses.beside` found in each round, in a store of its own; the most that memory grew in one."""
     found: list[Any] = []
     grown = 0
-    with Fresh(Pauses, bench.fresh("pauses") / "store") as fresh:
-        for _ in range(QUICK_TIMES if bench.quick else BUSY_TIMES if busy else TIMES):
+    for _ in range(QUICK_TIMES if bench.quick else BUSY_TIMES if busy else TIMES):
+        with Fresh(Pauses, bench.fresh("pauses") / "store") as fresh:
             fresh.call("dirty", what, count)
             before = fresh.anonymous()
             fresh.peak()
