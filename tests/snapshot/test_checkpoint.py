@@ -336,6 +336,84 @@ def test_progress_and_turns(world: World) -> None:
     assert len(seen) > 10 and seen == sorted(seen) and seen[-1] > 0
 
 
+class OwnedLock:
+    """A lock that knows who holds it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.owner = 0
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        self.owner = threading.get_ident()
+
+    def release(self) -> None:
+        self.owner = 0
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+class Watched:
+    """A frozen state: how many of its rows are put by who holds the lock."""
+
+    def __init__(self, frozen: Frozen, lock: OwnedLock) -> None:
+        self._frozen, self._lock = frozen, lock
+        self.held = self.free = 0
+
+    def take_some(self, limit: int) -> int:
+        return self._frozen.take_some(limit)
+
+    def rows(self, read: ColdStore) -> Iterator[Operation]:
+        for operation in self._frozen.rows(read):
+            if self._lock.owner == threading.get_ident():
+                self.held += 1
+            else:
+                self.free += 1
+            yield operation
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_lock_is_held_beside_a_thread_that_never_sleeps(world: World, busy: bool) -> None:
+    """Or that thread would take the interpreter at every other call of LMDB, for 5 ms each time."""
+    lock: Any = OwnedLock()
+    world.lock = lock
+    for i in range(5000):
+        world.engine(f"SET k{i} {i}")
+    over = threading.Event()
+    found: list[Watched] = []
+
+    def work() -> None:
+        while not over.is_set():
+            with lock:
+                pass
+
+    def watch(frozen: Frozen) -> Watched:
+        found.append(Watched(frozen, lock))
+        return found[0]
+
+    worker = threading.Thread(target=work)
+    if busy:
+        worker.start()
+    try:
+        world.checkpoint(watch)
+    finally:
+        over.set()
+        if busy:
+            worker.join()
+    (watched,) = found
+    assert watched.held + watched.free == 5000
+    assert not lock.owner
+    if busy:
+        assert watched.held > 1000
+    else:
+        assert watched.free > 1000
+
+
 KILLED = """
 import os, sys, threading, random
 from pathlib import Path
