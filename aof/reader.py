@@ -134,9 +134,8 @@ class Scan:
     ) -> None:
         self.path = info.path
         self._disk = disk
-        self._base = (
-            0 if start is None else start.offset
-        )  # offset in the file of what `_data` begins with
+        # The offset in the file of what `_data` begins with.
+        self._base = 0 if start is None else start.offset
         self._data = self._read()
         if start is None:
             self.header = segment.unpack(info.path, self._data[: segment.HEADER_BYTES])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -91,11 +91,6 @@ def unpack(ids: IdList) -> list[int]:
     return [ms << 64 | seq for ms, seq in zip(ids[::2], ids[1::2])]
 
 
-def iterate(ids: IdList) -> Iterator[int]:
-    """The IDs of a list one after the other."""
-    return iter(unpack(ids))
-
-
 def pairs(ids: IdList) -> list[tuple[int, int]]:
     """The (ms, seq) of each ID of a list."""
     if isinstance(ids, bytes):
@@ -119,12 +114,6 @@ def last_pair(ids: IdList) -> tuple[int, int]:
         key = int.from_bytes(ids[-8:], "little", signed=True) + KEY_BASE
         return key >> SEQ_BITS, key & KEY_SEQ_MASK
     return ids[-2], ids[-1]
-
-
-def only_key(ids: bytes) -> int:
-    """The key of a narrow list of one ID."""
-    key: int = unpack_key(ids)[0]
-    return key
 
 
 def keys(ids: bytes) -> array[int]:

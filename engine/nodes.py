@@ -264,16 +264,19 @@ class Nodes:
                     return Entries((part,), count)
                 at = self.head
             block = blocks[at] if at < len(blocks) else None
-            if (
-                block is not None and block.last <= entry_id
-            ):  # a reader that stands between two nodes
+            # A reader may stand between two nodes.
+            if block is not None and block.last <= entry_id:
                 at += 1
                 block = blocks[at] if at < len(blocks) else None
             if block is not None:
                 low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
                 # What is deleted before it, as by those who acknowledge and delete, is in nobody's way.
                 if low + count <= block.count and not block.deleted >> low:
-                    return Entries((BlockPart(block, low, low + count, None),), count)
+                    if count > 1:
+                        return Entries((BlockPart(block, low, low + count, None),), count)
+                    # One is looked at now, which is cheaper than to come back for its ID and for its row.
+                    decoded = block.decoded()
+                    return Entries((RowsPart([decoded.id_at(low)], decoded.rows(low, low + 1)),), 1)
         return self.range(entry_id + 1, MAX, count)
 
     def nodes(self) -> int:

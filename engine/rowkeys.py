@@ -138,11 +138,6 @@ def chunk_prefix(number: int, group: int) -> bytes:
     return _GROUP(CHUNK, number, group)
 
 
-def chunks_of(number: int) -> bytes:
-    """CHUNK rows of all groups of a stream."""
-    return _NUMBER(CHUNK, number)
-
-
 def stream_prefixes(number: int) -> tuple[bytes, ...]:
     """What begins the rows of a stream, each: all of them go when it ends."""
     return tuple(_NUMBER(kind, number) for kind in (STREAM, PAGE, DATA, GROUP, CHUNK))

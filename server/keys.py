@@ -40,9 +40,7 @@ def keys(command: Command, args: list[bytes]) -> list[bytes]:
     if "movablekeys" in command.flags:
         return _streams(args)
     first = command.first_key
-    if (
-        not first or "pubsub" in command.flags
-    ):  # shard channels stand where keys would, and are none
+    if not first or "pubsub" in command.flags:  # shard channels stand where keys would
         return []
     last = command.last_key
     if last < 0:

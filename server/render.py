@@ -74,9 +74,8 @@ def _status(reply: Status, protocol: int, out: Out) -> None:
 
 
 def _error(reply: CommandError, protocol: int, out: Out) -> None:
-    out.append(
-        b"-%b\r\n" % reply.line.translate(_LINE_ENDS)
-    )  # a line end would begin another reply
+    # A line end would begin another reply.
+    out.append(b"-%b\r\n" % reply.line.translate(_LINE_ENDS))
 
 
 def _verbatim(reply: Verbatim, protocol: int, out: Out) -> None:

@@ -30,9 +30,8 @@ MAGIC: Final = 0xBEEFC0DE
 VERSION: Final = 1
 PSIZE_MIN: Final = 512
 PSIZE_MAX: Final = 32768
-BLANK_BYTES_MAX: Final = (
-    2 * PSIZE_MAX
-)  # what a creation that lost power can leave: two meta pages of zeros
+# What a creation that lost power can leave: two meta pages of zeros.
+BLANK_BYTES_MAX: Final = 2 * PSIZE_MAX
 NO_PAGE: Final = (1 << 64) - 1
 DEPTH_MAX: Final = 32
 

@@ -48,9 +48,8 @@ CRC_BYTES: Final = 4
 MARGIN_BYTES: Final = 1 << 20
 BATCH_ROWS: Final = 64  # of `ColdRows.rows`, read at a time
 BATCH_BYTES: Final = 256 << 10
-NEIGHBOUR_BYTES_MAX: Final = (
-    64 << 10
-)  # of a row that is checked only because it stands next to one that is missing
+# Of a row that is checked only because it stands next to one that is missing.
+NEIGHBOUR_BYTES_MAX: Final = 64 << 10
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "

@@ -64,9 +64,8 @@ from tidelog.snapshot.portable import (
 from tidelog.snapshot.restore import difference
 from tidelog.snapshot.walk import walk
 
-HARMLESS: Final = frozenset(
-    ("durable", "time", "tail")
-)  # the store opens and holds all that was promised
+# The store opens and holds all that was promised.
+HARMLESS: Final = frozenset(("durable", "time", "tail"))
 
 _UNKNOWN: Final = APPLY[0]  # the opcode that was never given
 _ATTEMPTS: Final = 5

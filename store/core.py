@@ -417,9 +417,8 @@ class Core:
             due = sum(len(effect[2]) for effect in ctx.effects)
             try:
                 self.commit(ctx.effects)
-            except (
-                OutOfSpace
-            ):  # nothing has changed, and reads go on: to them such a key is missing anyhow
+            except OutOfSpace:
+                # Nothing has changed, and reads go on: to them such a key is missing anyhow.
                 ctx.effects = []
                 break
             self.expired_keys += due

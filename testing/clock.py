@@ -20,9 +20,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WALL_MAX = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-_UPTIME_NS = (
-    86_400 * 10**9
-)  # a monotonic clock counts from whenever; here, from a day before the test
+_UPTIME_NS = 86_400 * 10**9  # a monotonic clock counts from whenever; here, from a day before
 
 
 class Clock:

@@ -93,7 +93,5 @@ def _directory(disk: Disk | None) -> Iterator[Path]:
                     disk.mkdir(folder)
         yield place
     finally:
-        if (
-            os.getpid() == owner
-        ):  # not in a forked child that unwinds: the parent's store lies there
+        if os.getpid() == owner:  # not in a forked child that unwinds: this is the parent's
             shutil.rmtree(place)

@@ -22,19 +22,15 @@ from tidelog.tools.demo_child import LINES, POISON, RESULTS, decode, result
 JOBS = LINES.encode()
 DONE = RESULTS.encode()
 DEAD = JOBS + b":dead"
-NOTES = (
-    JOBS + b":holds",
-    JOBS + b":failures",
-)  # pauses and failures; what matters of them shows in the rest
+# Pauses and failures; what matters of them shows in the rest.
+NOTES = JOBS + b":holds", JOBS + b":failures"
 ADDS = (e.XADD, e.XADD_NODE, e.XADD_MANY)
 OF_ALL = (e.EPOCH, e.XREOPEN)
 OTHERS = {  # what is written beside that which is counted
     JOBS: (e.STREAM_CREATE, e.XGROUP_CREATE, e.XGROUP_CREATECONSUMER, e.XGROUP_SETID),
     DONE: (e.STREAM_CREATE,),
-    DEAD: (
-        e.STREAM_CREATE,
-        e.XDEL,
-    ),  # whether all that died was redriven is seen in what the log replays to
+    # Whether all that died was redriven is seen in what the log replays to.
+    DEAD: (e.STREAM_CREATE, e.XDEL),
     **dict.fromkeys(NOTES, (*ADDS, e.STREAM_CREATE, e.XDEL, e.XTRIM)),
 }
 

@@ -30,9 +30,7 @@ from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
 NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
-CLAIM_BYTES = len(
-    b":0\r\n:0\r\n"
-)  # what the two integers of an entry read with CLAIM take at least
+CLAIM_BYTES = len(b":0\r\n:0\r\n")  # what the two integers of an entry read with CLAIM take
 _PLAIN_DIGITS_MAX = 15  # far from where a time or a count is too large
 _ZERO = ord("0")
 MEANINGLESS_ID = (

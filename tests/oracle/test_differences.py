@@ -125,9 +125,8 @@ def test_row(pair: Pair, oracle: Oracle, case: Case) -> None:
     pick = case.pick or (lambda reply: reply)
     assert pick(plain(ours)) == case.ours
     assert pick(plain(theirs)) == case.theirs
-    if (
-        case.row != "entries-added-max"
-    ):  # no command gives 7.0 that counter after the last XADD of a log
+    # No command gives 7.0 that counter after the last XADD of a log.
+    if case.row != "entries-added-max":
         assert_export_agrees(pair, oracle)
 
 

@@ -9,9 +9,7 @@ from tidelog.tools.bench.race import Contender
 
 LINE = b"x" * 79 + b"\n"  # about what one logged XADD of two small fields takes
 SEGMENT_BYTES = 8 * 1024 * 1024
-FILL_BYTES = (
-    64 * 1024
-)  # larger writes leave large folios behind, which slow every later small write
+FILL_BYTES = 64 * 1024  # larger writes leave large folios, which slow every later small write
 
 
 class Bare:
