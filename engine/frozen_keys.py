@@ -19,6 +19,7 @@ from tidelog.engine.keyrow import NO_EXPIRY
 from tidelog.engine.keyspace import Keyspace, resident
 from tidelog.engine.rowkeys import (
     KIND_STREAM,
+    REST,
     Operation,
     expiry_prefix,
     expiry_row,
@@ -126,6 +127,7 @@ class FrozenKeys:
         for number, changed in to_end:
             # Streams that were in memory ended one by one; the others end here, where their key still told of them.
             for _, row in read.rows(key_prefix(number)):
+                yield REST
                 key, (_, kind, held) = keyrow.unpack(row)
                 if kind == KIND_STREAM and key not in changed:
                     for prefix in stream_prefixes(held):

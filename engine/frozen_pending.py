@@ -12,7 +12,7 @@ any more. The directory, part of the GROUP row, is what has to be in memory of a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 from tidelog.engine.by_id import IdOrder
@@ -20,7 +20,7 @@ from tidelog.engine.by_owner import Owned
 from tidelog.engine.by_time import TimeOrder
 from tidelog.engine.chunk_rows import column_bytes, column_of, ids_of, pack_chunk
 from tidelog.engine.chunks import FrozenOrder, Order, Shelf
-from tidelog.engine.rowkeys import Operation, chunk_row
+from tidelog.engine.rowkeys import REST, Operation, chunk_row
 
 # What a failed checkpoint gives back: serials of rows that were to go, and of those that were to be written. Numbers
 # alone, so that the collector has nothing to visit where many wait.
@@ -28,6 +28,7 @@ Given = tuple[tuple[int, ...], tuple[int, ...]]
 
 SMALL_CHUNKS: Final = 4  # by ID: of a group that is packed as soon as it is frozen
 SMALL_OWNERS: Final = 16
+OWNERS_AT_ONCE: Final = 64
 
 
 class FrozenPending:
@@ -99,10 +100,11 @@ class FrozenPending:
         for serial in self.dropped:
             yield "delete", chunk_row(number, group, serial)
 
-    def directory(self) -> Iterator[Any]:
-        """What has to be in memory of all chunks, in parts: of a large group each takes a millisecond or two."""
-        yield from (self.n, self.wide, self.nack_time, self.next_serial, self.free)
-        yield _packed(self.by_id)
+    def directory(self) -> Generator[Operation, None, list[Any]]:
+        """What has to be in memory of all chunks. With rests: of a large group each part takes milliseconds."""
+        yield REST
+        by_id = _packed(self.by_id)
+        yield REST
         by_time = self.by_time
         lasts: Any = [
             self.lasts[serial] if chunk is None else chunk[0][-1]
@@ -110,8 +112,16 @@ class FrozenPending:
         ]
         if not self.wide:
             lasts = array("q", lasts)
-        yield [*_packed(by_time), column_bytes(lasts)]
-        yield [None if each is None else [each[0], *_packed(each[1])] for each in self.owned]
+        yield REST
+        in_time = [*_packed(by_time), column_bytes(lasts)]
+        owned: list[Any] = []
+        for at, each in enumerate(self.owned):
+            if at % OWNERS_AT_ONCE == 0:
+                yield REST
+            owned.append(None if each is None else [each[0], *_packed(each[1])])
+        yield REST
+        facts = self.n, self.wide, self.nack_time, self.next_serial, self.free
+        return [*facts, by_id, in_time, owned]
 
 
 class Handed(FrozenPending):

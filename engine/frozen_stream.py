@@ -39,6 +39,7 @@ from tidelog.engine.pages import (
     unpack_page,
 )
 from tidelog.engine.rowkeys import (
+    REST,
     Operation,
     chunk_prefix,
     data_prefix,
@@ -190,8 +191,6 @@ class FrozenStream:
         stream.handed_gen = generation
         stream.handed_stop = stop
 
-    # --- rows
-
     def _freeze_groups(self, stream: Stream) -> tuple[tuple[int, FrozenGroup | Given], ...]:
         """Freeze the groups, and pack the small ones: what can be given back, by their numbers."""
         given: list[tuple[int, FrozenGroup | Given]] = []
@@ -244,9 +243,10 @@ class FrozenStream:
         small: list[_Node] = []
         if head < self._kept:
             pages = _StoredPages(read, number)
-            pages.cut_end(self._kept)
-            pages.cut_head(head)
-            pages.mark({at: mark for at, mark in self._marks.items() if head <= at < self._kept})
+            yield from pages.cut_end(self._kept)
+            yield from pages.cut_head(head)
+            marks = {at: mark for at, mark in self._marks.items() if head <= at < self._kept}
+            yield from pages.mark(marks)
             small = pages.take_small(self._start) if self._blocks else []
             yield from pages.changes()
         elif not self._new:
@@ -312,7 +312,10 @@ def take_back(stream: Stream, committed: int, undo: Undo | None) -> None:
 
 
 class _StoredPages:
-    """The pages of a stream in a checkpoint, and what is to become of them: all is read before a change is told."""
+    """The pages of a stream in a checkpoint, and what is to become of them: all is read before a change is told.
+
+    With a rest for each page, since there may be thousands.
+    """
 
     def __init__(self, read: ColdStore, number: int) -> None:
         self._read = read
@@ -347,10 +350,11 @@ class _StoredPages:
             )
         return data
 
-    def cut_end(self, stop: int) -> None:
+    def cut_end(self, stop: int) -> Iterator[Operation]:
         """Let the nodes from ordinal `stop` on go."""
         page = self._at(MAX)
         while page is not None and page.ordinal >= stop:
+            yield REST
             self._gone.append(page.first)
             page = self._at(page.first - 1)
         if page is not None and page.stop > stop:
@@ -360,23 +364,25 @@ class _StoredPages:
             self._data[page.first] = data[: sum(page.lengths)]
         self._last = page
 
-    def cut_head(self, head: int) -> None:
+    def cut_head(self, head: int) -> Iterator[Operation]:
         """Let the pages go that lie below ordinal `head` as a whole."""
         prefix = page_prefix(self._number)
         row = self._read.after(prefix, prefix)
         while row is not None:
+            yield REST
             page = self._page(row)
             if page.stop > head or page.ordinal > head:
                 break
             self._gone.append(page.first)
             row = self._read.after(page_row(self._number, page.first + 1), prefix)
 
-    def mark(self, marks: dict[int, Mark]) -> None:
+    def mark(self, marks: dict[int, Mark]) -> Iterator[Operation]:
         """Note what slots are deleted."""
         page: Page | None = None
         for ordinal in sorted(marks):
             entry_id, deleted = marks[ordinal]
             if page is None or ordinal >= page.stop:
+                yield REST
                 page = self._at(entry_id)
                 while page is not None and page.ordinal > ordinal:
                     page = self._at(page.first - 1)

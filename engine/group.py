@@ -175,11 +175,7 @@ class FrozenGroup:
         if not self._changed:
             return
         yield from self.pending.rows(stream, self.number)
-        directory: list[Any] = []
-        for part in self.pending.directory():
-            yield ("rest",)
-            directory.append(part)
-        yield ("rest",)
+        directory = yield from self.pending.directory()
         name, last_id, entries_read, consumers = self._facts[:4]
         row = (name, last_id.to_bytes(16, "big"), entries_read, consumers, directory)
         yield "put", group_row(stream, self.number), msgpack.packb(row)

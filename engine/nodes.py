@@ -44,7 +44,7 @@ class Nodes:
         # Above this ID nothing was ever removed, by whatever means; never lowered. A bound by whole nodes, so
         # that apply need not know the IDs it removes. Unseen by users and not part of a digest.
         self.removed_max = 0
-        self.groups: dict[bytes, Group] = {}
+        self.groups: dict[bytes, Group] = untracked({})
         self.idmp: Idmp | None = None  # None: never used, everything default
         self.first_ordinal = 0  # of blocks[head], or of the tail
         self.head = 0

@@ -37,6 +37,7 @@ Operation = (
     | tuple[Literal["delete_prefix"], bytes]
     | tuple[Literal["rest"]]
 )
+REST: Final[Operation] = ("rest",)
 
 PLACE_BYTES: Final = 8
 HASH_BYTES: Final = 24

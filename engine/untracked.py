@@ -16,10 +16,12 @@ T = TypeVar("T")
 
 
 def _untracker() -> Callable[[Any], None]:
+    try:
+        import ctypes
+    except ImportError:  # a Python built without it
+        return lambda _: None
     if sys.implementation.name != "cpython":
         return lambda _: None
-    import ctypes
-
     untrack = ctypes.pythonapi.PyObject_GC_UnTrack
     untrack.argtypes = (ctypes.py_object,)
     untrack.restype = None

@@ -15,7 +15,9 @@ a sleep after each, and the lock is held for TAKE_S at a time.
 
 A thread that never sleeps keeps the interpreter for its switch interval, 5 ms, whenever it gets it, and it gets it
 whenever LMDB is called, for that gives the interpreter up. Beside one a turn is LONG_TURN_S, half of the interval, and
-the lock is held throughout: a thread that waits for the lock takes nothing else meanwhile.
+the lock is held throughout if that thread has it at that moment: it waits for the lock then, and takes nothing else
+meanwhile. If this one slept most of such a turn, as on a slow disk or beside yet another thread, it does without for a
+while, the longer the more often that happens, since whoever else wants the lock has to wait.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ LOOK_ROWS: Final = 4  # between two looks at the clock
 TAKE_MIN: Final = 1  # streams and keys that are copied in one go
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
+DELETE_ROWS_HELD: Final = 2  # with the lock held
+FREE_TURNS_MAX: Final = 64  # without the lock, after turns that held it for nothing
 LARGE_BYTES: Final = 4096  # a row that takes as long as several
 
 Progress = Callable[[int], object]
@@ -76,7 +80,7 @@ def write_checkpoint(
 
     rows        what the store reads. Looked at for which commit it shows, under the lock, and not touched
     meta        what to say of it; its position is where `frozen` was frozen
-    lock        the store's, which is free. Held for a turn at a time. None: nobody is beside, and nobody needs turns
+    lock        the store's, which is free. Held for a turn at most. None: nobody is beside, and nobody needs turns
     sync        returns when the log is on the disk through the position, or raises
     cancelled   asked between turns; true: give it up
 
@@ -128,9 +132,13 @@ class _Filling:
         self._progress = progress
         self._done = 0
         self._look = LOOK_ROWS  # rows until the next look at the clock
-        self._holds = False  # the lock
         self._end = 0.0  # of the turn
-        self._cpu_began = 0.0  # of a turn that holds the lock
+        self._holds = False  # the lock
+        self._held_from = self._held_cpu = (
+            0.0  # clocks when that began: the wall's, and this thread's
+        )
+        self._free_turns = 0  # to come, whatever the others do
+        self._free_next = 1  # after the next turn that holds the lock for nothing
 
     def fill(self, frozen: Frozen) -> None:
         self._end = time.perf_counter() + TURN_S
@@ -167,12 +175,15 @@ class _Filling:
         elif operation[0] == "delete":
             writing.delete(operation[1])
         else:
-            while writing.delete_some(operation[1], DELETE_ROWS):
-                self._done += DELETE_ROWS
+            while True:
+                limit = DELETE_ROWS_HELD if self._holds else DELETE_ROWS
+                if not writing.delete_some(operation[1], limit):
+                    break
+                self._done += limit
                 self._yield()
         self._done += 1
         self._look -= 1
-        if self._look <= 0 or len(operation[-1]) >= LARGE_BYTES:
+        if self._look <= 0 or self._holds or len(operation[-1]) >= LARGE_BYTES:
             self._look = LOOK_ROWS
             self._yield()
 
@@ -181,7 +192,8 @@ class _Filling:
             self._rest()
 
     def _rest(self) -> None:
-        slept = self._let_go()
+        if self._holds:
+            self._let_go()
         if self._progress is not None:
             self._progress(self._done)
         if self._cancelled():
@@ -193,17 +205,25 @@ class _Filling:
         if now - began < LONG_REST_S:
             self._end = now + TURN_S
             return
-        if not slept:
+        if self._free_turns:
+            self._free_turns -= 1
+        elif self._lock.acquire(
+            blocking=False
+        ):  # nobody is at it: what others do is something else
+            self._lock.release()
+        else:
             self._lock.acquire()
             self._holds = True
-            self._cpu_began = time.thread_time()
+            self._held_from, self._held_cpu = time.perf_counter(), time.thread_time()
         self._end = time.perf_counter() + LONG_TURN_S
 
-    def _let_go(self) -> bool:
-        """Give the lock back; was it held for nothing, since this thread slept most of the turn? It read from the
-        disk then, or somebody who does not need the lock had the interpreter."""
-        if not self._holds:
-            return False
+    def _let_go(self) -> None:
+        """Give the lock back. If it was held for nothing, do without it for some turns."""
         self._lock.release()
         self._holds = False
-        return time.thread_time() - self._cpu_began < LONG_TURN_S / 2
+        worked = time.thread_time() - self._held_cpu
+        if worked >= (time.perf_counter() - self._held_from) / 2:
+            self._free_next = 1
+        else:
+            self._free_turns = self._free_next
+            self._free_next = min(2 * self._free_next, FREE_TURNS_MAX)

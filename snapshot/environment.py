@@ -348,7 +348,7 @@ class Writing:
         return self._txn is not None and self._thread != threading.get_ident()
 
     def put(self, key: bytes, payload: bytes) -> None:
-        """Put a row."""
+        """Put a row. (`putmulti` would be no better: it gives the interpreter up for each row too.)"""
         assert self._txn is not None
         self._bytes += len(payload)
         try:

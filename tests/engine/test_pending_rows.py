@@ -369,7 +369,8 @@ def test_a_freeze_writes_what_changed_and_nothing_else() -> None:
     assert len([each for each in operations if each[0] == "put"]) <= 9
     assert len([each for each in operations if each[0] == "delete"]) <= 7
     group.set_position(5, 5)
-    assert {each[0] for each in group.freeze().rows(STREAM)} == {"put", "rest"}
+    done = [each[0] for each in group.freeze().rows(STREAM)]
+    assert [each for each in done if each != "rest"] == ["put"]
 
 
 def test_a_group_is_loaded_without_its_chunks() -> None:

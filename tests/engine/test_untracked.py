@@ -8,6 +8,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import tidelog
+from tidelog.engine.freeze import freeze, thaw
 from tidelog.engine.keyspace import Keyspace
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
@@ -66,14 +67,27 @@ def test_nothing_leads_from_a_stream_to_what_holds_it(tmp_path: Path) -> None:
             assert not any(isinstance(each, (Stream, Keyspace, State, Core)) for each in found[1:])
 
 
+def test_what_a_checkpoint_is_to_write_is_not_visited(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "store") as db:
+        tracked(10, db)
+        state = db._core.state
+        frozen = freeze(state)
+        assert len(frozen._streams) == 10 and not gc.is_tracked(frozen._streams)
+        thaw(state, frozen)
+
+
 def reachable(root: object) -> list[object]:
-    """Whatever is referred to from an object, and from that, and so on; not by way of types, functions and modules."""
+    """Whatever is referred to from an object, and from that, and so on; not by way of types and modules, and by way of
+    functions only through what they enclose.
+    """
     seen, found = {id(root)}, [root]
     for each in found:
-        for next_one in gc.get_referents(each):
-            if id(next_one) not in seen and not isinstance(
-                next_one, (type, FunctionType, ModuleType)
-            ):
-                seen.add(id(next_one))
-                found.append(next_one)
+        if isinstance(each, FunctionType):
+            referents: Any = each.__closure__ or ()
+        else:
+            referents = gc.get_referents(each)
+        for referent in referents:
+            if id(referent) not in seen and not isinstance(referent, (type, ModuleType)):
+                seen.add(id(referent))
+                found.append(referent)
     return found

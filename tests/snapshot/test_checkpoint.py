@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tidelog.engine.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
 from tidelog.engine.rowkeys import Operation
+from tidelog.snapshot import checkpoint
 from tidelog.snapshot import environment as module
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
@@ -337,15 +340,20 @@ def test_progress_and_turns(world: World) -> None:
 
 
 class OwnedLock:
-    """A lock that knows who holds it."""
+    """A lock that knows who holds it. `wanted`: whoever looks finds that somebody else has it."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool = False) -> None:
         self._lock = threading.Lock()
+        self._wanted = wanted
         self.owner = 0
 
-    def acquire(self) -> None:
-        self._lock.acquire()
-        self.owner = threading.get_ident()
+    def acquire(self, blocking: bool = True) -> bool:
+        if not blocking and self._wanted:
+            return False
+        done = self._lock.acquire(blocking)
+        if done:
+            self.owner = threading.get_ident()
+        return done
 
     def release(self) -> None:
         self.owner = 0
@@ -377,8 +385,8 @@ class Watched:
             yield operation
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_the_lock_is_held_beside_a_thread_that_never_sleeps(world: World, busy: bool) -> None:
+@pytest.mark.parametrize("beside", ["nobody", "a writer", "a thread that computes"])
+def test_the_lock_is_held_beside_a_writer_that_never_sleeps(world: World, beside: str) -> None:
     """Or that thread would take the interpreter at every other call of LMDB, for 5 ms each time."""
     lock: Any = OwnedLock()
     world.lock = lock
@@ -389,29 +397,79 @@ def test_the_lock_is_held_beside_a_thread_that_never_sleeps(world: World, busy: 
 
     def work() -> None:
         while not over.is_set():
-            with lock:
-                pass
+            with lock if beside == "a writer" else contextlib.nullcontext():
+                sum(range(100))
 
     def watch(frozen: Frozen) -> Watched:
         found.append(Watched(frozen, lock))
         return found[0]
 
     worker = threading.Thread(target=work)
-    if busy:
+    if beside != "nobody":
         worker.start()
     try:
         world.checkpoint(watch)
     finally:
         over.set()
-        if busy:
+        if beside != "nobody":
             worker.join()
     (watched,) = found
     assert watched.held + watched.free == 5000
     assert not lock.owner
-    if busy:
+    if beside == "a writer":
         assert watched.held > 1000
     else:
-        assert watched.free > 1000
+        assert watched.held == 0
+
+
+@pytest.mark.parametrize("at", [0, 700, 1500, None])
+def test_the_lock_is_free_afterwards_and_whenever_others_are_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: int | None
+) -> None:
+    """Also where every turn holds it."""
+    monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
+    lock: Any = OwnedLock(wanted=True)
+    world.lock = lock
+    for i in range(2000):
+        world.engine(f"SET k{i} {i}")
+    asked: list[int] = []
+
+    def ask(*_: object) -> bool:
+        asked.append(lock.owner)
+        return False
+
+    def wrap(frozen: Frozen) -> Any:
+        return Failing(frozen, 10_000 if at is None else at, KeyboardInterrupt())
+
+    with contextlib.nullcontext() if at is None else pytest.raises(KeyboardInterrupt):
+        world.checkpoint(wrap, sync=ask, cancelled=ask, progress=ask)
+    assert not lock.owner and not any(asked)
+    if at is None:
+        assert len(asked) > 10
+
+
+def test_a_turn_that_slept_is_followed_by_some_without_the_lock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is slow, or another thread computes: nobody is to wait for the lock on top of it."""
+    monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
+    lock: Any = OwnedLock(wanted=True)
+    world.lock = lock
+    for i in range(200):
+        world.engine(f"SET k{i} {i}")
+    turns: list[bool] = []
+
+    class Slow(Watched):
+        def rows(self, read: ColdStore) -> Iterator[Operation]:
+            for operation in super().rows(read):
+                turns.append(lock.owner == threading.get_ident())
+                time.sleep(2 * checkpoint.LONG_TURN_S)
+                yield operation
+
+    world.checkpoint(lambda frozen: Slow(frozen, lock))
+    in_a_row = [len(list(rows)) for held, rows in groupby(turns) if not held][:-1]
+    assert in_a_row == sorted(in_a_row) and in_a_row[-1] > 8
+    assert sum(turns) < len(turns) / 4
 
 
 KILLED = """
