@@ -134,9 +134,7 @@ class _Filling:
         self._look = LOOK_ROWS  # rows until the next look at the clock
         self._end = 0.0  # of the turn
         self._holds = False  # the lock
-        self._held_from = self._held_cpu = (
-            0.0  # clocks when that began: the wall's, and this thread's
-        )
+        self._held_from = self._held_cpu = 0.0  # when that began, by the wall and by this thread
         self._free_turns = 0  # to come, whatever the others do
         self._free_next = 1  # after the next turn that holds the lock for nothing
 
@@ -207,10 +205,8 @@ class _Filling:
             return
         if self._free_turns:
             self._free_turns -= 1
-        elif self._lock.acquire(
-            blocking=False
-        ):  # nobody is at it: what others do is something else
-            self._lock.release()
+        elif self._lock.acquire(blocking=False):
+            self._lock.release()  # nobody was at it: what never sleeps does something else
         else:
             self._lock.acquire()
             self._holds = True
