@@ -310,7 +310,10 @@ class Job(JobBase):
         return self._told(self._release())
 
     def extend(self, seconds: float) -> bool:
-        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit."""
+        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
+
+        What was promised for longer before stays.
+        """
         return self._told(self._extend(seconds))
 
     def done_and(self, *puts: Put) -> bool:
@@ -376,7 +379,10 @@ class AsyncJob(JobBase):
         return await self._told(self._release())
 
     async def extend(self, seconds: float) -> bool:
-        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit."""
+        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
+
+        What was promised for longer before stays.
+        """
         return await self._told(self._extend(seconds))
 
     async def done_and(self, *puts: Put) -> bool:

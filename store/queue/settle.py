@@ -169,15 +169,16 @@ def release(held: Held, ctx: Context) -> Words | None:
 
 
 def extend(held: Held, ctx: Context, seconds: float) -> Words | None:
-    """A job stays with its worker for so long, whatever becomes of the worker."""
+    """A job stays with its worker for so long, whatever becomes of the worker; longer, if that was promised before."""
     if held.find(ctx) is None:
         return None
-    options = held.options
+    options, shared = held.options, held.shared
     claim = [b"XCLAIM", options.key, options.group_key, held.worker, b"0", ids.text(held.job)]
-    return [
-        [*claim, b"JUSTID"],
-        *_hold_words(held, ctx, seconds, held.shared.extended.__setitem__),
-    ]
+    words = [[*claim, b"JUSTID"]]
+    promised = shared.extended.get(held.job)
+    if promised is None or promised.due < shared.monotonic() + seconds:
+        words += _hold_words(held, ctx, seconds, shared.extended.__setitem__)
+    return words
 
 
 def _hold_words(

@@ -258,6 +258,20 @@ def test_an_extended_job_is_nobody_elses_also_after_reopening(tmp_path: Path) ->
         assert queue.store.xlen("jobs:holds") == 0
 
 
+def test_a_shorter_extension_takes_nothing_back(tmp_path: Path) -> None:
+    clock = testing.Clock()
+    with tidelog.queue(tmp_path / "s", "jobs", clock=clock, retry_after=LEASE) as queue:
+        queue.put(1)
+        job = take(queue)
+        assert job.extend(1000) and job.extend(1)
+        assert queue.store.xlen("jobs:holds") == 1
+    with tidelog.queue(tmp_path / "s", "jobs", clock=clock, retry_after=LEASE) as queue:
+        clock.advance(999)
+        assert queue.get("ben", block=0) is None
+        clock.advance(1)
+        assert take(queue, "ben").deliveries == 2
+
+
 def test_extend_prolongs_a_time_limit(jobs: tidelog.Queue, clock: testing.Clock) -> None:
     jobs.put(1)
     job = next(jobs.consume("anna", block=0, time_limit=10))
