@@ -15,7 +15,7 @@ a sleep after each, and the lock is held for TAKE_S at a time.
 
 A thread that never sleeps keeps the interpreter for its switch interval, 5 ms, whenever it gets it, and it gets it
 whenever LMDB is called, for that gives the interpreter up. Beside one a turn is LONG_TURN_S, half of the interval, and
-the lock is held throughout if that thread has it at that moment: it waits for the lock then, and takes nothing else
+the lock is held throughout if that thread was seen at it lately: it waits for the lock then, and takes nothing else
 meanwhile. If this one slept most of such a turn, as on a slow disk or beside yet another thread, it does without for a
 while, the longer the more often that happens, since whoever else wants the lock has to wait.
 """
@@ -46,6 +46,7 @@ TAKE_MIN: Final = 1  # streams and keys that are copied in one go
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
 DELETE_ROWS_HELD: Final = 2  # with the lock held
+HELD_TURNS: Final = 8  # with the lock, after somebody was found at it
 FREE_TURNS_MAX: Final = 64  # without the lock, after turns that held it for nothing
 LARGE_BYTES: Final = 4096  # a row that takes as long as several
 
@@ -135,6 +136,7 @@ class _Filling:
         self._end = 0.0  # of the turn
         self._holds = False  # the lock
         self._held_from = self._held_cpu = 0.0  # when that began, by the wall and by this thread
+        self._held_turns = 0  # to come, since somebody was found at the lock
         self._free_turns = 0  # to come, whatever the others do
         self._free_next = 1  # after the next turn that holds the lock for nothing
 
@@ -205,13 +207,20 @@ class _Filling:
             return
         if self._free_turns:
             self._free_turns -= 1
-        elif self._lock.acquire(blocking=False):
-            self._lock.release()  # nobody was at it: what never sleeps does something else
-        else:
+        elif self._is_wanted():
             self._lock.acquire()
             self._holds = True
             self._held_from, self._held_cpu = time.perf_counter(), time.thread_time()
         self._end = time.perf_counter() + LONG_TURN_S
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody has the lock now, or had it when one of the last turns began."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            self._held_turns = max(self._held_turns - 1, 0)
+        else:
+            self._held_turns = HELD_TURNS
+        return self._held_turns > 0
 
     def _let_go(self) -> None:
         """Give the lock back. If it was held for nothing, do without it for some turns."""
@@ -221,5 +230,6 @@ class _Filling:
         if worked >= (time.perf_counter() - self._held_from) / 2:
             self._free_next = 1
         else:
+            self._held_turns = 0
             self._free_turns = self._free_next
             self._free_next = min(2 * self._free_next, FREE_TURNS_MAX)
