@@ -60,9 +60,8 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        self._streams = untracked(
-            changes.streams
-        )  # nothing is put in any more, which would undo that
+        # Nothing is put in any more, which would undo that.
+        self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
         self._plain: deque[bytes | Plain] = deque()  # packed if it was copied before its turn

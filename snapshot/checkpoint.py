@@ -133,7 +133,7 @@ class _Filling:
         self._progress = progress
         self._done = 0
         self._look = LOOK_ROWS  # rows until the next look at the clock
-        self._end = 0.0  # of the turn
+        self._end = time.perf_counter() + TURN_S  # of the turn
         self._holds = False  # the lock
         self._held_from = self._held_cpu = 0.0  # when that began, by the wall and by this thread
         self._held_turns = 0  # to come, since somebody was found at the lock
@@ -141,7 +141,6 @@ class _Filling:
         self._free_next = 1  # after the next turn that holds the lock for nothing
 
     def fill(self, frozen: Frozen) -> None:
-        self._end = time.perf_counter() + TURN_S
         try:
             self._fill(frozen)
         finally:

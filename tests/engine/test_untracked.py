@@ -69,7 +69,8 @@ def test_nothing_leads_from_a_stream_to_what_holds_it(tmp_path: Path) -> None:
 
 def test_what_a_checkpoint_is_to_write_is_not_visited(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "store") as db:
-        tracked(10, db)
+        for number in range(10):
+            db.xadd(f"s:{number}", {"a": 1})
         state = db._core.state
         frozen = freeze(state)
         assert len(frozen._streams) == 10 and not gc.is_tracked(frozen._streams)

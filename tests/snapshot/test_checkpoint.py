@@ -422,16 +422,22 @@ def test_the_lock_is_held_beside_a_writer_that_never_sleeps(world: World, beside
         assert watched.held == 0
 
 
+def always_held(world: World, monkeypatch: pytest.MonkeyPatch, rows: int) -> Any:
+    """The lock of a world with so many rows to write. Every turn holds it that may."""
+    monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
+    lock: Any = OwnedLock(wanted=True)
+    world.lock = lock
+    for i in range(rows):
+        world.engine(f"SET k{i} {i}")
+    return lock
+
+
 @pytest.mark.parametrize("at", [0, 700, 1500, None])
 def test_the_lock_is_free_afterwards_and_whenever_others_are_asked(
     world: World, monkeypatch: pytest.MonkeyPatch, at: int | None
 ) -> None:
     """Also where every turn holds it."""
-    monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
-    lock: Any = OwnedLock(wanted=True)
-    world.lock = lock
-    for i in range(2000):
-        world.engine(f"SET k{i} {i}")
+    lock = always_held(world, monkeypatch, 2000)
     asked: list[int] = []
 
     def ask(*_: object) -> bool:
@@ -452,11 +458,7 @@ def test_a_turn_that_slept_is_followed_by_some_without_the_lock(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is slow, or another thread computes: nobody is to wait for the lock on top of it."""
-    monkeypatch.setattr(checkpoint, "LONG_REST_S", 0.0)
-    lock: Any = OwnedLock(wanted=True)
-    world.lock = lock
-    for i in range(200):
-        world.engine(f"SET k{i} {i}")
+    lock = always_held(world, monkeypatch, 200)
     turns: list[bool] = []
 
     class Slow(Watched):

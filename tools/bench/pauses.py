@@ -59,15 +59,14 @@ class Pauses(Opened):
         if what == "streams":
             self._add_streams(count)
             return
-        key = what
-        self.add(count, key)
+        self.add(count, what)
         if what == "entries":
             return
         db = self.db
-        db.xgroup_create(key, GROUP, "0")
+        db.xgroup_create(what, GROUP, "0")
         db.checkpoint()
         for _ in range(count // BATCH):
-            db.xreadgroup(GROUP, CONSUMER, {key: ">"}, count=BATCH)
+            db.xreadgroup(GROUP, CONSUMER, {what: ">"}, count=BATCH)
 
     def _add_streams(self, count: int) -> None:
         for at in range(0, count, BATCH):
