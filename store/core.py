@@ -240,7 +240,8 @@ class Core:
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            before = self.log.next_lsn
+            log = self.log
+            before = log.next_lsn
             ctx = self.begin(db, caller is not None)
             try:
                 reply = work(ctx)
@@ -250,7 +251,7 @@ class Core:
                 self.commit(ctx.effects)
             if reply.__class__ is Park:
                 reply = self._park(db, reply, caller, work)
-            log, after = self.log, self.log.next_lsn
+            after = log.next_lsn
             if self.waiting.signalled:
                 self.serve()
             return reply, (log, after - 1, after != before)
@@ -481,12 +482,14 @@ class Core:
 
     def commit(self, effects: list[Effect], flush: bool = True) -> None:
         """One unit; one frame, or without `flush` a part of the next."""
-        if self.state.changes.cold is not None:
+        state = self.state
+        if state.changes.cold is not None:
             self.ready(effects)
-        log = self.log
         if len(effects) == 1 and effects[0][0] < VOLATILE:  # as `pack`; most units are like this
             only = effects[0]
-            body: bytes = self._pack_one((only[0] | END,) + only[1:])
+            only = (only[0] | END,) + only[1:]
+            effects = [only]
+            body: bytes = self._pack_one(only)
             count = 1
         elif len(effects) == 2 and effects[0][0] < VOLATILE and effects[1][0] < VOLATILE:
             first, last = effects  # the next most frequent: an acknowledgement that deletes
@@ -497,13 +500,13 @@ class Core:
             packer.reset()  # before, not after: what an interrupt left in it must never reach the log
             count = self.pack(effects)
             body = packer.bytes()
+        log = self.log
         if count:
             try:
                 log.reserve(len(body))
             except BaseException as error:
                 raise self.unreserved(error)
         adding = False
-        state = self.state
         observed = self.watches.keys or self.waiting.keys or self.listener
         try:
             for effect in effects:  # as `apply`, one call less
