@@ -4,7 +4,6 @@ import errno
 import os
 import random
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from tests.aof.test_log import Opened
 from tests.aof.world import ROOT, SMALL, Life, Past, random_step, read_back, unit
+from tests.until import until
 
 from tidelog.aof import segment
 from tidelog.aof.ahead import Ahead
@@ -48,13 +48,6 @@ class Late(Ahead):
 
 def spare_is_there(opened: Opened) -> bool:
     return (opened.root / "aof" / SPARE).exists()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_however_late_it_is_the_log_is_the_same() -> None:

@@ -4,10 +4,10 @@ import errno
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
+from tests.until import until
 
 from tidelog.aof.commit import EverySecond, GroupCommit
 from tidelog.aof.errors import LogPoisoned
@@ -59,13 +59,6 @@ def joined(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "a waiter hangs"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.0005)
 
 
 def queued(commit: GroupCommit) -> int:

@@ -22,7 +22,8 @@ import pytest
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 from tests.oracle.wire import Form
 from tests.server.conftest import Running, Start
-from tests.server.wire import Client, calls, connect, until
+from tests.server.wire import Client, calls, connect
+from tests.until import until
 
 SEED = int(os.environ.get("BLOCKING_SEED", "1"))
 CLIENTS = 6

@@ -14,7 +14,8 @@ from tests.oracle.wire import Connection, encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import real_redis
-from tests.server.wire import Client, calls, until
+from tests.server.wire import Client, calls
+from tests.until import until
 
 from tidelog.testing import Clock
 

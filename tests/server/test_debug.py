@@ -11,7 +11,8 @@ from tests.oracle.wire import Form, encode, error
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import Raw, real_redis
 from tests.server.test_persistence import folded
-from tests.server.wire import Client, calls, connect, until
+from tests.server.wire import Client, calls, connect
+from tests.until import until
 
 import tidelog
 from tidelog.store.core import Core

@@ -16,7 +16,8 @@ import pytest
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
-from tests.server.wire import calls, until
+from tests.server.wire import calls
+from tests.until import until
 
 import tidelog
 import tidelog.testing
@@ -180,7 +181,7 @@ def test_gone_while_it_blocks_behind_garbage(server: Running) -> None:
     client.raw(b"*x\r\n")
     time.sleep(0.05)
     client.close()
-    until(lambda: server.server.blocked == 0, seconds=2)
+    until(lambda: server.server.blocked == 0)
 
 
 def test_half_closed_before_it_blocks(server: Running) -> None:

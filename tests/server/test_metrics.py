@@ -18,7 +18,8 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.conftest import Running, Start
-from tests.server.wire import calls, connect, until
+from tests.server.wire import calls, connect
+from tests.until import until
 
 import tidelog
 from tidelog.disk.real import RealFile

@@ -11,7 +11,8 @@ import pytest
 from tests.oracle.wire import Form, encode, error
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import Raw, real_redis
-from tests.server.wire import calls, connect, until
+from tests.server.wire import calls, connect
+from tests.until import until
 
 import tidelog
 

@@ -21,6 +21,7 @@ from tests.oracle.server import RedisServer
 from tests.server.clients.cli import Bare, Typed, run, shown
 from tests.server.clients.real import Clocks, clocked_redis, real_redis
 from tests.server.conftest import Running, Start
+from tests.until import until
 
 OK = Bare("OK")
 BOB_READS = 1_692_632_700_000
@@ -335,10 +336,10 @@ def pair(start: Start) -> Iterator[tuple[Running, RedisServer, Clocks]]:
 
 
 def wait_until_blocked(*clients: redis.Redis) -> None:
-    deadline = time.monotonic() + 10
-    while any(client.info("clients")["blocked_clients"] != 1 for client in clients):
-        assert time.monotonic() < deadline, "it does not block"
-        time.sleep(0.01)
+    def blocked() -> bool:
+        return all(client.info("clients")["blocked_clients"] == 1 for client in clients)
+
+    until(blocked, "it does not block")
 
 
 def without_seconds(text: str) -> str:

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.oracle.wire import error, is_error
 from tests.server.conftest import Running, Start
-from tests.server.wire import Client, calls, connect, until
+from tests.server.wire import Client, calls, connect
+from tests.until import until
 
 import tidelog
 from tidelog.disk.real import RealFile

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import select
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.oracle.wire import Connection, Form, Unfinished, decode
-
-
-def until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for something that another thread or process does."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.002)
 
 
 class Client(Connection):

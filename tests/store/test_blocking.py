@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import parked
 
 import tidelog
 from tidelog.disk.real import RealFile
@@ -25,14 +26,6 @@ from tidelog.testing import store as temporary_store
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(16) as found:
         yield found
-
-
-def parked(db: Any, count: int) -> None:
-    """Until so many callers wait."""
-    deadline = time.monotonic() + 10
-    while len(db._core.waiting.waiters()) != count:
-        assert time.monotonic() < deadline, "they do not park"
-        time.sleep(0.001)
 
 
 def start(pool: ThreadPoolExecutor, db: Any, call: Callable[[], Any], before: int) -> Future[Any]:

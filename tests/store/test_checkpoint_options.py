@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import until
 
 import tidelog
 from tidelog import testing
 
-SECONDS_MAX = 60.0
 NEVER: dict[str, Any] = {"checkpoint_bytes": 0, "save": ()}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what a thread of the store does by itself."""
-    end = time.monotonic() + SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 def segments(path: Path) -> list[int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import until
 
 import tidelog
 from tidelog.aof.log import Log
@@ -25,13 +25,6 @@ PATIENCE_S = 20.0
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as found:
         yield found
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def waiting(pool: ThreadPoolExecutor, db: tidelog.Store, consumer: str = "c", *others: str) -> Any:

@@ -14,7 +14,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import until
 
 import tidelog
 from tidelog import testing
@@ -83,13 +83,6 @@ def drain(queue: tidelog.Queue, worker: str = "anna") -> list[Any]:
 def pending(db: tidelog.Store, name: str = "jobs", group: str = "workers") -> int:
     found: int = db.xpending(name, group)["pending"]
     return found
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 def start(pool: ThreadPoolExecutor, db: tidelog.Store, call: Any, *args: Any) -> Future[Any]:

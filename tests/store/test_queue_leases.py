@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import until
 
 import tidelog
 from tidelog import testing
@@ -44,13 +44,6 @@ def take(queue: tidelog.Queue, worker: str = "anna") -> tidelog.Job:
     job = queue.get(worker, block=0)
     assert job is not None
     return job
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 def pass_time(clock: testing.Clock, seconds: float) -> None:

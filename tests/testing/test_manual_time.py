@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import parked
 
 import tidelog
 from tidelog import testing
@@ -38,14 +38,6 @@ def db(clock: testing.Clock, pool: ThreadPoolExecutor) -> Iterator[tidelog.Store
         yield found
 
 
-def until_blocked(db: Any, count: int) -> None:
-    """Until so many calls are parked."""
-    deadline = time.monotonic() + LONG
-    while db.info()["blocked_clients"] != count:
-        assert time.monotonic() < deadline, "they do not park"
-        time.sleep(0.001)
-
-
 class Looks:
     """Counts how often a blocked caller woke and looked at the clock."""
 
@@ -69,7 +61,7 @@ def start(
 ) -> Future[Any]:
     """Submit a call that will block, and wait until it does."""
     future = pool.submit(call)
-    until_blocked(db, before + 1)
+    parked(db, before + 1)
     return future
 
 
@@ -233,7 +225,7 @@ def test_each_waits_for_its_own_time(
     for n, future in enumerate(waiting, 1):
         clock.advance(1)
         assert future.result(LONG) == []
-        until_blocked(db, 8 - n)
+        parked(db, 8 - n)
         assert not any(later.done() for later in waiting[n:])
 
 

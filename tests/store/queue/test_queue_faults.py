@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
+from tests.until import parked, until
 
 import tidelog
 from tidelog import testing
@@ -50,17 +51,6 @@ def db(
     # After the pool, so that it is closed before: whoever still waits is woken by that.
     with tidelog.open(ROOT, fsync="no", disk=disk, clock=clock, segment_bytes=4096) as store:
         yield store
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
-
-
-def parked(db: tidelog.Store, count: int = 1) -> None:
-    until(lambda: db.info()["blocked_clients"] == count, "nobody waits")
 
 
 # --- a full disk
@@ -763,7 +753,7 @@ def test_the_stream_goes_under_waiting_workers_and_comes_again(
     assert sorted(seen) == ([0, 1, 2, 3] if way == "XGROUP DESTROY" else [1, 2, 3])
     clock.advance(100)
     for _ in range(2):
-        until(lambda: sum(w.done() for w in workers) == _ and True, "")
+        until(lambda: sum(w.done() for w in workers) == _, "a worker ended too early")
         queue.put({"n": -1})
         until(lambda: sum(w.done() for w in workers) == _ + 1, "a worker does not end")
     for worker in workers:
