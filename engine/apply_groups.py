@@ -34,6 +34,14 @@ def apply_xgroup_destroy(state: State, effect: Effect) -> None:
     del _existing(state, effect).groups[effect[3]]
 
 
+def apply_xclaim(state: State, effect: Effect) -> None:
+    """XCLAIM, one for each delivery: as it would come out of `_located`, two calls less."""
+    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
+    stream.groups[effect[3]].claim(*effect[4:])
+
+
 def apply_to_group(group: Group, effect: Effect) -> None:
     """An effect on one existing group: all but its creation and its end."""
     _IN_GROUP[effect[0] & e.OPCODE](group, effect)
@@ -52,10 +60,7 @@ def _delconsumer(group: Group, effect: Effect) -> None:
 
 
 def _xclaim(group: Group, effect: Effect) -> None:
-    group.claim(effect[4], effect[5], effect[6], effect[7], effect[8])
-    if len(effect) > 9:
-        group.last_id = effect[9] << 64 | effect[10]
-        group.entries_read = effect[11]
+    group.claim(*effect[4:])
 
 
 def _xack(group: Group, effect: Effect) -> None:
@@ -100,4 +105,5 @@ APPLY: dict[int, Callable[[State, Effect], None]] = {
     e.XGROUP_CREATE: apply_xgroup_create,
     e.XGROUP_DESTROY: apply_xgroup_destroy,
     **{opcode: _located(change) for opcode, change in _IN_GROUP.items()},
+    e.XCLAIM: apply_xclaim,
 }

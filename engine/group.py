@@ -141,12 +141,18 @@ class Group:
         self.pending.drop_owner(consumer.index)
 
     def claim(
-        self, name: bytes, ids: IdList, time: int, counts: int | Sequence[int], now: int
+        self,
+        name: bytes,
+        ids: IdList,
+        time: int,
+        counts: int | Sequence[int],
+        now: int,
+        *position: int,
     ) -> None:
         """Deliver or hand over entries, as the XCLAIM effect says it.
 
         With now = -1 the consumer got nothing new (a history read, or no entries at all): its active time
-        stays, and `time` is when it was seen.
+        stays, and `time` is when it was seen. With a position (ms, seq, entries_read) the group moves there.
         """
         consumer = self.consumers.get(name)
         if consumer is None:
@@ -156,6 +162,9 @@ class Group:
         else:
             consumer.seen_time = consumer.active_time = now
         self.pending.deliver(ids, consumer.index, time, counts)
+        if position:
+            ms, seq, self.entries_read = position
+            self.last_id = ms << 64 | seq
 
 
 class FrozenGroup:
