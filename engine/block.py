@@ -133,6 +133,16 @@ class Block:
         found = _cache.get(self)
         return found if found is not None else _remember(self)
 
+    def listed(self) -> tuple[list[int], list[Row]]:
+        """IDs and rows of all slots, not to be changed. Kept with the entries: for who comes one by one, and comes back
+        for the next. Raises CorruptBlock.
+        """
+        decoded = _cache.get(self) or _remember(self)
+        listed = decoded.listed
+        if listed is None:
+            listed = decoded.listed = decoded.ids(), decoded.rows()
+        return listed
+
     def copy(self) -> Block:
         """Another block over the same bytes, with deletions of its own."""
         return Block(self.data, self.count, self.last, self.deleted)
@@ -162,6 +172,7 @@ class Decoded:
         *("ms", "seq", "count", "dms", "seqs"),
         *("names", "values", "shapes", "shape_of", "_starts"),
         *("_ids", "_texts", "_looked_up", "_keys"),
+        "listed",
     )
 
     def __init__(self, data: bytes) -> None:
@@ -183,6 +194,7 @@ class Decoded:
         self._texts: list[bytes] | None = None
         self._looked_up = False  # a few texts were asked for
         self._keys: array[int] | None = None
+        self.listed: tuple[list[int], list[Row]] | None = None  # what `Block.listed` gave
 
     # --- IDs
 

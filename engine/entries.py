@@ -34,6 +34,11 @@ class BlockPart:
             return [ids[slot] for slot in self.slots]
         return ids[self.start : self.stop]
 
+    def first_id(self) -> int:
+        """The first ID."""
+        slot = self.start if self.slots is None else self.slots[0]
+        return self.block.decoded().id_at(slot)
+
     def rows(self) -> Sequence[Row | None]:
         """Rows, in the order of the IDs."""
         decoded = self.block.decoded()
@@ -80,6 +85,10 @@ class RowsPart:
     def ids(self) -> list[int]:
         """IDs, in the order given."""
         return self._ids
+
+    def first_id(self) -> int:
+        """The first ID."""
+        return self._ids[0]
 
     def rows(self) -> Sequence[Row | None]:
         """Rows, in the order of the IDs."""
@@ -159,6 +168,10 @@ class Entries:
 
     def __repr__(self) -> str:
         return f"Entries({list(self)!r})"
+
+    def first_id(self) -> int:
+        """The lowest ID; of entries that are not reversed, and not none."""
+        return self.parts[0].first_id()
 
     def ids(self) -> list[int]:
         """The IDs, in reply order."""

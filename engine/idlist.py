@@ -35,6 +35,7 @@ EMPTY: Final = b""
 
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
+_pack_key: Final = Struct("<q").pack
 _SHIFT = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
 
 assert array("q").itemsize == 8
@@ -67,7 +68,7 @@ def pack_one(id: int) -> IdList:
     """The list of one ID."""
     if id & WIDE_BITS:
         return id >> 64, id & SEQ_MASK
-    return ((id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE).to_bytes(8, "little", signed=True)
+    return _pack_key((id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE)
 
 
 def pack_run(ms: int, seq: int, count: int) -> IdList:

@@ -34,20 +34,28 @@ def estimate(stream: Stream, entry_id: int) -> int:
 
 
 def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries) -> int:
-    """entries-read after a group at this position was delivered entries, which come after `last_id`."""
-    first = stream.first_id()
-    tombstone = stream.max_deleted_id if stream.length else 0
-    if entries_read != UNKNOWN and last_id >= first and (not tombstone or last_id > tombstone):
-        return entries_read + len(delivered)
-    ids = delivered.ids()
-    for at, entry_id in enumerate(ids):
-        counts = last_id >= first and (not tombstone or last_id > tombstone)
-        if counts and entries_read != UNKNOWN:
-            return entries_read + len(ids) - at  # from here on every step counts one: IDs only grow
-        if stream.entries_added:
-            entries_read = estimate(stream, entry_id)
+    """entries-read after a group at this position was delivered all these entries, the next ones after `last_id`."""
+    first, count = delivered.first_id(), len(delivered)
+    entries_read = read_one(stream, last_id, entries_read, first)
+    if entries_read != UNKNOWN and first > stream.max_deleted_id:
+        return entries_read + count - 1  # from here on every step counts one: IDs only grow
+    last_id = first
+    for at, entry_id in enumerate(delivered.ids()[1:], 2):
+        entries_read = read_one(stream, last_id, entries_read, entry_id)
+        if entries_read != UNKNOWN and entry_id > stream.max_deleted_id:
+            return entries_read + count - at
         last_id = entry_id
     return entries_read
+
+
+def read_one(stream: Stream, last_id: int, entries_read: int, entry_id: int) -> int:
+    """entries-read after a group at this position was delivered the first live entry after `last_id`."""
+    if entry_id == stream.first_id():
+        if entry_id > stream.max_deleted_id:
+            return stream.entries_added - stream.length + 1  # as `estimate`
+    elif entries_read != UNKNOWN and last_id > stream.max_deleted_id:
+        return entries_read + 1
+    return estimate(stream, entry_id)
 
 
 def lag(stream: Stream, group: Group) -> int | None:

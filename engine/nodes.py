@@ -272,12 +272,56 @@ class Nodes:
                 low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
                 # What is deleted before it, as by those who acknowledge and delete, is in nobody's way.
                 if low + count <= block.count and not block.deleted >> low:
-                    if count > 1:
-                        return Entries((BlockPart(block, low, low + count, None),), count)
-                    # One is looked at now, which is cheaper than to come back for its ID and for its row.
-                    decoded = block.decoded()
-                    return Entries((RowsPart([decoded.id_at(low)], decoded.rows(low, low + 1)),), 1)
+                    return Entries((BlockPart(block, low, low + count, None),), count)
         return self.range(entry_id + 1, MAX, count)
+
+    def next_after(self, entry_id: int) -> tuple[int, Row] | None:
+        """The first live entry after an ID, None if there is none: `after` for those who take one at a time.
+
+        May raise CorruptBlock.
+        """
+        if entry_id >= self.last_id:
+            return None
+        blocks, head = self.blocks, self.head
+        at = bisect_right(self.firsts, entry_id, head) - 1
+        if at >= head:
+            block = blocks[at]
+            if block is None or block.last <= entry_id:  # the reader stands between two nodes
+                at += 1
+        elif self.cold is None or self.tail_ids and self.tail_ids[0] <= entry_id:
+            at = head
+        else:
+            return self._next_of_cold(entry_id)
+        if at == len(blocks):
+            ids, rows, deleted = self.tail_ids, self.tail_rows, self.tail_deleted
+        else:
+            block = blocks[at]
+            if block is None:
+                return self._first_from(entry_id + 1)
+            ids, rows = block.listed()
+            deleted = block.deleted
+        slot = bisect_right(ids, entry_id)
+        if deleted:
+            if deleted >> slot:
+                return self._first_from(entry_id + 1)
+            if at == head and deleted == (1 << slot) - 1 and self.cold is None:
+                # Whatever came before is deleted, as in every queue that is worked off: what comes next is the first.
+                self._first = ids[slot]
+        return (ids[slot], rows[slot]) if slot < len(ids) else None
+
+    def _next_of_cold(self, entry_id: int) -> tuple[int, Row] | None:
+        """`next_after` where that is not in memory."""
+        assert self.cold is not None
+        found = self.cold.stretch(entry_id, 1)
+        if found is None:
+            return self._first_from(entry_id + 1)
+        block, slot = found
+        ids, rows = block.listed()
+        return ids[slot], rows[slot]
+
+    def _first_from(self, start: int) -> tuple[int, Row] | None:
+        """The first live entry from an ID on, looked for by `range`."""
+        return next(iter(self.range(start, MAX, 1)), None)  # type: ignore[return-value]
 
     def nodes(self) -> int:
         """How many nodes there are (XINFO's radix-tree-keys)."""

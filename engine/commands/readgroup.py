@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tidelog.engine import idlist, ids
 from tidelog.engine.apply_groups import apply_to_group
+from tidelog.engine.block import Row
 from tidelog.engine.commands.grouping import (
     COUNT_MAX,
     idle_cutoff,
@@ -22,8 +23,10 @@ from tidelog.engine.effects import XCLAIM
 from tidelog.engine.entries import NO_ENTRIES, ClaimedEntries, Entries, RowsPart
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import Group
+from tidelog.engine.idlist import pack_one
+from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.keyspace import resident
-from tidelog.engine.lag import read_on
+from tidelog.engine.lag import read_on, read_one
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
@@ -149,31 +152,47 @@ def read_new(
     group = None if stream is None else stream.groups.get(group_name)
     if stream is None or group is None:
         return None
-    if stream.length and stream.last_live_id() > group.last_id:
-        if count:
-            new = stream.after(group.last_id, count)
-        else:
-            new = stream.range(group.last_id + 1, ids.MAX, None)
+    if count == 1:
+        one = next_one(ctx, key, stream, group, consumer_name)
+        new = NO_ENTRIES if one is None else Entries((RowsPart([one[0]], [one[1]]),), 1)
+    elif group.last_id >= stream.last_id:
+        new = NO_ENTRIES
+    elif count:
+        new = stream.after(group.last_id, count)
+    else:
+        new = stream.range(group.last_id + 1, ids.MAX, None)
+    if new is NO_ENTRIES:
+        consumer = group.consumers.get(consumer_name)
+        log_seen(ctx, key, group_name, consumer_name, consumer, len(ctx.effects))
+        return NULL_ARRAY
+    if count != 1:
         log_new(ctx, key, stream, group, consumer_name, new)
-        return Streams(([key, new],))
-    consumer = group.consumers.get(consumer_name)
-    log_seen(ctx, key, group_name, consumer_name, consumer, len(ctx.effects))
-    return NULL_ARRAY
+    return Streams(([key, new],))
+
+
+def next_one(
+    ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes
+) -> tuple[int, Row] | None:
+    """The next new message of a group, its delivery to a consumer logged as by `log_new`; None if there is none."""
+    last_id = group.last_id
+    found = stream.next_after(last_id)
+    if found is not None:
+        new = found[0]
+        read = read_one(stream, last_id, group.entries_read, new)
+        packed, ms, seq = pack_one(new), new >> 64, new & SEQ_MAX
+        now = ctx.now
+        ctx.effects.append(
+            (XCLAIM, ctx.db, key, group.name, consumer, packed, now, 1, now, ms, seq, read)
+        )
+    return found
 
 
 def log_new(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes, new: Entries
 ) -> None:
     """Log that new messages were delivered to a consumer, and that the group has moved behind them."""
-    first = new.parts[0]
-    if len(new) == 1 and first.__class__ is RowsPart:
-        # As below at half the cost: who waits gets messages one by one.
-        (only,) = first.ids()
-        ids_of_new = idlist.pack_one(only)
-        ms, seq = only >> 64, only & ids.SEQ_MAX
-    else:
-        ids_of_new = new.idlist()
-        ms, seq = idlist.last_pair(ids_of_new)
+    ids_of_new = new.idlist()
+    ms, seq = idlist.last_pair(ids_of_new)
     read = read_on(stream, group.last_id, group.entries_read, new)
     now = ctx.now
     ctx.effects.append(

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
 from tidelog.engine.commands import readgroup
+from tidelog.engine.commands.readgroup import log_new, next_one
 from tidelog.engine.errors import CommandError
+from tidelog.engine.group import UNKNOWN, Group
 from tidelog.engine.idargs import id_list
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX, parse_many
+from tidelog.engine.lag import estimate
 from tidelog.engine.reply import Park
 from tidelog.engine.stream import Stream
 
@@ -89,6 +92,9 @@ def test_what_comes_after_an_id_and_what_is_still_there(actions: list[str], node
             assert after == stream.range((start << 64) + 1, MAX, count)
             assert len(after) == len(list(after))
             assert after.idlist() == pack(after.ids())
+            assert not after or after.first_id() == after.ids()[0]
+        assert stream.next_after(start << 64) == next(iter(stream.after(start << 64, 1)), None)
+        stream.check()
     for entry_id in added:
         assert stream.still_has(entry_id) == stream.contains(entry_id)
 
@@ -116,6 +122,63 @@ def test_the_plain_read_is_the_read_with_options(
         if short is None:
             break
     plain.check()
+
+
+readers = st.one_of(
+    st.builds(lambda n: f"ADD {n}", st.integers(1, 3)),
+    st.builds(lambda n: f"XDEL s {n}-0", st.integers(1, 12)),
+    st.builds(lambda n: f"XTRIM s MAXLEN {n}", st.integers(0, 6)),
+    st.builds(
+        lambda n, read: f"XGROUP SETID s g {n}-0{read}",
+        st.integers(0, 15),
+        st.sampled_from(["", " ENTRIESREAD 3"]),
+    ),
+    st.builds(lambda n: f"XSETID s 99-0 ENTRIESADDED 50 MAXDELETEDID {n}-0", st.integers(0, 12)),
+    st.just("READ"),
+    st.just("WORK OFF"),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(readers, max_size=30), st.integers(1, 5))
+def test_one_message_is_counted_and_logged_as_many_are(actions: list[str], node: int) -> None:
+    engine = Engine()
+    engine.ctx.settings.stream_node_max_entries = node
+    engine("XGROUP CREATE s g 0 MKSTREAM")
+    added = 0
+    for action in actions:
+        if action.startswith("ADD"):
+            for _ in range(int(action.split()[1])):
+                added += 1
+                engine(f"XADD s {added}-0 f v")
+        elif action in ("READ", "WORK OFF"):
+            stream, group = engine.state.databases[0].keys[b"s"], engine.group()
+            assert isinstance(stream, Stream)
+            engine.ctx.effects = []
+            plain = stream.range(group.last_id + 1, MAX, 1)
+            if plain:
+                log_new(engine.ctx, b"s", stream, group, b"c", plain)
+                (entry_id,) = plain.ids()
+                read = read_by_the_rule(stream, group, entry_id)
+                assert engine.ctx.effects[0][-1] == read
+            effects, engine.ctx.effects = engine.ctx.effects, []
+            assert next_one(engine.ctx, b"s", stream, group, b"c") == next(iter(plain), None)
+            assert engine.ctx.effects == effects
+            for done in engine("XREADGROUP GROUP g c COUNT 1 STREAMS s >") or ():
+                if action == "WORK OFF":
+                    engine(f"XDEL s {done[1][0][0]}")
+        else:
+            engine(action)
+        engine.check()
+
+
+def read_by_the_rule(stream: Stream, group: Group, entry_id: int) -> int:
+    """entries-read after the delivery of the entry that comes next (spec 9), with nothing known beforehand."""
+    tombstone = stream.max_deleted_id
+    counts = group.last_id >= stream.first_id() and (not tombstone or group.last_id > tombstone)
+    if counts and group.entries_read != UNKNOWN:
+        return group.entries_read + 1
+    return estimate(stream, entry_id)
 
 
 numerals = st.sampled_from(

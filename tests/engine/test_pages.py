@@ -258,6 +258,8 @@ def test_an_id_and_what_comes_after_it_are_told_as_if_they_were_in_memory(count:
         after = (start >> 1) << 64 | start & 1
         expected = list(plain.stream.after(after, count))
         assert list(store.stream.after(after, count)) == expected
+        for engine in (store, plain):
+            assert engine.stream.next_after(after) == (expected[0] if expected else None)
         assert store.stream.range(after, after) == plain.stream.range(after, after)
     store.stream.check()
 
