@@ -16,7 +16,7 @@ from tidelog.engine import ids
 from tidelog.engine.block import Row
 from tidelog.engine.commands.add import decide_xadd_many
 from tidelog.engine.commands.grouping import log_claim
-from tidelog.engine.commands.readgroup import log_new
+from tidelog.engine.commands.readgroup import log_new, next_one
 from tidelog.engine.commands.trim import xtrim
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK, XNACK
@@ -130,19 +130,18 @@ class Fetch:
             done += look.log()
         left = self.batch - len(claims)
         delivery = self.delivery
-        if left and stream.length and stream.last_live_id() > group.last_id:
+        if left == 1:
+            one = next_one(ctx, options.key, stream, group, self.worker)
+            if one is not None:
+                got.append((*one, 1))
+                delivery.open[one[0]] = 1
+        elif left and stream.length and stream.last_live_id() > group.last_id:
             new = stream.after(group.last_id, left)
             log_new(ctx, options.key, stream, group, self.worker, new)
-            if len(new) == 1:
-                (part,) = new.parts
-                job = part.ids()[0]
-                got.append((job, part.rows()[0], 1))  # type: ignore[arg-type]
-                delivery.open[job] = 1
-            else:
-                found = new.ids()
-                delivery.open = dict.fromkeys(found, 1)
-                whole: Any = [row for part in new.parts for row in part.rows()]
-                got += zip(found, whole, repeat(1))
+            found = new.ids()
+            delivery.open = dict.fromkeys(found, 1)
+            whole: Any = [row for part in new.parts for row in part.rows()]
+            got += zip(found, whole, repeat(1))
         if claims:
             delivery.open.update(claims)
             log_claim(
