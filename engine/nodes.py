@@ -302,11 +302,12 @@ class Nodes:
             deleted = block.deleted
         slot = bisect_right(ids, entry_id)
         if deleted:
-            if deleted >> slot:
-                return self._first_from(entry_id + 1)
-            if at == head and deleted == (1 << slot) - 1 and self.cold is None:
+            if deleted == (1 << slot) - 1:
                 # Whatever came before is deleted, as in every queue that is worked off: what comes next is the first.
-                self._first = ids[slot]
+                if at == head and self.cold is None:
+                    self._first = ids[slot]
+            elif deleted >> slot:
+                return self._first_from(entry_id + 1)
         return (ids[slot], rows[slot]) if slot < len(ids) else None
 
     def _next_of_cold(self, entry_id: int) -> tuple[int, Row] | None:

@@ -7,6 +7,8 @@ the effects. That is O(pending), and nobody does it for speed.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tidelog.engine import idlist, ids
 from tidelog.engine.apply_groups import apply_to_group
 from tidelog.engine.block import Row
@@ -35,6 +37,7 @@ from tidelog.engine.table import command
 NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
 CLAIM_BYTES = len(b":0\r\n:0\r\n")  # what the two integers of an entry read with CLAIM take
 _PLAIN_DIGITS_MAX = 15  # far from where a time or a count is too large
+_PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))
 _ZERO = ord("0")
 MEANINGLESS_ID = (
     b"ERR The %b ID is meaningless in the context of XREADGROUP: you want to read the history of this"
@@ -120,26 +123,35 @@ def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
     What nearly every consumer sends, and half as dear as through the options. Whatever is unusual, errors too, is left
     to the long way, which does the same.
     """
-    end = len(args) - 3
-    count = 0
-    block_ms = NOT_BLOCKING
-    for at in range(4, end, 2):
-        word, number = args[at], args[at + 1]
-        if not number.isdigit() or len(number) > _PLAIN_DIGITS_MAX:
-            return None
-        if number[0] == _ZERO and (word != b"BLOCK" or len(number) > 1):
-            return None
-        if word == b"COUNT":
-            count = int(number)
-        elif word == b"BLOCK":
-            block_ms = int(number)
-        else:
-            return None
+    try:
+        count, block_ms = _plain_options(*args[4:-3])
+    except ValueError:
+        return None
     key, group, consumer = args[-2], args[2], args[3]
     reply = read_new(ctx, key, group, consumer, count)
     if reply is NULL_ARRAY and block_ms != NOT_BLOCKING and ctx.may_block:
         return Park([(ctx.db, key)], args, block_ms, None, None, (group, consumer, count))
     return reply
+
+
+@lru_cache(128)  # a consumer says the same again and again
+def _plain_options(*words: bytes) -> tuple[int, int]:
+    """(COUNT or 0, BLOCK or NOT_BLOCKING) of options that are nothing else. Raises ValueError, which is not kept."""
+    count, block_ms = 0, NOT_BLOCKING
+    if len(words) > _PLAIN_WORDS_MAX or len(words) & 1:
+        raise ValueError
+    for name, value in zip(words[::2], words[1::2]):
+        if not value.isdigit() or len(value) > _PLAIN_DIGITS_MAX:
+            raise ValueError
+        if value[0] == _ZERO and (name != b"BLOCK" or len(value) > 1):
+            raise ValueError
+        if name == b"COUNT":
+            count = int(value)
+        elif name == b"BLOCK":
+            block_ms = int(value)
+        else:
+            raise ValueError
+    return count, block_ms
 
 
 def read_new(
@@ -154,20 +166,19 @@ def read_new(
         return None
     if count == 1:
         one = next_one(ctx, key, stream, group, consumer_name)
-        new = NO_ENTRIES if one is None else Entries((RowsPart([one[0]], [one[1]]),), 1)
-    elif group.last_id >= stream.last_id:
-        new = NO_ENTRIES
-    elif count:
-        new = stream.after(group.last_id, count)
-    else:
-        new = stream.range(group.last_id + 1, ids.MAX, None)
-    if new is NO_ENTRIES:
-        consumer = group.consumers.get(consumer_name)
-        log_seen(ctx, key, group_name, consumer_name, consumer, len(ctx.effects))
-        return NULL_ARRAY
-    if count != 1:
-        log_new(ctx, key, stream, group, consumer_name, new)
-    return Streams(([key, new],))
+        if one is not None:
+            return Streams(([key, Entries((RowsPart([one[0]], [one[1]]),), 1)],))
+    elif group.last_id < stream.last_id:
+        if count:
+            new = stream.after(group.last_id, count)
+        else:
+            new = stream.range(group.last_id + 1, ids.MAX, None)
+        if new:
+            log_new(ctx, key, stream, group, consumer_name, new)
+            return Streams(([key, new],))
+    consumer = group.consumers.get(consumer_name)
+    log_seen(ctx, key, group_name, consumer_name, consumer, len(ctx.effects))
+    return NULL_ARRAY
 
 
 def next_one(

@@ -189,7 +189,9 @@ options = st.one_of(
     st.builds(lambda n: f"COUNT {n}", numerals),
     st.builds(lambda n: f"BLOCK {n}", numerals),
     st.sampled_from(["COUNT 2", "BLOCK 0", "BLOCK 50", "COUNT 2 BLOCK 0", "BLOCK 70 COUNT 1"]),
-    st.sampled_from(["NOACK", "block 5", "count 5", "CLAIM 0", "MAXCOUNT 1", "COUNT", "STREAMS s"]),
+    st.sampled_from(
+        ["NOACK", " ", "block 5", "count 5", "CLAIM 0", "MAXCOUNT 1", "COUNT", "STREAMS s"]
+    ),
 )
 reads = st.builds(
     lambda group, consumer, given_, key, id_: " ".join(
