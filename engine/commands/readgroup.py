@@ -112,7 +112,7 @@ def nothing_new(state: State, db: int, key: bytes, group_name: bytes) -> Group |
     if not isinstance(stream, Stream) or database.expires.count:
         return None
     group = stream.groups.get(group_name)
-    if group is None or (stream.length and stream.last_live_id() > group.last_id):
+    if group is None or group.last_id < stream.last_id and stream.last_live_id() > group.last_id:
         return None
     return group
 
