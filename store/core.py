@@ -716,6 +716,8 @@ class Core:
         self.state = state
         self.ctx = Context(self.state, self.settings)
         self.reloads += 1
+        if self.queues is not None:
+            self.queues.reloaded()
         self.trouble = None
         # What the lost units promised to watchers and waiters is unknown: a transaction tries again, and all who
         # are parked are asked.

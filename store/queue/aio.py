@@ -40,9 +40,11 @@ from tidelog.store.queue.dead import (
     listed_ids,
     value_bytes,
 )
+from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.options import Options, make_options, patience
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
+from tidelog.store.queue.shared import Delivery
 from tidelog.store.queue.units import in_units
 
 
@@ -201,6 +203,7 @@ class AsyncConsumer(ConsumerBase):
     """
 
     _queue: AsyncQueue
+    _caller_class = TaskCaller
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return self
@@ -210,42 +213,53 @@ class AsyncConsumer(ConsumerBase):
             if self._doubtful:
                 self._make_sure()
             delivery = self._delivery
-            if delivery is not None and delivery.jobs:
-                number, row, deliveries = delivery.jobs.pop()
-                queue = self._queue
-                if self._batch == 1:
-                    self._delivery = None  # the job alone keeps it alive
+            if delivery is None or not delivery.jobs:
+                delivery = None if self._closed else await self._fetch()
+                if delivery is None:
+                    await self.aclose()
+                    raise StopAsyncIteration
+            entry = delivery.jobs.pop()
+            if not delivery.gathers:
+                self._delivery = None  # the job alone keeps it alive
+            row = entry[1]
+            queue = self._queue
+            try:
+                value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+            except Exception:
                 try:
                     value = queue._value(row)
                 except DecodeError as error:
-                    broken = AsyncJob(queue, delivery, number, row, deliveries, None, False)
-                    await broken.fail(error)
+                    await AsyncJob(self._place, delivery, entry, None).fail(error)
                     continue
-                return AsyncJob(queue, delivery, number, row, deliveries, value, self._reraise)
-            if self._closed or not await self._fetch():
-                await self.aclose()
-                raise StopAsyncIteration
+            return AsyncJob(self._place, delivery, entry, value)
 
-    async def _fetch(self) -> bool:
+    async def _fetch(self) -> Delivery | None:
         queue = self._queue
-        core, face = queue._core, queue._face
-        caller = None if self._timeout_ms is None else TaskCaller
+        core = queue._core
         while True:
             request = self._request()
             try:
-                reply, claim = core.decided(queue._db, request, caller)
+                reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
-                    reply, claim = await face._wait(reply)
-                await face._hold(claim)
+                    reply, claim = await queue._face._wait(reply)
+                log, lsn, _ = claim
+                if (
+                    lsn > log.written_lsn
+                    or not core.relaxed
+                    or not queue._as_promised
+                    or log.parked
+                ):
+                    await queue._face._hold(claim)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
             except BaseException:
                 self._broke(request)
                 raise
-            got = self._got(request, reply)
-            if got is not None:
-                return got
+            if reply is NEXT or (got := self._got(request, reply)):
+                return self._take(request)
+            if got is False:
+                return None
 
     async def aclose(self) -> None:
         """No more jobs from here. Closing twice is allowed."""

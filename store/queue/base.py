@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tidelog.engine import ids
 from tidelog.engine.block import Row
@@ -36,7 +36,7 @@ from tidelog.store.queue.options import (
 )
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.shared import Delivery, Leftover
+from tidelog.store.queue.shared import Delivery, Leftover, Place
 from tidelog.store.queue.streams import depth, find, waiting
 from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.waiters import Caller
@@ -150,7 +150,9 @@ class QueueBase:
         self._encode, self._decode = options.codec.encode, options.codec.decode
         self._leases = leases_of(self._core)
         self._shared = self._leases.of(self._core, self._db, options)
-        self._bounded = options.max_depth is not None
+        self._bounded, self._keeps = options.max_depth is not None, options.keeps
+        # What the fsync policy promises is enough; and nobody wants to know where in the log it stands.
+        self._as_promised = not (face._level or face._keeps_receipts)
         self._own_worker: str | None = None
 
     @property
@@ -291,12 +293,7 @@ class QueueBase:
     # --- consuming
 
     def _value(self, row: Row) -> Any:
-        """The value of a job's row. Raises DecodeError."""
-        if row[0] == VALUE:
-            try:
-                return self._decode(row[1])
-            except Exception:
-                pass  # what follows says what is wrong
+        """The value of a job's row, whatever it is like. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._options.codec, row)
 
     def _worker(self, worker: Any) -> str:
@@ -491,6 +488,8 @@ class ConsumerBase:
     worker    its name
     """
 
+    _caller_class: ClassVar[type[Caller]]
+
     def __init__(
         self,
         queue: QueueBase,
@@ -510,8 +509,9 @@ class ConsumerBase:
         self._batch: int = batch
         # To the engine 0 is for ever; to the caller it is not at all.
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
+        self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
-        self._reraise = reraise
+        self._place = Place(queue, self.worker, reraise)
         # An anonymous worker has had no earlier life; and whoever was here before, in this process, got it all then.
         new = worker is not None and self._name not in queue._shared.returned
         self._history: int | None = 0 if new else None
@@ -525,15 +525,20 @@ class ConsumerBase:
         return f"<consumer {self.worker!r} of {self._queue.name!r}>"
 
     def _request(self) -> Fetch:
-        queue = self._queue
+        place = self._place
+        delivery, place.spare = place.spare, None
         request, self._fetched = self._fetched, None
-        if request is not None:
-            request.again(self._delivery)
-            return request
-        return Fetch(
-            *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
-            *(self._history, self._delivery, self._time_limit),
-        )
+        if delivery is None:
+            queue = self._queue
+            delivery = Delivery(queue._shared, queue._options, self._name, self._batch > 1)
+        if request is None:
+            queue = self._queue
+            request = Fetch(
+                *(queue._shared, queue._options, self._name, self._batch, self._timeout_ms),
+                *(self._history, self._time_limit),
+            )
+        request.delivery, request.before = delivery, self._delivery
+        return request
 
     def _broke(self, request: Fetch) -> None:
         """The fetch did not return. What it may have got all the same is looked at before the next one."""
@@ -541,6 +546,7 @@ class ConsumerBase:
         self._queue._shared.stale()
         if request.delivery.jobs:
             self._take(request)
+            self._fetched = None
             self._doubtful = True
 
     def _make_sure(self) -> None:
@@ -560,28 +566,29 @@ class ConsumerBase:
             delivery.jobs = [job for job in delivery.jobs if job[0] in held]
         self._doubtful = False
 
-    def _take(self, request: Fetch) -> None:
-        self._history = request.history
-        self._delivery = request.taken()
-        if not self._queue._leases.armed:
-            self._queue._leases.arm()
+    def _take(self, request: Fetch) -> Delivery:
+        """The delivery that a request got."""
+        self._fetched, self._history = request, request.history
+        delivery = self._delivery = request.taken()
+        leases = self._queue._leases
+        if not leases.armed:
+            leases.arm()
+        return delivery
 
     def _got(self, request: Fetch, reply: Reply) -> bool | None:
         """What came of a fetch: True = jobs, False = none for as long as one would wait, None = ask again."""
         request.written()
-        self._fetched = request
         shared = self._queue._shared
         if shared.room:
             shared.made_room()
         if reply is DELIVERED:
-            self._take(request)
             if shared.unswept >= SWEEP_JOBS:
                 self._queue._sweep(SWEEP_JOBS)
             return True
+        self._fetched, self._history = request, request.history
         if reply is NO_GROUP:
             self._queue._subscribe()
             return None
-        self._history = request.history
         if reply is AGAIN:
             return None
         assert reply is NULL_ARRAY

@@ -21,9 +21,11 @@ from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_com
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import Dead
+from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.options import Options, patience
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
+from tidelog.store.queue.shared import Delivery
 from tidelog.store.sync import Store
 from tidelog.store.waiters import ThreadCaller
 
@@ -216,6 +218,7 @@ class Consumer(ConsumerBase):
     """
 
     _queue: Queue
+    _caller_class = ThreadCaller
 
     def __iter__(self) -> Iterator[Job]:
         return self
@@ -225,33 +228,43 @@ class Consumer(ConsumerBase):
             if self._doubtful:
                 self._make_sure()
             delivery = self._delivery
-            if delivery is not None and delivery.jobs:
-                number, row, deliveries = delivery.jobs.pop()
-                queue = self._queue
-                if self._batch == 1:
-                    self._delivery = None  # the job alone keeps it alive
+            if delivery is None or not delivery.jobs:
+                delivery = None if self._closed else self._fetch()
+                if delivery is None:
+                    self.close()
+                    raise StopIteration
+            entry = delivery.jobs.pop()
+            if not delivery.gathers:
+                self._delivery = None  # the job alone keeps it alive
+            row = entry[1]
+            queue = self._queue
+            try:
+                value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+            except Exception:
                 try:
                     value = queue._value(row)
                 except DecodeError as error:
-                    broken = Job(queue, delivery, number, row, deliveries, None, False)
-                    broken.fail(error)
+                    Job(self._place, delivery, entry, None).fail(error)
                     continue
-                return Job(queue, delivery, number, row, deliveries, value, self._reraise)
-            if self._closed or not self._fetch():
-                self.close()
-                raise StopIteration
+            return Job(self._place, delivery, entry, value)
 
-    def _fetch(self) -> bool:
+    def _fetch(self) -> Delivery | None:
         queue = self._queue
-        core, face = queue._core, queue._face
-        caller = None if self._timeout_ms is None else ThreadCaller
+        core = queue._core
         while True:
             request = self._request()
             try:
-                reply, claim = core.decided(queue._db, request, caller)
+                reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
-                    reply, claim = face._wait(reply)
-                face._hold(claim)
+                    reply, claim = queue._face._wait(reply)
+                log, lsn, _ = claim
+                if (
+                    lsn > log.written_lsn
+                    or not core.relaxed
+                    or not queue._as_promised
+                    or log.parked
+                ):
+                    queue._face._hold(claim)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -262,9 +275,10 @@ class Consumer(ConsumerBase):
                 core.desert(get_ident())
                 self._broke(request)
                 raise
-            got = self._got(request, reply)
-            if got is not None:
-                return got
+            if reply is NEXT or (got := self._got(request, reply)):
+                return self._take(request)
+            if got is False:
+                return None
 
     def close(self) -> None:
         """No more jobs from here. Closing twice is allowed."""

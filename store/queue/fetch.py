@@ -7,9 +7,8 @@ gathered are written in the same unit.
 
 from __future__ import annotations
 
-import weakref
 from heapq import heappop, heappush
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final
 
 from tidelog.engine import ids
@@ -37,18 +36,23 @@ LOOK_MAX: Final = 100  # jobs that one decision gives up, and about UNIT_BYTES o
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
 
 DELIVERED: Final = b"delivered"
+NEXT: Final = b"next"  # delivered, one new job and nothing else
 NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
 AGAIN: Final = b"again"  # nothing yet, but ask once more
 
 
 class Fetch:
-    """One worker's request, and after it the delivery it got.
+    """One worker's request, and after it the delivery it got. May be made again when it is through.
 
     batch       at most so many jobs
     timeout_ms  to wait for the first one: 0 = for ever, None = not at all
     history     where in its own history the worker is, None when that is through
-    before      the delivery before, whose gathered acknowledgements go along
     time_limit  seconds for which its leases are renewed at most, None = without end
+
+    and, given each time it is made:
+
+    delivery    what is to hold the jobs; nothing is open in it
+    before      the delivery before, whose gathered acknowledgements go along
     """
 
     __slots__ = (
@@ -64,21 +68,16 @@ class Fetch:
         batch: int,
         timeout_ms: int | None,
         history: int | None,
-        before: Delivery | None,
         time_limit: float | None,
     ) -> None:
         self.shared, self.options, self.worker = shared, options, worker
         self.batch, self.timeout_ms, self.history = batch, timeout_ms, history
         self.time_limit = time_limit
+        self.delivery: Delivery
+        self.before: Delivery | None = None
         self._writing: list[int] = []
         self._held: list[int] = []
         self._left: list[Leftover] = []
-        self.again(before)
-
-    def again(self, before: Delivery | None) -> None:
-        """The next request of the same worker."""
-        self.before = before
-        self.delivery = Delivery(self.shared, self.options, self.worker, self.batch > 1)
 
     def taken(self) -> Delivery:
         """Hand over the delivery: from here on only its jobs and their consumer keep it alive."""
@@ -107,13 +106,28 @@ class Fetch:
 
     def __call__(self, ctx: Context) -> Reply:
         shared, options = self.shared, self.options
-        self.written()
+        if self._writing or self._left:
+            self.written()
         stream = ctx.stream(options.key)
         group = None if stream is None else stream.groups.get(options.group_key)
         if stream is None or group is None:
             return NO_GROUP
-        shared.fresh(ctx, options, stream, group)
+        if shared.number != stream.number:
+            shared.fresh(ctx, options, stream, group)
         mono = shared.monotonic()
+        look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
+        delivery = self.delivery
+        if self.batch == 1 and not look and self.before is None and not shared.leftovers:
+            # Nothing of earlier is to be seen to: nearly every fetch of who takes jobs one by one. As below.
+            new = next_one(ctx, options.key, stream, group, self.worker)
+            if new is not None:
+                job, row = new
+                delivery.open[job] = 1
+                delivery.jobs = [(job, row, 1)]
+                delivery.renewed = mono
+                if self.time_limit is not None:
+                    delivery.until = mono + self.time_limit
+                return NEXT
         done: list[int] = []
         if self.before is not None and self.before.finished:
             self._writing = self.before.take_finished()
@@ -123,24 +137,18 @@ class Fetch:
             self._left = log_leftovers(shared, ctx, stream, group, mono)
         claims: dict[int, int] = {}
         got: list[Job] = []
-        if self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0):
-            look = _Look(self, ctx, stream, group, mono, done)
-            look.run()
-            claims, got = look.claims, look.got
-            done += look.log()
+        if look:
+            old = _Look(self, ctx, stream, group, mono, done)
+            old.run()
+            claims, got = old.claims, old.got
+            done += old.log()
         left = self.batch - len(claims)
-        delivery = self.delivery
-        if left == 1:
-            one = next_one(ctx, options.key, stream, group, self.worker)
-            if one is not None:
-                got.append((*one, 1))
-                delivery.open[one[0]] = 1
-        elif left and stream.length and stream.last_live_id() > group.last_id:
-            new = stream.after(group.last_id, left)
-            log_new(ctx, options.key, stream, group, self.worker, new)
-            found = new.ids()
+        if left and stream.length and stream.last_live_id() > group.last_id:
+            fresh = stream.after(group.last_id, left)
+            log_new(ctx, options.key, stream, group, self.worker, fresh)
+            found = fresh.ids()
             delivery.open = dict.fromkeys(found, 1)
-            whole: Any = [row for part in new.parts for row in part.rows()]
+            whole: Any = chain.from_iterable(part.rows() for part in fresh.parts)
             got += zip(found, whole, repeat(1))
         if claims:
             delivery.open.update(claims)
@@ -155,7 +163,6 @@ class Fetch:
             delivery.renewed = mono
             if self.time_limit is not None:
                 delivery.until = mono + self.time_limit
-            shared.living[id(delivery)] = weakref.ref(delivery)
             return DELIVERED
         if self.timeout_ms is None:
             # What went back in this very unit is there for the next one.

@@ -18,7 +18,8 @@ from tidelog.store.core import Claim
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows, settle
 from tidelog.store.queue.options import seconds
-from tidelog.store.queue.shared import Delivery
+from tidelog.store.queue.shared import Delivery, Place
+from tidelog.store.queue.shared import Job as Entry
 from tidelog.store.queue.streams import depth, find
 
 if TYPE_CHECKING:
@@ -42,35 +43,31 @@ class JobBase:
     origin        its ID before it died, for a redriven one; None
     """
 
-    __slots__ = (
-        "value",
-        "deliveries",
-        "_number",
-        "_row",
-        "_delivery",
-        "_queue",
-        "_state",
-        "_reraise",
-    )
+    # `_delivery` is missing once another job may be delivered with it.
+    __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
 
-    def __init__(
-        self,
-        queue: QueueBase,
-        delivery: Delivery,
-        number: int,
-        row: Row,
-        deliveries: int,
-        value: Any,
-        reraise: bool,
-    ) -> None:
+    def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: Any) -> None:
         self.value = value
-        self.deliveries = deliveries
-        self._number = number
-        self._row = row
+        self._place = place
         self._delivery = delivery
-        self._queue = queue
+        self._entry = entry
         self._state = OPEN
-        self._reraise = reraise
+
+    @property
+    def _queue(self) -> QueueBase:
+        return self._place.queue
+
+    @property
+    def _number(self) -> int:
+        return self._entry[0]
+
+    @property
+    def _row(self) -> Row:
+        return self._entry[1]
+
+    @property
+    def deliveries(self) -> int:
+        return self._entry[2]
 
     @property
     def id(self) -> str:
@@ -91,7 +88,7 @@ class JobBase:
 
     @property
     def worker(self) -> str:
-        return rows.shown(self._delivery.worker)
+        return self._place.worker
 
     @property
     def state(self) -> str:
@@ -108,17 +105,16 @@ class JobBase:
 
     # --- how it ends; each (whether it was still ours, what has to hold before that may be told)
 
-    def _held(self) -> settle.Held:
-        return settle.Held(self._delivery, self._number, self.deliveries, self._row)
-
     def _ack(self) -> Settled:
         if self._state is not OPEN:
             return self._state is ACKED, None
-        queue, delivery = self._queue, self._delivery
-        shared = delivery.shared
+        place, delivery = self._place, self._delivery
+        queue = place.queue
+        core, shared = queue._core, queue._shared
+        number, _, count = self._entry
         try:  # as `_plan`, two calls less
-            decide = partial(settle.ack, delivery, self._number, self.deliveries)
-            done, claim = queue._core.decided(queue._db, decide)
+            decide = partial(settle.ack, delivery, number, count)
+            done, claim = core.decided(queue._db, decide)
         except CommandError as error:
             shared.stale()
             raise from_command(error) from None
@@ -126,19 +122,28 @@ class JobBase:
             shared.stale()
             raise
         self._state = ACKED if done else LOST
-        delivery.settled(self._number)
+        delivery.open.pop(number, None)
+        if not (delivery.gathers or delivery.open):
+            # The place's next job is delivered with it. First it is forgotten here: a job that is kept when it is done
+            # is not to keep the next one from being given up.
+            del self._delivery
+            place.spare = delivery
         if shared.room:
             shared.made_room()
-        if delivery.options.keeps and done:
+        if queue._keeps and done:
             queue._acknowledged(1)
+        log, lsn, _ = claim
+        if lsn <= log.written_lsn and core.relaxed and queue._as_promised and not log.parked:
+            return done, None  # as `Core.hold` and its callers, three calls less
         return done, claim
 
-    def _plan(self, plan: Callable[[Context], Any], end: str) -> Settled:
+    def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
         """One unit of commands that end this delivery as `end`; OPEN: it goes on."""
         if self._state is not OPEN:
             return False, None
         queue, delivery = self._queue, self._delivery
-        unit = partial(run_unit, queue._core, queue._db, plan)
+        held = settle.Held(delivery, self._number, self.deliveries, self._row)
+        unit = partial(run_unit, queue._core, queue._db, partial(plan, held))
         reply, claim = queue._ask(delivery.shared.unit, unit)
         if reply is None:
             self._state = LOST
@@ -153,24 +158,24 @@ class JobBase:
         pause = None if delay is None else seconds("delay", delay, zero=True)
         error, trace = rows.evidence(reason)
         chance = random()
-        held = self._held()
-        return self._plan(lambda ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN)
+        return self._plan(
+            lambda held, ctx: settle.nack(held, ctx, error, trace, pause, chance), GIVEN
+        )
 
     def _fail(self, reason: str | BaseException) -> Settled:
         error, trace = rows.evidence(reason)
-        held = self._held()
-        return self._plan(lambda ctx: settle.fail(held, ctx, error, trace), GIVEN)
+        return self._plan(lambda held, ctx: settle.fail(held, ctx, error, trace), GIVEN)
 
     def _release(self) -> Settled:
-        held = self._held()
-        return self._plan(lambda ctx: settle.release(held, ctx), GIVEN)
+        return self._plan(settle.release, GIVEN)
 
     def _extend(self, more: float) -> Settled:
         length = seconds("seconds", more)
-        held, delivery = self._held(), self._delivery
-        done = self._plan(lambda ctx: settle.extend(held, ctx, length), OPEN)
-        if done[0] and delivery.until is not None:
-            delivery.until = max(delivery.until, self._queue._core.monotonic() + length)
+        done = self._plan(lambda held, ctx: settle.extend(held, ctx, length), OPEN)
+        if done[0]:
+            delivery = self._delivery
+            if delivery.until is not None:
+                delivery.until = max(delivery.until, self._queue._core.monotonic() + length)
         return done
 
     def _done_and(self, puts: Sequence[Put]) -> Settled:
@@ -188,14 +193,13 @@ class JobBase:
         own = self._queue._db
         if any(put.queue._db != own for put in puts):
             raise DataError("done_and puts into queues of the job's own database")
-        held = self._held()
 
         def adds(ctx: Context) -> settle.Words:
             _check_room(ctx, puts, self._queue)
             prepared: set[bytes] = set()
             return [words for put in puts for words in put.words(ctx, prepared)]
 
-        done = self._plan(lambda ctx: settle.done_and(held, ctx, adds), ACKED)
+        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)
         if done[0]:
             self._queue._acknowledged(1)
         return done
@@ -207,7 +211,7 @@ class JobBase:
         if not isinstance(error, (Exception, SystemExit)):
             return self._release()  # KeyboardInterrupt, CancelledError: not the job's fault
         done = self._nack(error, None)
-        if isinstance(error, Exception) and not self._reraise:
+        if isinstance(error, Exception) and not self._place.reraise:
             log.error(
                 "queue %s: job %s failed at delivery %d: %s",
                 *(self._queue.name, self.id, self.deliveries, rows.evidence(error)[0]),
@@ -224,21 +228,21 @@ class JobBase:
 
     def _gather(self) -> None:
         """Leave the acknowledgement to the batch's end."""
-        self._delivery.finished.append(self._number)
+        self._delivery.finished.append(self._entry[0])
         self._state = ACKED
-        leases = self._queue._leases
+        leases = self._place.queue._leases
         if not leases.armed:
             leases.arm()
 
-    def _swallows(self, error: BaseException | None) -> bool:
-        return isinstance(error, Exception) and not self._reraise
+    def _swallows(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and not self._place.reraise
 
-    def _too_late(self, error: BaseException | None) -> None:
+    def _too_late(self, error: BaseException) -> None:
         """The block was left by an exception after the job had been settled in it: told, but nothing to retry."""
         if self._swallows(error):
             log.error(
                 "queue %s: job %s was %s, and then its block raised: %s",
-                *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),  # type: ignore[arg-type]
+                *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
                 exc_info=error,
             )
 
@@ -338,21 +342,27 @@ class Job(JobBase):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        if error is None:
+            if self._state is OPEN:
+                if self._delivery.gathers:
+                    self._gather()
+                else:
+                    done, claim = self._ack()  # as `ack`, two calls less
+                    if claim is not None:
+                        self._place.queue._face._hold(claim)
+                    if not done:
+                        self._was_lost()
+            return False
         if self._state is OPEN:
-            if error is not None:
-                try:
-                    self._told(self._leave(error))
-                except TidelogError as failure:
-                    if isinstance(error, Exception):
-                        raise
-                    self._kept(failure)  # an interrupt stays what it is
-            elif self._delivery.gathers:
-                self._gather()
-            elif not self._told(self._ack()):
-                self._was_lost()
-        elif error is not None:
+            try:
+                self._told(self._leave(error))
+            except TidelogError as failure:
+                if isinstance(error, Exception):
+                    raise
+                self._kept(failure)  # an interrupt stays what it is
+        else:
             self._too_late(error)
-        return error is not None and self._swallows(error)
+        return self._swallows(error)
 
 
 class AsyncJob(JobBase):
@@ -404,18 +414,24 @@ class AsyncJob(JobBase):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        if error is None:
+            if self._state is OPEN:
+                if self._delivery.gathers:
+                    self._gather()
+                else:
+                    done, claim = self._ack()
+                    if claim is not None:
+                        await self._place.queue._face._hold(claim)
+                    if not done:
+                        self._was_lost()
+            return False
         if self._state is OPEN:
-            if error is not None:
-                try:
-                    await self._told(self._leave(error))
-                except TidelogError as failure:
-                    if isinstance(error, Exception):
-                        raise
-                    self._kept(failure)  # an interrupt stays what it is
-            elif self._delivery.gathers:
-                self._gather()
-            elif not await self._told(self._ack()):
-                self._was_lost()
-        elif error is not None:
+            try:
+                await self._told(self._leave(error))
+            except TidelogError as failure:
+                if isinstance(error, Exception):
+                    raise
+                self._kept(failure)  # an interrupt stays what it is
+        else:
             self._too_late(error)
-        return error is not None and self._swallows(error)
+        return self._swallows(error)

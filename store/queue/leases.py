@@ -111,6 +111,11 @@ class Leases:
         for shared in self._all():
             shared.made_room()
 
+    def reloaded(self) -> None:
+        """[lock] Memory was rebuilt: what is cached of it is to be read again."""
+        for shared in self._all():
+            shared.stale()
+
     def ended(self) -> None:
         """[lock] The store was closed: who waits for room is to find out."""
         for shared in self._all():

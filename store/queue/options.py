@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ class Options:
     """A queue's name and settings, checked. Times in seconds.
 
     keep_count, keep_seconds    acknowledged jobs that stay: so many, or for so long; with neither they go at once
+    keeps                       whether they stay for a while; asked for every job, so it is known
     """
 
     name: str
@@ -35,11 +36,10 @@ class Options:
     keep_seconds: float
     max_depth: int | None
     max_failures: int
+    keeps: bool = field(init=False)
 
-    @property
-    def keeps(self) -> bool:
-        """Whether acknowledged jobs stay for a while."""
-        return bool(self.keep_count or self.keep_seconds)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keeps", bool(self.keep_count or self.keep_seconds))
 
     @property
     def holds_key(self) -> bytes:

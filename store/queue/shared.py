@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappush
-from operator import itemgetter
-from typing import Any, Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.block import Row
@@ -34,6 +34,9 @@ from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
 from tidelog.store.waiters import Caller
 
+if TYPE_CHECKING:
+    from tidelog.store.queue.base import QueueBase
+
 RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
 FEW: Final = 8  # jobs that are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
@@ -44,6 +47,9 @@ log = logging.getLogger("tidelog.queue")
 
 class Delivery:
     """Jobs that one worker was given together. While it lives, until `until` at most, their leases are renewed.
+
+    One of a single job serves again when that is done (`Place.spare`): it stays listed in `Shared.living`, and has
+    nothing open meanwhile.
 
     open        the jobs not yet settled: ID -> deliveries, by which (and the worker) they are fenced
     jobs        those not yet handed to the worker, the first one last
@@ -67,7 +73,8 @@ class Delivery:
         self.gathers = gathers
         self.until: float | None = None
         self.renewed = 0.0
-        self.shared = shared  # last: without it there is nothing to clear up
+        self.shared = shared  # from here on there is something to clear up
+        shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
         """Whether its leases are renewed: the time limit is not over."""
@@ -75,25 +82,24 @@ class Delivery:
 
     def take_finished(self) -> list[int]:
         """Take the finished jobs, to be written. The worker may be adding to them meanwhile."""
-        finished = self.finished
-        return [finished.popleft() for _ in range(len(finished))]
+        return list(map(deque.popleft, repeat(self.finished, len(self.finished))))
 
-    def still_held(self, group: Group, jobs: Iterable[int]) -> list[int]:
+    def still_held(self, group: Group, jobs: Sequence[int]) -> list[int]:
         """[lock] Those of its open jobs that nobody else was given."""
         counts = self.open
-        wanted = [(job, counts.get(job, 0)) for job in jobs]
-        if len(wanted) > FEW and set(map(itemgetter(1), wanted)) == {1}:
+        if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
             # A whole batch that was delivered once: nearly always it lies as one stretch.
             consumer = group.consumers.get(self.worker)
-            found = sorted(counts.keys() & map(itemgetter(0), wanted))
+            found = sorted(jobs)
             if consumer and group.pending.are_held(pack(found), consumer.index, 1):
                 return found
-        return among_held(group, self.worker, wanted)
+        return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
 
     def written(self, jobs: Collection[int], held: Collection[int]) -> None:
         """These finished jobs are acknowledged in the log, as far as they were still held."""
+        closed = self.open.pop
         for job in jobs:
-            self.settled(job)
+            closed(job, None)
         if len(held) < len(jobs):
             name = shown(self.shared.key)
             lost = ", ".join(map(text, sorted({*jobs} - {*held})))
@@ -106,8 +112,6 @@ class Delivery:
     def settled(self, job: int) -> None:
         """A job is no longer this worker's business."""
         self.open.pop(job, None)
-        if not self.open:
-            self.shared.living.pop(id(self), None)
 
     def __del__(self) -> None:
         # Anywhere, also while a lock is held: nothing here may wait. The next fetch or beat does the rest.
@@ -118,6 +122,22 @@ class Delivery:
         if self.open:
             shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
         shared.living.pop(id(self), None)
+
+
+class Place:
+    """A worker's place in a queue: what its consumer and the jobs that this gets have in common.
+
+    worker     its name
+    reraise    whether what a job's block raises goes on its way
+    spare      a delivery whose only job is done, or None. Not known to the delivery itself, nor to a job that is done:
+               what keeps a delivery alive is a job in hand
+    """
+
+    __slots__ = ("queue", "worker", "reraise", "spare")
+
+    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
+        self.queue, self.worker, self.reraise = queue, worker, reraise
+        self.spare: Delivery | None = None
 
 
 class Leftover:
@@ -154,7 +174,7 @@ class Hold:
 class Shared:
     """One queue and group of one open store.
 
-    living      deliveries that live, by their id()
+    living      deliveries that live, by their id(); some have nothing open
     leftovers   what deliveries that went away left to be written; see `Delivery`
     paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
     extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
@@ -179,7 +199,7 @@ class Shared:
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
-        self._reloads, self._number = -1, -1  # what the cache was read from
+        self.number = -1  # of the stream that the cache was read from, -1: it is to be read
         self._forget()
 
     def _forget(self) -> None:
@@ -199,15 +219,16 @@ class Shared:
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
         """[lock] See that the cache is of this stream as it is in memory now."""
-        reloads = self.core.reloads
-        if self._number != stream.number or self._reloads != reloads:
+        if self.number != stream.number:
             self._forget()
             self._load(ctx, options, group)
-            self._reloads, self._number = reloads, stream.number
+            self.number = stream.number
 
     def stale(self) -> None:
-        """A unit failed after the cache was changed for it: read the records again before the next one."""
-        self._number = -1
+        """A unit failed after the cache was changed for it, or memory was rebuilt: read the records again before the
+        next one.
+        """
+        self.number = -1
 
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
         mono = self.monotonic()
@@ -295,7 +316,8 @@ class Shared:
             reference = self.living.get(key)
             delivery = None if reference is None else reference()
             if delivery is not None:
-                found.append(delivery)
+                if delivery.open:
+                    found.append(delivery)
             elif self.living.get(key) is reference:
                 self.living.pop(key, None)  # an interrupt kept it from doing that itself
         return found
