@@ -567,9 +567,11 @@ class ConsumerBase:
         self._doubtful = False
 
     def _take(self, request: Fetch) -> Delivery:
-        """The delivery that a request got."""
+        """The delivery that a request got. From here on only its jobs and this consumer keep it alive."""
         self._fetched, self._history = request, request.history
-        delivery = self._delivery = request.taken()
+        delivery = self._delivery = request.delivery
+        del request.delivery
+        request.before = None
         leases = self._queue._leases
         if not leases.armed:
             leases.arm()

@@ -51,7 +51,7 @@ class Fetch:
 
     and, given each time it is made:
 
-    delivery    what is to hold the jobs; nothing is open in it
+    delivery    what is to hold the jobs, with nothing open; taken away with them: they alone keep it alive
     before      the delivery before, whose gathered acknowledgements go along
     """
 
@@ -78,13 +78,6 @@ class Fetch:
         self._writing: list[int] = []
         self._held: list[int] = []
         self._left: list[Leftover] = []
-
-    def taken(self) -> Delivery:
-        """Hand over the delivery: from here on only its jobs and their consumer keep it alive."""
-        delivery = self.delivery
-        del self.delivery
-        self.before = None
-        return delivery
 
     def written(self) -> None:
         """The acknowledgements that the last decision took along are in the log."""

@@ -226,14 +226,6 @@ class JobBase:
             *(self._queue.name, self.id, str(failure)),  # not itself: its frames would keep the job
         )
 
-    def _gather(self) -> None:
-        """Leave the acknowledgement to the batch's end."""
-        self._delivery.finished.append(self._entry[0])
-        self._state = ACKED
-        leases = self._place.queue._leases
-        if not leases.armed:
-            leases.arm()
-
     def _swallows(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not self._place.reraise
 
@@ -344,8 +336,13 @@ class Job(JobBase):
     ) -> bool:
         if error is None:
             if self._state is OPEN:
-                if self._delivery.gathers:
-                    self._gather()
+                delivery = self._delivery
+                if delivery.gathers:  # its end is written with that of the batch
+                    delivery.finished.append(self._entry[0])
+                    self._state = ACKED
+                    leases = self._place.queue._leases
+                    if not leases.armed:
+                        leases.arm()
                 else:
                     done, claim = self._ack()  # as `ack`, two calls less
                     if claim is not None:
@@ -416,8 +413,13 @@ class AsyncJob(JobBase):
     ) -> bool:
         if error is None:
             if self._state is OPEN:
-                if self._delivery.gathers:
-                    self._gather()
+                delivery = self._delivery
+                if delivery.gathers:  # its end is written with that of the batch
+                    delivery.finished.append(self._entry[0])
+                    self._state = ACKED
+                    leases = self._place.queue._leases
+                    if not leases.armed:
+                        leases.arm()
                 else:
                     done, claim = self._ack()
                     if claim is not None:
