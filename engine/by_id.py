@@ -75,13 +75,8 @@ class IdOrder(Order):
         ids = (self.chunks[i] or self.load(i))[0]
         return ids[bisect_left(ids, key)] == key
 
-    def get(self, id: int) -> tuple[int, int, int] | None:
-        """(time, owner, count) of the entry with this ID (not key), or None."""
-        key = id
-        if self.new is not list:
-            if id & WIDE_BITS:
-                return None
-            key = key_of(id)
+    def get(self, key: int) -> tuple[int, int, int] | None:
+        """(time, owner, count) of the entry with this key, or None."""
         i = bisect_left(self.tops, key)
         if i == len(self.tops):
             return None

@@ -36,7 +36,7 @@ EMPTY: Final = b""
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
 _pack_key: Final = Struct("<q").pack
-_SHIFT = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
+ID_SHIFT: Final = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
 
 assert array("q").itemsize == 8
 
@@ -48,7 +48,7 @@ def is_narrow(id: int) -> bool:
 
 def key_of(id: int) -> int:
     """The key of an ID for which `is_narrow` holds."""
-    return (id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE
+    return (id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE
 
 
 def id_of(key: int) -> int:
@@ -61,14 +61,14 @@ def pack(ids: Sequence[int]) -> IdList:
     """IDs as an ID list, in their order."""
     if reduce(or_, ids, 0) & WIDE_BITS:
         return tuple(chain.from_iterable((id >> 64, id & SEQ_MASK) for id in ids))
-    return from_keys(array("q", [(id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE for id in ids]))
+    return from_keys(array("q", [(id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE for id in ids]))
 
 
 def pack_one(id: int) -> IdList:
     """The list of one ID."""
     if id & WIDE_BITS:
         return id >> 64, id & SEQ_MASK
-    return _pack_key((id >> _SHIFT | id & KEY_SEQ_MASK) - KEY_BASE)
+    return _pack_key((id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE)
 
 
 def pack_run(ms: int, seq: int, count: int) -> IdList:

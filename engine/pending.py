@@ -1,4 +1,4 @@
-"""Pending entries of one group, in three orders: by ID, by delivery time, and by consumer.
+"""Pending entries of one group, in three orders: by ID, by delivery time, and by consumer; young ones in none yet.
 
     by ID        engine.by_id      IDs, times, owners, counts            tops: last ID of each chunk
     by time      engine.by_time    IDs, times, ordered by (time, ID)     tops: last time of each chunk
@@ -13,7 +13,16 @@ claimed together is found, compared and cut as slices. Rules that hold between a
    columns of a chunk are equally long.
 2. (time, ID) is in the time order exactly once for each entry, ascending.
 3. An ID is in exactly the one consumer's chunks that its owner column names. Owner 0 is nobody.
-4. The consumers' sizes and the number of entries without owner add up to `len`.
+4. The consumers' sizes and the number of entries without owner add up to the entries in the orders.
+
+Before the orders lies a dict of *young* deliveries, as most are acknowledged a moment later, and then were never in
+any order. It has rules of its own:
+
+5. What is young has an owner and a key, is above all in the orders by ID and by time, and ascends by both, as the dict
+   has it. So it is one more chunk at the end of every order, for who looks; and looking changes nothing.
+6. Only small deliveries of what is above all get there (`deliver`). Any other change but an acknowledgement first
+   puts all that is young into the orders, and so does a freeze; that appends, so it reads nothing and cannot fail.
+   There are always fewer than `YOUNG`.
 
 Inside, an ID is a key of `engine.idlist`. The first ID that has no key turns the group for good into the
 wide form, the same code over lists of 128-bit ints. Keys leave this module only through `to_id`.
@@ -29,18 +38,33 @@ CorruptBlock. One that changes must not do that half way: `prepare_...` is calle
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tidelog.engine.by_id import Row, columns_of
-from tidelog.engine.chunk_rows import Chunk, Column
-from tidelog.engine.chunks import LOAD, Part
-from tidelog.engine.idlist import IdList, from_keys, keys, pack, unpack, unpack_key
+from tidelog.engine.chunk_rows import Chunk, Column, new_column
+from tidelog.engine.chunks import Part
+from tidelog.engine.idlist import (
+    ID_SHIFT,
+    KEY_BASE,
+    KEY_SEQ_MASK,
+    WIDE_BITS,
+    IdList,
+    from_keys,
+    id_of,
+    keys,
+    pack,
+    unpack,
+    unpack_key,
+)
 from tidelog.engine.pending_orders import NACK_TIME as NACK_TIME
 from tidelog.engine.pending_orders import NOBODY as NOBODY
-from tidelog.engine.pending_orders import PendingOrders
+from tidelog.engine.pending_orders import YOUNG, PendingOrders
 
 FEW: Final = 3  # up to here entries are handled one by one rather than as a stretch
+YOUNG_BYTES: Final = 16 * 8  # of an ID list that can be young; longer ones are cheaper as stretches
 
 
 class Pending(PendingOrders):
@@ -59,12 +83,29 @@ class Pending(PendingOrders):
 
         time: unix ms of the delivery. counts: deliveries of all, or of each.
         """
-        if len(ids) == 8 and not self.wide and ids.__class__ is bytes and isinstance(counts, int):
-            self._put(unpack_key(ids)[0], owner, time, counts)
-            return
+        if time >= self._time_max and ids.__class__ is bytes and counts.__class__ is int:
+            young = self._young
+            if len(ids) == 8:
+                key = unpack_key(ids)[0]
+                if key > self._key_max:
+                    young[key] = time, owner, counts
+                    self._key_max, self._time_max = key, time
+                    if len(young) >= YOUNG:
+                        self._flush()
+                    return
+            elif 0 < len(ids) <= YOUNG_BYTES:
+                some = keys(ids)
+                if some[0] > self._key_max:
+                    young.update(dict.fromkeys(some, (time, owner, counts)))
+                    self._key_max, self._time_max = some[-1], time
+                    if len(young) >= YOUNG:
+                        self._flush()
+                    return
         want = self._want(ids)
         if want:
+            self._flush()
             self._deliver(want, owner, time, counts)
+            self._find_max()
 
     def _deliver(self, want: Column, owner: int, time: int, counts: int | Sequence[int]) -> None:
         n = len(want)
@@ -92,13 +133,30 @@ class Pending(PendingOrders):
         """Take pending entries out. IDs that are not pending are passed over."""
         if ids.__class__ is bytes and not self.wide:
             if len(ids) == 8:
-                self._remove_key(unpack_key(ids)[0])
+                key = unpack_key(ids)[0]
+                if self._young.pop(key, None) is None:
+                    self._remove_key(key)
                 return
             want: Column = keys(ids)
         else:
             want = self._those_with_keys(ids)
+        if self._young:
+            want = self._remove_young(want)
         if want:
             self._remove(want)
+
+    def _remove_young(self, want: Column) -> Column:
+        """Take out what is young. What is left to do."""
+        young = self._young
+        if young.keys().isdisjoint(want):
+            return want
+        rest = new_column(())
+        for key in want:
+            if key in young:
+                del young[key]
+            else:
+                rest.append(key)
+        return rest
 
     def _remove(self, want: Column) -> None:
         if len(want) <= FEW:
@@ -112,11 +170,13 @@ class Pending(PendingOrders):
     def nack(self, ids: IdList, counts: int | Sequence[int]) -> None:
         """Each ID is pending without owner, at the end of the NACK zone in this order."""
         want = self._want(ids)
+        self._flush()
         if isinstance(counts, int):
             counts = [counts] * len(want)
         for key, count in zip(want, counts):
             self._put(key, NOBODY, self._nack_time, count)
             self._nack_time += 1
+        self._find_max()
 
     def _remove_run(self, want: Column) -> bool:
         """Remove what lies together by ID and by time, and perhaps belongs to one consumer.
@@ -207,10 +267,12 @@ class Pending(PendingOrders):
     def drop_owner(self, owner: int) -> None:
         """Forget a consumer and its pending entries."""
         owned = self._owner(owner)
-        if owned.n * LOAD < self.n:
+        few = self._holds_few(owner)
+        self._flush()
+        if few:
             for key in self._held(owned):
                 self._remove_key(key)
-        elif owned.n:
+        else:
             self._filter_out(owner, set(self._held(owned)))
         owned.leave()
         self._owned[owner] = None
@@ -235,6 +297,7 @@ class Pending(PendingOrders):
     def _widen(self) -> None:
         """Turn to the wide form: an ID came that has no key. O(n), once in a group's life."""
         self.load_all()
+        self._flush()
         for order in self._orders():
             order.widen()
         self.wide = True
@@ -252,11 +315,16 @@ class Pending(PendingOrders):
     def contains(self, id: int) -> bool:
         """Whether an entry is pending."""
         key = self._by_id.key(id)
-        return key is not None and self._by_id.holds(key)
+        return key is not None and (key in self._young or self._by_id.holds(key))
 
     def get(self, id: int) -> tuple[int, int, int] | None:
         """(delivery time, owner, delivery count) of a pending entry, or None."""
-        return self._by_id.get(id)
+        key = id
+        if not self.wide:
+            if id & WIDE_BITS:
+                return None
+            key = (id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE  # key_of without the call
+        return self._young.get(key) or self._by_id.get(key)
 
     def are_held(self, ids: IdList, owner: int, count: int) -> bool:
         """Whether all of an ascending ID list are pending for one owner with one delivery count, as one stretch.
@@ -265,39 +333,60 @@ class Pending(PendingOrders):
         """
         if not ids or self.wide or not isinstance(ids, bytes):
             return False
-        return self._by_id.are_held(keys(ids), owner, count)
+        want = keys(ids)
+        if want[-1] not in self._young:
+            return self._by_id.are_held(want, owner, count)
+        found = set(map(self._young.get, want))
+        return all(each is not None and each[1:] == (owner, count) for each in found)
 
     def among(self, ids: Iterable[int]) -> list[int]:
         """Those of `ids` that are pending, ascending, each once."""
-        if not self.n:
+        if not len(self):
             return []
         return [id for id in sorted(set(ids)) if self.get(id) is not None]
 
     def present(self, ids: IdList) -> IdList:
         """Those of an ID list that are pending, ascending, each once."""
-        if not ids or not self.n:
+        if not ids or not len(self):
             return b""
         if ids.__class__ is bytes and not self.wide:
+            young = self._young
             if len(ids) == 8:
-                return ids if self._by_id.holds(unpack_key(ids)[0]) else b""
+                key = unpack_key(ids)[0]
+                return ids if key in young or self._by_id.holds(key) else b""
             want = keys(ids)
             if self._by_id.place_run(want) is not None:
                 return ids
-            return from_keys(self._by_id.those_of(want))
+            found = sorted(young.keys() & want) if young else []
+            if len(found) == len(want):
+                return from_keys(array("q", found))
+            held = self._by_id.those_of(want)
+            held.extend(found)
+            return from_keys(held)
         return pack(self.among(unpack(ids)))
 
     def first(self) -> int:
         """The smallest pending ID. There is one."""
         by_id = self._by_id
+        if not by_id.chunks:
+            return self.to_id(next(iter(self._young)))
         return self.to_id((by_id.chunks[0] or by_id.load(0))[0][0])
 
     def last(self) -> int:
         """The greatest pending ID. There is one."""
+        if self._young:
+            return self.to_id(next(reversed(self._young)))
         return self.to_id(self._by_id.tops[-1])
 
     def slices(self, start: int) -> Iterator[Chunk]:
         """The entries from ID `start` on, ascending, as columns: keys, times, owners, counts."""
-        return self._by_id.slices(self._by_id.key_from(start))
+        low = self._by_id.key_from(start)
+        yield from self._by_id.slices(low)
+        if self._young:
+            chunk = self._young_chunk()
+            j = bisect_left(chunk[0], low)
+            if j < len(chunk[0]):
+                yield tuple([column[j:] for column in chunk])
 
     def page(
         self,
@@ -311,8 +400,23 @@ class Pending(PendingOrders):
 
         owner: only those of this consumer. time_max: only those delivered then or before, unix ms.
         """
-        if count <= 0 or not self.n:
+        if count <= 0:
             return []
+        page = self._page(start, end, count, owner, time_max) if self.n else []
+        if self._young and len(page) < count:
+            page += [
+                row
+                for row in self._young_rows()
+                if start <= row[0] <= end
+                and (owner is None or row[2] == owner)
+                and (time_max is None or row[1] <= time_max)
+            ]
+        return page[:count]
+
+    def _page(
+        self, start: int, end: int, count: int, owner: int | None, time_max: int | None
+    ) -> list[Row]:
+        """`page` of what is in the orders. There is something."""
         if time_max is not None and self._by_time.first_time() > time_max:
             return []
         by_id = self._by_id
@@ -327,7 +431,7 @@ class Pending(PendingOrders):
                 page += [row for row in by_id.rows_at(column) if row[1] <= time_max]
             if len(page) >= count:
                 break
-        return page[:count]
+        return page
 
     def by_age(self, start: int = NACK_TIME) -> Iterator[tuple[int, int]]:
         """(time, id) of the entries delivered at `start`, unix ms, or later; the oldest first. By default all of
@@ -335,7 +439,27 @@ class Pending(PendingOrders):
         """
         for ids, times in self._by_time.slices(start):
             yield from zip(times, self._by_id.ids_of(ids))
+        for id, time, _, _ in self._young_rows():
+            if time >= start:
+                yield time, id
+
+    def oldest(self) -> int | None:
+        """When the oldest delivery to a consumer was, unix ms; None if there is none. Reads nothing.
+
+        The chunk where it lies need not be in memory; then its youngest entry stands for it.
+        """
+        by_time = self._by_time
+        i = bisect_left(by_time.tops, 0)
+        if i < len(by_time.tops):
+            chunk = by_time.chunks[i]
+            return by_time.tops[i] if chunk is None else chunk[1][bisect_left(chunk[1], 0)]
+        return next(iter(self._young.values()))[0] if self._young else None
 
     def entries(self) -> Iterator[Row]:
         """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
-        return self._by_id.entries()
+        yield from self._by_id.entries()
+        yield from self._young_rows()
+
+    def _young_rows(self) -> list[Row]:
+        """Rows of what is young, ascending by ID and by time."""
+        return [(id_of(key), *delivery) for key, delivery in self._young.items()]

@@ -11,10 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
-from tidelog.engine.by_id import IdOrder
+from tidelog.engine.by_id import KEY_END, IdOrder
 from tidelog.engine.by_owner import Owned
 from tidelog.engine.by_time import TimeOrder
-from tidelog.engine.chunk_rows import Column, new_column
+from tidelog.engine.chunk_rows import Chunk, Column, new_column
 from tidelog.engine.chunks import LOAD, Order, Shelf
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.frozen_pending import FrozenPending, restore_lasts, restore_order
@@ -24,17 +24,30 @@ NOBODY: Final = 0  # owner of an entry that XNACK released
 # The first delivery time of the NACK zone; every time below 0 is in it.
 NACK_TIME: Final = -(1 << 62)
 
+# With so many young deliveries they all go into the orders. With those of one delivery more (YOUNG_BYTES) that is
+# less than two chunks, so they make one.
+YOUNG: Final = 2 * LOAD - 16
+
+# (delivery time, owner, delivery count)
+Delivery = tuple[int, int, int]
+
 
 class PendingOrders:
     """What is pending in one group, in all three orders.
 
-    n     how many entries
-    wide  whether keys are IDs (engine.pending)
+    n           how many entries are in the orders
+    wide        whether keys are IDs (engine.pending)
+    _young      by key: the last few deliveries, which are in no order yet (engine.pending)
+    _key_max    no entry has a greater key,
+    _time_max   and none a later time; there may be none any more that comes near
     """
 
     __slots__ = (
         "n",
         "wide",
+        "_young",
+        "_key_max",
+        "_time_max",
         "_by_id",
         "_by_time",
         "_owned",
@@ -46,6 +59,9 @@ class PendingOrders:
     def __init__(self) -> None:
         self.n = 0
         self.wide = False
+        self._young: dict[int, Delivery] = {}
+        self._key_max = -KEY_END - 1  # below every key
+        self._time_max = 0
         self._shelf = Shelf()
         self._by_id = IdOrder(self._shelf, new_column)
         self._by_time = TimeOrder(self._shelf, new_column)
@@ -54,7 +70,7 @@ class PendingOrders:
         self._nack_time = NACK_TIME  # of the next entry in the NACK zone
 
     def __len__(self) -> int:
-        return self.n
+        return self.n + len(self._young)
 
     def _orders(self) -> Iterator[Order]:
         yield self._by_id
@@ -62,6 +78,41 @@ class PendingOrders:
         for owned in self._owned:
             if owned is not None:
                 yield owned
+
+    # --- young deliveries
+
+    def _flush(self) -> None:
+        """Put the young deliveries into the orders, at the end of each. Reads nothing, so it cannot fail."""
+        young = self._young
+        if not young:
+            return
+        run = ids, times, owners, _ = self._young_chunk()
+        held: dict[int, Column] = {}
+        for key, owner in zip(ids, owners):
+            if owner in held:
+                held[owner].append(key)
+            else:
+                held[owner] = new_column((key,))
+        for owner, column in held.items():
+            self._owner(owner).add(column, len(column))
+        n = len(young)
+        self._by_time.append((ids[:], times[:]), n)
+        self._by_id.append(run, n)
+        self.n += n
+        young.clear()
+
+    def _young_chunk(self) -> Chunk:
+        """The young deliveries as one more chunk of the order by ID. There are some."""
+        times, owners, counts = zip(*self._young.values())
+        return new_column(self._young), new_column(times), array("I", owners), new_column(counts)
+
+    def _find_max(self) -> None:
+        """Something came into the orders; nothing is young."""
+        if self.wide:
+            self._key_max = KEY_END  # nothing is young in the wide form
+        elif self._by_id.tops:
+            self._key_max = self._by_id.tops[-1]
+            self._time_max = max(0, self._by_time.tops[-1])
 
     # --- owners
 
@@ -78,7 +129,10 @@ class PendingOrders:
 
     def held_by(self, owner: int) -> int:
         """How many entries a consumer has pending."""
-        return self._owner(owner).n
+        held = self._owner(owner).n
+        if self._young:
+            held += [of for _, of, _ in self._young.values()].count(owner)
+        return held
 
     def nacked(self) -> int:
         """How many entries are in the NACK zone."""
@@ -121,8 +175,8 @@ class PendingOrders:
         """About how many entries are in memory. O(chunks) at C speed."""
         chunks = self._by_id.chunks
         if not self.away or not chunks:
-            return self.n
-        return self.n * (len(chunks) - chunks.count(None)) // len(chunks)
+            return len(self)
+        return self.n * (len(chunks) - chunks.count(None)) // len(chunks) + len(self._young)
 
     def load_all(self) -> None:
         """Bring everything into memory. May raise CorruptBlock."""
@@ -134,6 +188,8 @@ class PendingOrders:
         self, ids: IdList, owner: int | None, time: int, removed: Sequence[IdList] = ()
     ) -> None:
         """Bring into memory what `deliver` of these will change. May raise CorruptBlock.
+
+        Young deliveries go into the orders then, but into chunks that are in memory, behind all that may not be.
 
         owner: None for a consumer to be created, NOBODY for `nack`, where `time` is of no matter.
         removed: what `remove` and `deliver` take from its place before, and were made ready for already.
@@ -180,11 +236,16 @@ class PendingOrders:
             return
         owned = self._owner(owner)
         owned.load_all()
-        if owned.n * LOAD < self.n:
+        if self._holds_few(owner):
             self._warm(owned.new(self._held(owned)))
-        elif owned.n:
+        else:
             self._by_id.load_all()
             self._by_time.load_all()
+
+    def _holds_few(self, owner: int) -> bool:
+        """Whether `drop_owner` takes a consumer's entries out one by one. Of the young there are not many."""
+        held = self._owner(owner).n
+        return not held or held * LOAD < self.n
 
     def _warm(self, want: Column) -> None:
         """Bring into memory where entries, ascending, lie in all three orders, those of them that are pending.
@@ -233,6 +294,7 @@ class PendingOrders:
 
     def freeze(self) -> FrozenPending:
         """What a checkpoint is to hold. O(chunks) at C speed."""
+        self._flush()
         return FrozenPending(
             *(self.n, self.wide, self._nack_time, self._free),
             *(self._by_id, self._by_time, self._owned, self._shelf),
@@ -260,6 +322,7 @@ class PendingOrders:
         restore_order(self._by_id, *by_id)
         restore_order(self._by_time, *by_time[:2])
         restore_lasts(self._by_time, by_time[2])
+        self._find_max()
         for row in owners[1:]:
             owned = None
             if row is not None:
@@ -276,6 +339,8 @@ class PendingOrders:
         other = type(self)()
         other.n, other.wide, other._nack_time = self.n, self.wide, self._nack_time
         other._free = self._free[:]
+        other._young = self._young.copy()
+        other._key_max, other._time_max = self._key_max, self._time_max
         other._by_id.new = other._by_time.new = self._by_id.new
         self._by_id.copy_to(other._by_id)
         self._by_time.copy_to(other._by_time)
@@ -302,6 +367,7 @@ class PendingOrders:
         ids = [row[0] for row in rows]
         assert ids == sorted(set(ids))
         assert len(rows) == self.n
+        self._check_young()
         by_time = self._by_time
         by_age = [
             (time, id)
@@ -319,3 +385,15 @@ class PendingOrders:
                 assert owned.n == len(held)
         for _, time, owner, _ in rows:
             assert (time < 0) == (owner == NOBODY)
+
+    def _check_young(self) -> None:
+        """What is young would go to the end of every order, and is somebody's."""
+        keys, times = [*self._young], [time for time, _, _ in self._young.values()]
+        by_id, by_time = self._by_id.tops, self._by_time.tops
+        assert len(keys) < YOUNG
+        assert not keys or not self.wide
+        assert keys == sorted({*keys, *by_id[-1:]})[len(by_id[-1:]) :]
+        assert times == sorted([0, *by_time[-1:], *times])[1 + len(by_time[-1:]) :]
+        assert all(self._owned[owner] is not None for _, owner, _ in self._young.values())
+        assert self.wide or all(key <= self._key_max for key in [*by_id[-1:], *keys])
+        assert self.wide or all(time <= self._time_max for time in [*by_time[-1:], *times])

@@ -7,7 +7,6 @@ take a walk over all keys, so of each database only the KEYS_MAX keys are looked
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -114,16 +113,10 @@ def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
 
 
 def _oldest_s(core: Core, group: Group) -> float | None:
-    """Seconds since the oldest delivery to a consumer. What XNACK released was given back, and is not waited for.
-
-    The chunk where it lies need not be in memory; then its youngest entry stands for it.
-    """
-    orders = group.pending._by_time
-    i = bisect_left(orders.tops, 0)
-    if i == len(orders.tops):
+    """Seconds since the oldest delivery to a consumer. What XNACK released was given back, and is not waited for."""
+    at = group.pending.oldest()
+    if at is None:
         return None
-    chunk = orders.chunks[i]
-    at = orders.tops[i] if chunk is None else chunk[1][bisect_left(chunk[1], 0)]
     return max(core.time_ns() // 1_000_000 - at, 0) / 1000
 
 

@@ -89,7 +89,12 @@ class CheckpointMachine(RuleBasedStateMachine):
         self.both("claim", NAMES[n], pack(run), time, counts if each else count, time)
         assert self.rows.reads == reads  # apply found in memory what it needed
 
-    @rule(n=st.integers(0, 2), time=times, size=st.integers(1, 20), ready=st.booleans())
+    @rule(
+        n=st.integers(0, 2),
+        time=times,
+        size=st.sampled_from([1, 1, 1, 2, 3, 5, 20]),
+        ready=st.booleans(),
+    )
     def deliver_new(self, n: int, time: int, size: int, ready: bool) -> None:
         first = max(self.held(), default=1 << 64) + 1
         run = pack(list(range(first, min(first + size, 1 << 128))))
