@@ -347,13 +347,13 @@ class Pending(PendingOrders):
 
     def present(self, ids: IdList) -> IdList:
         """Those of an ID list that are pending, ascending, each once."""
-        if not ids or not len(self):
-            return b""
         if ids.__class__ is bytes and not self.wide:
             young = self._young
             if len(ids) == 8:
                 key = unpack_key(ids)[0]
                 return ids if key in young or self._by_id.holds(key) else b""
+            if not ids:
+                return b""
             want = keys(ids)
             if self._by_id.place_run(want) is not None:
                 return ids
