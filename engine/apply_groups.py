@@ -67,6 +67,16 @@ def _xack(group: Group, effect: Effect) -> None:
     group.pending.remove(effect[4])
 
 
+def apply_xackdel(state: State, effect: Effect) -> None:
+    """XACKDEL."""
+    _, db, key, name, ids, slots = effect
+    stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
+    stream.groups[name].pending.remove(ids)
+    stream.delete(ids, slots)
+
+
 def _xnack(group: Group, effect: Effect) -> None:
     group.pending.nack(effect[4], effect[5])
 
@@ -104,6 +114,7 @@ def _located(change: Callable[[Group, Effect], None]) -> Callable[[State, Effect
 APPLY: dict[int, Callable[[State, Effect], None]] = {
     e.XGROUP_CREATE: apply_xgroup_create,
     e.XGROUP_DESTROY: apply_xgroup_destroy,
+    e.XACKDEL: apply_xackdel,
     **{opcode: _located(change) for opcode, change in _IN_GROUP.items()},
     e.XCLAIM: apply_xclaim,
 }

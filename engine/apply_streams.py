@@ -91,7 +91,7 @@ def apply_xtrim(state: State, effect: Effect) -> None:
 def apply_xdel(state: State, effect: Effect) -> None:
     """XDEL."""
     _, _, _, ids, slots = effect
-    _existing(state, effect).delete(idlist.unpack(ids), slots)
+    _existing(state, effect).delete(ids, slots)
 
 
 def apply_xsetid(state: State, effect: Effect) -> None:

@@ -199,6 +199,12 @@ def _xack(effect: Effect) -> list[Command]:
     return [[b"XACK", key, group, *idlist.texts(ids)]]
 
 
+def _xackdel(effect: Effect) -> list[Command]:
+    _, _, key, group, ids, _ = effect
+    texts = idlist.texts(ids)
+    return [[b"XACK", key, group, *texts], [b"XDEL", key, *texts]]
+
+
 def _xnack(effect: Effect) -> list[Command]:
     _, _, key, group, ids, counts = effect
     texts = idlist.texts(ids)
@@ -255,6 +261,7 @@ _FORMS: Final[dict[int, Callable[[Effect], list[Command]]]] = {
     e.XCLAIM: _xclaim,
     e.XACK: _xack,
     e.XNACK: _xnack,
+    e.XACKDEL: _xackdel,
     e.DEL: _del,
     e.SET: _set,
     e.PEXPIREAT: _plain(b"PEXPIREAT"),

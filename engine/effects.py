@@ -63,6 +63,7 @@ XCLAIM: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms
 #                      if now is -1 (history re-read). The last three, if there: the group's last ID and entries-read
 XACK: Final = 20  # (op, db, key, group, ids)             also entries dropped because their message is gone
 XNACK: Final = 21  # (op, db, key, group, ids, counts)    to the end of the NACK zone in this order, no owner
+XACKDEL: Final = 22  # (op, db, key, group, ids, slots)   XACK and XDEL of exactly these
 
 # --- keys
 DEL: Final = 24  # (op, db, keys)                         a tuple of keys

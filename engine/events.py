@@ -231,6 +231,7 @@ _EVENTS: Final[dict[int, Callable[[Effect, State, int], list[Event]]]] = {
     e.XGROUP_CREATECONSUMER: _stream(b"xgroup-createconsumer"),
     e.XGROUP_DELCONSUMER:    _stream(b"xgroup-delconsumer"),
     e.XCLAIM:                _claimed,
+    e.XACKDEL:               _stream(b"xdel"),
     e.DEL:                   _deleted,
     e.SET:                   _set,
     e.APPEND:                _appended,

@@ -126,6 +126,14 @@ def keys(ids: bytes) -> array[int]:
     return column
 
 
+def last_id(ids: IdList) -> int:
+    """The last ID of a list that has one."""
+    if ids.__class__ is bytes:
+        key = int.from_bytes(ids[-8:], "little", signed=True) + KEY_BASE
+        return key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK
+    return ids[-2] << 64 | ids[-1]
+
+
 def from_keys(column: array[int]) -> bytes:
     """The narrow list of a column of keys, which is left as it is."""
     if _SWAP:

@@ -105,6 +105,7 @@ TOUCHES: dict[int, _Find] = {
     e.XADD_MANY:      _key,
     e.XTRIM:          _key,
     e.XDEL:           _key,
+    e.XACKDEL:        _key,
     e.STREAM_CREATE:  _key,
     e.DEL:            _each_key,
     e.SET:            _key,

@@ -17,7 +17,7 @@ from tidelog.engine.pending import NOBODY
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 
-_CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XGROUP_DELCONSUMER})
+_CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUMER})
 
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:
@@ -35,7 +35,7 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
             _drop(group, effect[4], alone=len(effects) == 1)
             continue
         named = before.setdefault(id(group), [])
-        if opcode == e.XACK:
+        if opcode in (e.XACK, e.XACKDEL):
             ids = effect[4]
             group.pending.prepare_remove(ids)
         elif opcode == e.XNACK:

@@ -25,10 +25,14 @@ at first_ordinal and is None if no cold node is live. `check()` walks all of it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from tidelog.engine import listpack
 from tidelog.engine.block import Block, Row, encode
+from tidelog.engine.idlist import EMPTY, IdList, last_id, unpack
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.node import (
     COUNTERS_MAX,
@@ -181,23 +185,24 @@ class Stream(Nodes):
         for _ in range(drop):
             self._drop(self.head)
         if floor:
-            first = self.head if self.cold is None else self._at(self.cold.head)
+            first = self.first_ordinal if self.cold is None else self.cold.head
             self._mark(first, (1 << floor) - 1)
         self._mark_slots(slots)
         self.length = length
         self._first = None
 
-    def delete(self, ids: list[int], slots: tuple[int, ...]) -> None:
-        """Delete entries at `slots` whose IDs are `ids`, ascending; raises max_deleted_id."""
-        if len(ids) == 1:
-            ordinal, slot = slots
-            self._mark(ordinal - self.first_ordinal + self.head, 1 << slot, ids[0])
-        else:
-            self._mark_slots(slots, ids)
-        self.length -= len(ids)
-        if ids[-1] > self.max_deleted_id:
-            self.max_deleted_id = ids[-1]
+    def delete(self, ids: IdList, slots: tuple[int, ...]) -> None:
+        """Delete the entries of an ascending list, which lie at `slots`; raises max_deleted_id."""
+        last = last_id(ids)
+        if last > self.max_deleted_id:
+            self.max_deleted_id = last
         self._first = None
+        if len(slots) == 2:
+            self.length -= 1
+            self._mark(slots[0], 1 << slots[1], last)
+        else:
+            self.length -= len(slots) >> 1
+            self._mark_slots(slots, ids)
 
     def set_id(self, last_id: int, entries_added: int, max_deleted_id: int) -> None:
         """XSETID."""
@@ -272,10 +277,6 @@ class Stream(Nodes):
         self.holes = self.blocks.count(None)
         self.first_ordinal = cold.head
 
-    def _at(self, ordinal: int) -> int:
-        """The position of a node; of a cold one before the head."""
-        return ordinal - self.first_ordinal + self.head
-
     def _after_cold(self) -> None:
         """Cold nodes went."""
         cold = self.cold
@@ -296,30 +297,33 @@ class Stream(Nodes):
 
     # --- what changing is made of
 
-    def _mark_slots(self, slots: tuple[int, ...], ids: list[int] | None = None) -> None:
+    def _mark_slots(self, slots: tuple[int, ...], ids: IdList = EMPTY) -> None:
         """Mark (ordinal, slot, ordinal, slot, ...) deleted; `ids` are theirs, if they are known."""
-        pairs = iter(slots)
-        node, mask, entry_id = -1, 0, None
-        for index, (ordinal, slot) in enumerate(zip(pairs, pairs)):
-            if ordinal != node:
-                if mask:
-                    self._mark(self._at(node), mask, entry_id)
-                node, mask = ordinal, 0
-                if ids is not None:
-                    entry_id = ids[index]
-            mask |= 1 << slot
-        if mask:
-            self._mark(self._at(node), mask, entry_id)
+        ordinals, places = slots[::2], slots[1::2]
+        # Only cold nodes are looked for by an ID.
+        known = unpack(ids) if ids and ordinals[0] < self.first_ordinal else None
+        start = 0
+        while start < len(ordinals):
+            stop = bisect_right(ordinals, ordinals[start], start)
+            low, count = places[start], stop - start
+            if places[stop - 1] - low == count - 1:  # they follow each other, as most do
+                mask = (1 << count) - 1 << low
+            else:
+                mask = reduce(or_, map((1).__lshift__, places[start:stop]))
+            self._mark(ordinals[start], mask, None if known is None else known[start])
+            start = stop
 
-    def _mark(self, at: int, mask: int, entry_id: int | None = None) -> None:
+    def _mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> None:
         """Mark slots of one node deleted; the node goes with its last live entry."""
+        at = ordinal - self.first_ordinal + self.head
         if at == len(self.blocks):
-            self.removed_max = max(self.removed_max, self.tail_ids[-1])
-            self.tail_deleted |= mask
-            if self.tail_deleted.bit_count() == len(self.tail_ids):
+            last = self.tail_ids[-1]
+            if last > self.removed_max:
+                self.removed_max = last
+            self.tail_deleted = deleted = self.tail_deleted | mask
+            if deleted.bit_count() == len(self.tail_ids):
                 self._drop(at)
             return
-        ordinal = self.first_ordinal + at - self.head
         if at < self.head:
             assert self.cold is not None
             last = self.cold.mark(ordinal, mask, entry_id)
@@ -329,12 +333,13 @@ class Stream(Nodes):
             return
         block = self.blocks[at]
         assert block is not None
-        self.removed_max = max(self.removed_max, block.last)
-        block.deleted |= mask
+        if block.last > self.removed_max:
+            self.removed_max = block.last
+        block.deleted = deleted = block.deleted | mask
         if ordinal < self.handed_stop:
             assert self.marks is not None
-            self.marks.now[ordinal] = (self.firsts[at], block.deleted)
-        if block.deleted.bit_count() == block.count:
+            self.marks.now[ordinal] = (self.firsts[at], deleted)
+        if deleted.bit_count() == block.count:
             if at == self.head and self.cold is None and self.marks is not None:
                 self.marks.now.pop(ordinal, None)  # the head moves past it, which says it all
             self._drop(at)

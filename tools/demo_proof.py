@@ -87,7 +87,7 @@ class Ledger:
             back = idlist.unpack(effect[4])
             self._paused.update(back)
             self._counts.update(zip(back, _each(effect[5])))
-        elif key == JOBS and opcode == e.XACK:
+        elif key == JOBS and opcode in (e.XACK, e.XACKDEL):
             done = idlist.unpack(effect[4])
             self.acks.update(done)
             self._acked.update(map(self._line, done))

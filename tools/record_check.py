@@ -108,6 +108,7 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
     e.XCLAIM:                ("dbbbincn", "dbbbincnuun"),
     e.XACK:                  ("dbbi",),
     e.XNACK:                 ("dbbic",),
+    e.XACKDEL:               ("dbbis",),
     e.DEL:                   ("dk",),
     e.SET:                   ("dbbn",),
     e.PEXPIREAT:             ("dbn",),

@@ -6,7 +6,7 @@ from tidelog.engine.commands.delete import (
     DELETED,
     NOT_FOUND,
     STILL_REFERENCED,
-    log_delete,
+    log_acked,
     parse_policy_and_ids,
 )
 from tidelog.engine.context import Context
@@ -58,13 +58,12 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
             results.append(DELETED)
             doomed.append(entry_id)
     if acked:
-        ctx.effects.append((XACK, ctx.db, key, name, pack(sorted(acked))))
+        log_acked(ctx, key, stream, name, sorted(acked), sorted(doomed))
     if policy == DELREF:
         for other, group in stream.groups.items():
             held = [] if other == name else group.pending.among(acked)
             if held:
                 ctx.effects.append((XACK, ctx.db, key, other, pack(held)))
-    log_delete(ctx, key, stream, doomed)
     return results
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidelog.engine import idlist, ids
 from tidelog.engine.context import Context
-from tidelog.engine.effects import XDEL
+from tidelog.engine.effects import XACK, XACKDEL, XDEL
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import read_int64
 from tidelog.engine.references import ACKED, DELREF, POLICIES, drop_references, referenced
@@ -30,6 +30,23 @@ def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int
     if found:
         ctx.effects.append((XDEL, ctx.db, key, idlist.pack(found), tuple(slots)))
     return len(found)
+
+
+def log_acked(
+    ctx: Context, key: bytes, stream: Stream, name: bytes, acked: list[int], doomed: list[int]
+) -> None:
+    """Log that a group is done with `acked`, and the deletion of those that are there of `doomed`, some of them.
+
+    Both ascend and name no ID twice. May raise CorruptBlock.
+    """
+    found, slots = stream.places(doomed)
+    packed = idlist.pack(acked)
+    if len(found) == len(acked):
+        ctx.effects.append((XACKDEL, ctx.db, key, name, packed, tuple(slots)))
+        return
+    ctx.effects.append((XACK, ctx.db, key, name, packed))
+    if found:
+        ctx.effects.append((XDEL, ctx.db, key, idlist.pack(found), tuple(slots)))
 
 
 @command("xdel", -3, "write fast")

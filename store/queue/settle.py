@@ -12,11 +12,11 @@ from tidelog.engine import ids
 from tidelog.engine.block import Row
 from tidelog.engine.commands.ack import still_referenced
 from tidelog.engine.commands.add import next_id
-from tidelog.engine.commands.delete import log_delete
+from tidelog.engine.commands.delete import log_acked
 from tidelog.engine.context import Context
-from tidelog.engine.effects import XACK, XDEL
+from tidelog.engine.effects import XACK, XACKDEL, Effect
 from tidelog.engine.group import Group
-from tidelog.engine.idlist import pack, pack_one
+from tidelog.engine.idlist import pack_one
 from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
@@ -58,23 +58,25 @@ def log_done(
 
     The same as XACKDEL with ACKED, or as XACK.
     """
-    key, name = options.key, options.group_key
     if len(jobs) == 1:
-        job = jobs[0]
-        packed = pack_one(job)
-        ctx.effects.append((XACK, ctx.db, key, name, packed))
-        if not options.keeps and (
-            len(stream.groups) == 1 or not still_referenced(stream, name, job)
-        ):
-            place = stream.find(job)
-            if place is not None:
-                ctx.effects.append((XDEL, ctx.db, key, packed, place))
+        ctx.effects.append(_one_done(ctx.db, options, stream, jobs[0]))
         return
-    ctx.effects.append((XACK, ctx.db, key, name, pack(sorted(jobs))))
-    if not options.keeps:
-        alone = len(stream.groups) == 1
-        gone = jobs if alone else [j for j in jobs if not still_referenced(stream, name, j)]
-        log_delete(ctx, key, stream, gone)
+    name = options.group_key
+    done = sorted(jobs)
+    gone = [] if options.keeps else done
+    if len(stream.groups) > 1:
+        gone = [job for job in gone if not still_referenced(stream, name, job)]
+    log_acked(ctx, options.key, stream, name, done, gone)
+
+
+def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:
+    """What `log_done` comes to for one job."""
+    name = options.group_key
+    if not options.keeps and (len(stream.groups) == 1 or not still_referenced(stream, name, job)):
+        place = stream.find(job)
+        if place is not None:
+            return XACKDEL, db, options.key, name, pack_one(job), place
+    return XACK, db, options.key, name, pack_one(job)
 
 
 def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
@@ -84,7 +86,7 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
     group = None if stream is None else stream.groups.get(options.group_key)
     if stream is None or group is None or not holds(group, delivery.worker, job, count):
         return False
-    log_done(ctx, options, stream, group, (job,))
+    ctx.effects.append(_one_done(ctx.db, options, stream, job))
     if shared.extended or count > 1:
         shared.fresh(ctx, options, stream, group)
         shared.drop_notes(ctx, options, (job,))

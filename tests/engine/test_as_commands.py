@@ -57,6 +57,7 @@ FORMS: list[tuple[Effect, list[str]]] = [
     ((e.XNACK, 0, b"k", b"g", ids((5, 1), (5, 2)), 4), ["XNACK k g FAIL IDS 2 5-1 5-2 RETRYCOUNT 4 FORCE"]),
     ((e.XNACK, 0, b"k", b"g", ids((5, 1), (5, 2), (5, 3)), (4, 4, 0)),
         ["XNACK k g FAIL IDS 2 5-1 5-2 RETRYCOUNT 4 FORCE", "XNACK k g FAIL IDS 1 5-3 RETRYCOUNT 0 FORCE"]),
+    ((e.XACKDEL, 0, b"k", b"g", ids((5, 1), (6, 0)), (1, 0, 1, 1)), ["XACK k g 5-1 6-0", "XDEL k 5-1 6-0"]),
     ((e.DEL, 0, (b"k", b"l")), ["DEL k l"]),
     ((e.SET, 0, b"k", b"v", -1), ["SET k v"]),
     ((e.SET, 0, b"k", b"v", 1700), ["SET k v PXAT 1700"]),

@@ -9,15 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
+from tidelog.engine.apply import apply
 from tidelog.engine.commands import readgroup
 from tidelog.engine.commands.readgroup import log_new, next_one
+from tidelog.engine.digest import digest
+from tidelog.engine.effects import XACK, XACKDEL, XDEL, Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.group import UNKNOWN, Group
 from tidelog.engine.idargs import id_list
-from tidelog.engine.idlist import pack
+from tidelog.engine.idlist import pack, unpack
 from tidelog.engine.ids import MAX, parse_many
 from tidelog.engine.lag import estimate
 from tidelog.engine.reply import Park
+from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 
 numbers = st.one_of(
@@ -56,6 +60,70 @@ def test_ids_read_in_bulk_are_ids_read_one_by_one(args: list[bytes]) -> None:
         assert got == refused.line
     else:
         assert id_list(args) == expected
+
+
+def apart(effect: Effect) -> list[Effect]:
+    """An acknowledgement that deletes, as one XACK and one XDEL for each of its IDs."""
+    if effect[0] != XACKDEL:
+        return [effect]
+    _, db, key, group, listed, slots = effect
+    parts: list[Effect] = []
+    for at, id in enumerate(unpack(listed)):
+        parts.append((XACK, db, key, group, pack([id])))
+        parts.append((XDEL, db, key, pack([id]), slots[2 * at : 2 * at + 2]))
+    return parts
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.builds("XADD s * f {}".format, st.integers(0, 9)),
+            st.builds(
+                "XREADGROUP GROUP {} c COUNT {} STREAMS s >".format,
+                st.sampled_from("gh"),
+                st.integers(1, 9),
+            ),
+            st.builds("XDEL s {}-0".format, st.integers(1, 20)),
+            st.builds(
+                lambda policy, ids: (
+                    f"XACKDEL s g {policy} IDS {len(ids)} " + " ".join(f"{n}-0" for n in ids)
+                ),
+                st.sampled_from(["KEEPREF", "DELREF", "ACKED"]),
+                st.lists(st.integers(1, 20), min_size=1, max_size=9),
+            ),
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 6),
+)
+def test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one(
+    lines: list[str], node: int
+) -> None:
+    engine, other = Engine(), State()
+    engine.ctx.settings.stream_node_max_entries = node
+    engine.now = 0
+    for line in ["XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATE s h 0", *lines]:
+        engine.now += line.startswith("XADD")
+        before = engine("XLEN s")
+        reply = engine(line)
+        if line.startswith("XACKDEL"):
+            effects, gone = engine.effects, before - engine("XLEN s")
+            # One effect where what is acknowledged and what is deleted are the same.
+            assert (gone == len(reply) - reply.count(-1) > 0) == (
+                effects[:1] != [] and effects[0][0] == XACKDEL
+            )
+            engine.effects = effects
+        for effect in engine.effects:
+            for part in apart(effect):
+                apply(other, part)
+        assert digest(engine.state) == digest(other)
+        one, both = (state.databases[0].keys[b"s"] for state in (engine.state, other))
+        assert isinstance(one, Stream) and isinstance(both, Stream)
+        assert one.removed_max == both.removed_max and one.first_ordinal == both.first_ordinal
+        nodes = [[(node.ordinal, node.deleted) for node in stream.walk()] for stream in (one, both)]
+        assert nodes[0] == nodes[1]
+    engine.check()
 
 
 steps = st.lists(

@@ -27,7 +27,7 @@ BOTH: list[tuple[Effect, list[tuple[int, bytes]]]] = [
 ]
 ONLY_SIGNALS: list[Effect] = [(e.XGROUP_DESTROY, 0, K, b"g"), (e.XNACK, 0, K, b"g", b"", 1)]
 ONLY_TOUCHES: list[Effect] = [
-    (e.XTRIM, 0, K), (e.XDEL, 0, K), (e.STREAM_CREATE, 0, K), (e.APPEND, 0, K, b""),
+    (e.XTRIM, 0, K), (e.XDEL, 0, K), (e.XACKDEL, 0, K), (e.STREAM_CREATE, 0, K), (e.APPEND, 0, K, b""),
     (e.PEXPIREAT, 0, K, 1), (e.PERSIST, 0, K),
 ]
 NEITHER = [

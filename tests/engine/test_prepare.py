@@ -48,6 +48,7 @@ NEW = 3000 << 64
 UNITS: list[list[Effect]] = [
     [(e.XACK, 0, b"s", b"g", ids(5, 700, 701, 1999))],
     [(e.XACK, 0, b"s", b"g", ids(*range(101, 301)))],
+    [(e.XACKDEL, 0, b"s", b"g", ids(5, 700, 701, 1999), (0, 4, 6, 99, 7, 0, 19, 98))],
     [(e.XCLAIM, 0, b"s", b"g", b"bob", ids(5, 150, 1600), 1_000_005, 2, 1_000_030)],
     [(e.XCLAIM, 0, b"s", b"g", b"carol", ids(*range(150, 350)), 5, 2, 1_000_030)],
     [(e.XCLAIM, 0, b"s", b"g", b"bob", pack([NEW, NEW + 1]), 2_000_000, 1, 2_000_000)],
@@ -75,7 +76,9 @@ def test_apply_reads_nothing(cold: tuple[Engine, RowsInMemory], unit: list[Effec
     engine.group().pending.check()
 
 
-@pytest.mark.parametrize("unit", [UNITS[0], UNITS[1], UNITS[2], UNITS[5], UNITS[6], UNITS[7]])
+@pytest.mark.parametrize(
+    "unit", [UNITS[0], UNITS[1], UNITS[2], UNITS[3], UNITS[6], UNITS[7], UNITS[8]]
+)
 def test_damage_is_found_first(cold: tuple[Engine, RowsInMemory], unit: list[Effect]) -> None:
     engine, rows = cold
     stream = engine.state.databases[0].keys[b"s"]
