@@ -67,6 +67,14 @@ def _xack(group: Group, effect: Effect) -> None:
     group.pending.remove(effect[4])
 
 
+def apply_xack(state: State, effect: Effect) -> None:
+    """XACK, one for each message that is done: as it would come out of `_located`, two calls less."""
+    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
+    if stream.mark != state.changes.generation:
+        state.changes.touch(stream)
+    stream.groups[effect[3]].pending.remove(effect[4])
+
+
 def apply_xackdel(state: State, effect: Effect) -> None:
     """XACKDEL."""
     _, db, key, name, ids, slots = effect
@@ -117,4 +125,5 @@ APPLY: dict[int, Callable[[State, Effect], None]] = {
     e.XACKDEL: apply_xackdel,
     **{opcode: _located(change) for opcode, change in _IN_GROUP.items()},
     e.XCLAIM: apply_xclaim,
+    e.XACK: apply_xack,
 }

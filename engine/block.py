@@ -192,7 +192,7 @@ class Decoded:
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
-        self._looked_up = False  # an ID or a few texts were asked for
+        self._looked_up = False  # a few texts were asked for
         self._keys: array[int] | None = None
         self.listed: tuple[list[int], list[Row]] | None = None  # what `Block.listed` gave
 
@@ -223,11 +223,6 @@ class Decoded:
         if ids is not None:
             slot = bisect_left(ids, entry_id)
             return slot if slot < self.count and ids[slot] == entry_id else -1
-        if (
-            self._looked_up
-        ):  # as those who work through a stream do: all IDs make the next ones cheap
-            self.ids()
-        self._looked_up = True
         slot = self.slot_from(entry_id)
         return slot if slot < self.count and self.id_at(slot) == entry_id else -1
 

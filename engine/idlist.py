@@ -129,7 +129,7 @@ def keys(ids: bytes) -> array[int]:
 def last_id(ids: IdList) -> int:
     """The last ID of a list that has one."""
     if ids.__class__ is bytes:
-        key = int.from_bytes(ids[-8:], "little", signed=True) + KEY_BASE
+        key: int = unpack_key(ids[-8:])[0] + KEY_BASE
         return key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK
     return ids[-2] << 64 | ids[-1]
 

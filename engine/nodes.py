@@ -109,6 +109,11 @@ class Nodes:
 
     def find(self, entry_id: int) -> tuple[int, int] | None:
         """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
+        if entry_id == self._first and self.cold is None:
+            # Known to be the first one: where a queue is worked off in its order, nothing is searched.
+            block = self.blocks[self.head] if self.head < len(self.blocks) else None
+            deleted = self.tail_deleted if block is None else block.deleted
+            return self.first_ordinal, lowest_live(deleted) if deleted else 0
         ids = self.tail_ids
         if ids and entry_id >= ids[0]:
             slot = bisect_left(ids, entry_id)
@@ -132,6 +137,9 @@ class Nodes:
 
         As `find` for each, but node by node: IDs that follow each other there are found as one run.
         """
+        if len(entry_ids) == 1:
+            alone = self.find(entry_ids[0])
+            return ([], []) if alone is None else (entry_ids, [*alone])
         found: list[int] = []
         slots: list[int] = []
         at = 0

@@ -24,12 +24,17 @@ def referenced(stream: Stream, entry_id: int) -> bool:
     )
 
 
-def drop_references(ctx: Context, key: bytes, stream: Stream, ids: Sequence[int]) -> bool:
-    """Log that no group has these IDs pending any more, one XACK per group concerned. Whether any had."""
+def drop_references(
+    ctx: Context, key: bytes, stream: Stream, ids: Sequence[int], acked_in: bytes | None = None
+) -> bool:
+    """Log that no group has these IDs pending any more, one XACK per group concerned. Whether any had.
+
+    `acked_in`: a group of which that is logged already.
+    """
     before = len(ctx.effects)
     if ids:
         for name, group in stream.groups.items():
-            held = group.pending.among(ids)
+            held = [] if name == acked_in else group.pending.among(ids)
             if held:
                 ctx.effects.append((XACK, ctx.db, key, name, idlist.pack(held)))
     return len(ctx.effects) > before

@@ -12,9 +12,9 @@ from tidelog.engine.commands.delete import (
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK
 from tidelog.engine.idargs import id_list
-from tidelog.engine.idlist import count, pack, pack_one
-from tidelog.engine.ids import parse, parse_many
-from tidelog.engine.references import ACKED, DELREF
+from tidelog.engine.idlist import count, last_id, pack, pack_one, unpack
+from tidelog.engine.ids import parse
+from tidelog.engine.references import ACKED, DELREF, drop_references
 from tidelog.engine.reply import Reply
 from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
@@ -43,11 +43,34 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
     policy, listed = parse_policy_and_ids(args, 3)
     if stream is None or name not in stream.groups:
         return [NOT_FOUND] * len(listed)
-    results: list[int] = []
+    group = stream.groups[name]
+    pending = group.pending
+    named = id_list(listed)
+    unneeded = policy != ACKED or (len(stream.groups) == 1 and group.last_id >= last_id(named))
+    if unneeded and pending.present(named) == named:
+        # What a consumer was given and has done, in its order: all of it goes, without a look at each.
+        entry_ids = unpack(named)
+        log_acked(ctx, key, stream, name, named, entry_ids)
+        if policy == DELREF:
+            drop_references(ctx, key, stream, entry_ids, name)
+        return [DELETED] * len(entry_ids)
+    return _ackdel_each(ctx, key, stream, name, policy, unpack(named))
+
+
+def _ackdel_each(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    name: bytes,
+    policy: bytes | None,
+    entry_ids: list[int],
+) -> list[Reply]:
+    """XACKDEL of whatever was named, looked at one by one."""
+    results: list[Reply] = []
     acked: set[int] = set()
     doomed: list[int] = []
     pending = stream.groups[name].pending
-    for entry_id in parse_many(listed):
+    for entry_id in entry_ids:
         if entry_id in acked or not pending.contains(entry_id):
             results.append(NOT_FOUND)
             continue
@@ -58,12 +81,9 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
             results.append(DELETED)
             doomed.append(entry_id)
     if acked:
-        log_acked(ctx, key, stream, name, sorted(acked), sorted(doomed))
+        log_acked(ctx, key, stream, name, pack(sorted(acked)), sorted(doomed))
     if policy == DELREF:
-        for other, group in stream.groups.items():
-            held = [] if other == name else group.pending.among(acked)
-            if held:
-                ctx.effects.append((XACK, ctx.db, key, other, pack(held)))
+        drop_references(ctx, key, stream, sorted(acked), name)
     return results
 
 

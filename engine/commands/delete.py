@@ -33,18 +33,17 @@ def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int
 
 
 def log_acked(
-    ctx: Context, key: bytes, stream: Stream, name: bytes, acked: list[int], doomed: list[int]
+    ctx: Context, key: bytes, stream: Stream, name: bytes, acked: idlist.IdList, doomed: list[int]
 ) -> None:
     """Log that a group is done with `acked`, and the deletion of those that are there of `doomed`, some of them.
 
     Both ascend and name no ID twice. May raise CorruptBlock.
     """
     found, slots = stream.places(doomed)
-    packed = idlist.pack(acked)
-    if len(found) == len(acked):
-        ctx.effects.append((XACKDEL, ctx.db, key, name, packed, tuple(slots)))
+    if len(found) == idlist.count(acked):
+        ctx.effects.append((XACKDEL, ctx.db, key, name, acked, tuple(slots)))
         return
-    ctx.effects.append((XACK, ctx.db, key, name, packed))
+    ctx.effects.append((XACK, ctx.db, key, name, acked))
     if found:
         ctx.effects.append((XDEL, ctx.db, key, idlist.pack(found), tuple(slots)))
 

@@ -22,7 +22,7 @@ class Options:
     """A queue's name and settings, checked. Times in seconds.
 
     keep_count, keep_seconds    acknowledged jobs that stay: so many, or for so long; with neither they go at once
-    keeps                       whether they stay for a while; asked for every job, so it is known
+    keeps                       whether they stay at all; stored, since each job's end asks
     """
 
     name: str

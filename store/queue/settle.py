@@ -16,7 +16,7 @@ from tidelog.engine.commands.delete import log_acked
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK, XACKDEL, Effect
 from tidelog.engine.group import Group
-from tidelog.engine.idlist import pack_one
+from tidelog.engine.idlist import pack, pack_one
 from tidelog.engine.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
@@ -66,7 +66,7 @@ def log_done(
     gone = [] if options.keeps else done
     if len(stream.groups) > 1:
         gone = [job for job in gone if not still_referenced(stream, name, job)]
-    log_acked(ctx, options.key, stream, name, done, gone)
+    log_acked(ctx, options.key, stream, name, pack(done), gone)
 
 
 def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:

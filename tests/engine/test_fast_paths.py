@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
 from tidelog.engine.apply import apply
-from tidelog.engine.commands import readgroup
+from tidelog.engine.commands import ack, readgroup
 from tidelog.engine.commands.readgroup import log_new, next_one
+from tidelog.engine.context import Context
 from tidelog.engine.digest import digest
 from tidelog.engine.effects import XACK, XACKDEL, XDEL, Effect
 from tidelog.engine.errors import CommandError
@@ -85,6 +86,7 @@ def apart(effect: Effect) -> list[Effect]:
                 st.integers(1, 9),
             ),
             st.builds("XDEL s {}-0".format, st.integers(1, 20)),
+            st.builds("XGROUP SETID s g {}-0".format, st.integers(0, 9)),
             st.builds(
                 lambda policy, ids: (
                     f"XACKDEL s g {policy} IDS {len(ids)} " + " ".join(f"{n}-0" for n in ids)
@@ -98,16 +100,22 @@ def apart(effect: Effect) -> list[Effect]:
     st.integers(1, 6),
 )
 def test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one(
-    lines: list[str], node: int
+    lines: list[str], node_entries: int
 ) -> None:
     engine, other = Engine(), State()
-    engine.ctx.settings.stream_node_max_entries = node
+    engine.ctx.settings.stream_node_max_entries = node_entries
     engine.now = 0
     for line in ["XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATE s h 0", *lines]:
         engine.now += line.startswith("XADD")
-        before = engine("XLEN s")
+        before, each = engine("XLEN s"), Context(engine.state, engine.ctx.settings)
+        if line.startswith("XACKDEL"):
+            stream = engine.state.databases[0].keys[b"s"]
+            assert isinstance(stream, Stream)
+            policy, *listed = line.encode().split()[3:]
+            expected = ack._ackdel_each(each, b"s", stream, b"g", policy, parse_many(listed[2:]))
         reply = engine(line)
         if line.startswith("XACKDEL"):
+            assert (reply, engine.effects) == (expected, each.effects)
             effects, gone = engine.effects, before - engine("XLEN s")
             # One effect where what is acknowledged and what is deleted are the same.
             assert (gone == len(reply) - reply.count(-1) > 0) == (
@@ -123,6 +131,10 @@ def test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one(
         assert one.removed_max == both.removed_max and one.first_ordinal == both.first_ordinal
         nodes = [[(node.ordinal, node.deleted) for node in stream.walk()] for stream in (one, both)]
         assert nodes[0] == nodes[1]
+        one.first_id()  # known from here on, and found without a search
+        for node in one.walk():
+            for slot, id in enumerate(node.ids()):
+                assert one.find(id) == (None if node.deleted >> slot & 1 else (node.ordinal, slot))
     engine.check()
 
 
