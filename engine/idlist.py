@@ -32,6 +32,7 @@ KEY_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 # The bits that no ID of a narrow list has: seq from 2**22 on, ms from 2**42 on.
 WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) - 1) << 64)
 EMPTY: Final = b""
+FEW: Final = 8
 
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
@@ -59,6 +60,11 @@ def id_of(key: int) -> int:
 
 def pack(ids: Sequence[int]) -> IdList:
     """IDs as an ID list, in their order."""
+    number = len(ids)
+    if number > FEW and ids[-1] - ids[0] == number - 1 and not (ids[0] | ids[-1]) & WIDE_BITS:
+        # Perhaps a gapless run, as what was added together is: then there is nothing to do for each.
+        if ids == list(range(ids[0], ids[-1] + 1)):
+            return pack_run(ids[0] >> 64, ids[0] & SEQ_MASK, number)
     if reduce(or_, ids, 0) & WIDE_BITS:
         return tuple(chain.from_iterable((id >> 64, id & SEQ_MASK) for id in ids))
     return from_keys(array("q", [(id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE for id in ids]))

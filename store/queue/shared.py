@@ -97,9 +97,11 @@ class Delivery:
 
     def written(self, jobs: Collection[int], held: Collection[int]) -> None:
         """These finished jobs are acknowledged in the log, as far as they were still held."""
-        closed = self.open.pop
-        for job in jobs:
-            closed(job, None)
+        if self.open.keys() <= set(jobs):
+            self.open.clear()
+        else:
+            for job in jobs:
+                self.settled(job)
         if len(held) < len(jobs):
             name = shown(self.shared.key)
             lost = ", ".join(map(text, sorted({*jobs} - {*held})))

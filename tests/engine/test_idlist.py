@@ -55,3 +55,25 @@ def test_the_bytes_of_a_narrow_list_are_fixed() -> None:
     assert idlist.pack([0]) == (-(2**63)).to_bytes(8, "little", signed=True)
     assert idlist.pack([]) == idlist.EMPTY == b""
     assert idlist.pack([7, 2**63]) == (0, 7, 0, 2**63)
+
+
+@given(
+    st.integers(0, 2**43),
+    st.one_of(
+        st.integers(0, 2**23),
+        st.integers(2**22 - 50, 2**22 + 5),
+        st.integers(2**64 - 40, 2**64 - 1),
+    ),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_a_gapless_run_is_packed_as_one_by_one(ms: int, seq: int, count: int, swap: bool) -> None:
+    first = ms << 64 | seq
+    ids = list(range(first, first + count))  # may go on in the next millisecond
+    if swap and count > 3:
+        ids[1], ids[2] = ids[2], ids[1]
+    packed = idlist.pack(ids)
+    assert idlist.unpack(packed) == ids
+    assert packed == idlist.pack(tuple(ids))
+    if isinstance(packed, bytes):
+        assert packed == b"".join(map(idlist.pack_one, ids))  # type: ignore[arg-type]

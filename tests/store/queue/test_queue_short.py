@@ -1,0 +1,213 @@
+"""The short way of a job that is taken and done by itself: the same as the general one, and nothing of it stays."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidelog
+from tidelog import testing
+from tidelog.store.queue import fetch
+
+LEASE = 30.0
+
+
+@pytest.fixture
+def clock() -> testing.Clock:
+    return testing.Clock()
+
+
+@pytest.fixture
+def db(clock: testing.Clock) -> Iterator[tidelog.Store]:
+    with testing.store(clock) as store:
+        yield store
+
+
+@pytest.fixture
+def jobs(db: tidelog.Store) -> tidelog.Queue:
+    return db.queue("jobs", retry_after=LEASE)
+
+
+def pass_time(clock: testing.Clock, seconds: float) -> None:
+    """As it passes in life: with a beat every second."""
+    for _ in range(int(seconds)):
+        clock.advance(1)
+
+
+# --- the short way and the general one
+
+Step = tuple[Any, ...]
+workers = st.sampled_from(["anna", "ben"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(1, 3)),
+        st.tuples(st.just("take"), workers),
+        st.tuples(st.just("take"), workers),
+        st.tuples(st.sampled_from(["done", "ack", "keep", "drop", "release"])),
+        st.tuples(st.just("nack"), st.sampled_from([0.0, 5.0])),
+        st.tuples(st.just("advance"), st.sampled_from([1, 11, 31])),
+        st.tuples(st.just("delete")),
+    ),
+    max_size=40,
+)
+
+
+def lived(history: list[Step], keep: int) -> list[Any]:
+    """What a history showed, and what the store holds after it."""
+    clock = testing.Clock()
+    told: list[Any] = []
+    with testing.store(clock) as db:
+        jobs = db.queue("jobs", retry_after=LEASE, codec="json", keep=keep)
+        consumers: dict[str, tidelog.Consumer] = {}
+        held: list[tidelog.Job] = []
+        kept: list[tidelog.Job] = []
+        for name, *args in history:
+            if name == "put":
+                jobs.put_many(range(args[0]))
+            elif name == "take":
+                if args[0] not in consumers:
+                    consumers[args[0]] = jobs.consume(args[0], block=0)
+                job = next(consumers[args[0]], None)
+                if job is None:
+                    del consumers[args[0]]  # it has closed itself
+                else:
+                    held.append(job)
+                    told.append((job.id, job.value, job.deliveries, job.worker))
+            elif name == "advance":
+                clock.advance(args[0])
+            elif name == "delete":
+                if held:
+                    told.append(db.xdel("jobs", held[0].id))
+            elif held:
+                job = held.pop(0)
+                if name == "done":
+                    with job:
+                        pass
+                elif name == "nack":
+                    told.append(job.nack("no", args[0]))
+                elif name == "release":
+                    told.append(job.release())
+                elif name != "drop":
+                    told.append(job.ack())
+                told.append(job.state)
+                if name == "keep":
+                    kept.append(job)
+                del job
+        told.append(jobs.stats().as_dict())
+        told.append(db.digest())
+    return told
+
+
+@settings(deadline=None, max_examples=50)
+@given(steps, st.sampled_from([0, 2]))
+def test_the_short_way_is_the_general_one(history: list[Step], keep: int) -> None:
+    short = lived(history, keep)
+    with mock.patch.object(fetch, "next_one", lambda *_: None):
+        assert lived(history, keep) == short
+
+
+# --- a delivery serves again
+
+
+def test_a_job_that_is_kept_when_it_is_done_does_not_keep_the_next_one(
+    jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    jobs.put_many(range(3))
+    consumer = jobs.consume("anna", block=0)
+    done = []
+    for _ in range(2):
+        with next(consumer) as job:
+            done.append(job)
+    del job
+    next(consumer)  # and dropped
+    gc.collect()
+    clock.advance(LEASE)
+    again = jobs.get("ben", block=0)
+    assert again is not None and (again.value, again.deliveries) == (2, 2)
+    assert [(job.state, job.worker, job.ack(), job.nack()) for job in done] == [
+        ("acked", "anna", True, False)
+    ] * 2
+
+
+def test_the_lease_of_every_job_is_renewed(
+    db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    consumer = jobs.consume("anna")
+    for number in range(3):
+        jobs.put(number)
+        job = next(consumer)
+        pass_time(clock, 2 * LEASE)
+        assert jobs.get("ben", block=0) is None
+        assert job.value == number and job.deliveries == 1 and job.ack()
+    assert len(jobs) == 0
+
+
+def test_a_job_that_others_had_settled_leaves_a_delivery_that_is_renewed(
+    db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    """The beat finds the job settled before its worker does: as between an acknowledgement and what follows it."""
+    jobs.put_many(range(2))
+    consumer = jobs.consume("anna", block=0)
+    job = next(consumer)
+    db.xack("jobs", "workers", job.id)
+    pass_time(clock, LEASE)
+    assert not job.ack()
+    job = next(consumer)
+    pass_time(clock, 2 * LEASE)
+    assert jobs.get("ben", block=0) is None
+    assert job.ack()
+
+
+def test_each_job_has_its_own_time_limit(jobs: tidelog.Queue, clock: testing.Clock) -> None:
+    jobs.put_many(range(2))
+    consumer = jobs.consume("anna", block=0, time_limit=LEASE)
+    job = next(consumer)
+    pass_time(clock, LEASE - 1)
+    assert job.ack()
+    job = next(consumer)
+    pass_time(clock, LEASE - 1)
+    assert jobs.get("ben", block=0) is None
+    pass_time(clock, LEASE + 1)
+    late = jobs.get("ben", block=0)
+    assert late is not None and late.id == job.id and not job.ack()
+
+
+def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog.Queue) -> None:
+    jobs.put_many(range(20))
+    consumer = jobs.consume("anna", block=0)
+    for _ in range(10):
+        assert next(consumer).ack()
+        assert len(jobs._shared.living) == 1 and not jobs._shared.deliveries()
+    first, second = next(consumer), next(consumer)
+    assert len(jobs._shared.deliveries()) == 2
+    assert first.ack() and second.ack()
+    assert len(jobs._shared.living) == 1
+    del consumer, first, second
+    gc.collect()
+    assert not jobs._shared.living
+
+
+# --- what is cached
+
+
+def test_a_rebuilt_memory_has_the_cache_read_again(
+    db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    jobs.put(1)
+    job = jobs.get("anna", block=0)
+    assert job is not None and job.nack("no", delay=100)
+    shared = jobs._shared
+    shared.paused.clear()  # as if it had been lost
+    shared.heap.clear()
+    db._core.trouble = "a unit broke off"
+    clock.advance(50)
+    assert jobs.get("anna", block=0) is None
+    clock.advance(50)
+    again = jobs.get("anna", block=0)
+    assert again is not None and again.id == job.id
