@@ -41,6 +41,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from tidelog.engine.by_id import Row, columns_of
@@ -402,25 +403,26 @@ class Pending(PendingOrders):
         """
         if count <= 0:
             return []
-        page = self._page(start, end, count, owner, time_max) if self.n else []
+        low, high = self._by_id.key_from(start), self._by_id.key_to(end)
+        page = self._page(low, high, count, owner, time_max) if self.n else []
         if self._young and len(page) < count:
-            page += [
-                row
-                for row in self._young_rows()
-                if start <= row[0] <= end
-                and (owner is None or row[2] == owner)
-                and (time_max is None or row[1] <= time_max)
-            ]
-        return page[:count]
+            rows = (
+                (id_of(key), *delivery)
+                for key, delivery in self._young.items()
+                if low <= key <= high
+                and (owner is None or delivery[1] == owner)
+                and (time_max is None or delivery[0] <= time_max)
+            )
+            page += islice(rows, count - len(page))
+        return page
 
     def _page(
-        self, start: int, end: int, count: int, owner: int | None, time_max: int | None
+        self, low: int, high: int, count: int, owner: int | None, time_max: int | None
     ) -> list[Row]:
-        """`page` of what is in the orders. There is something."""
+        """`page` from key to key of what is in the orders. There is something."""
         if time_max is not None and self._by_time.first_time() > time_max:
             return []
         by_id = self._by_id
-        low, high = by_id.key_from(start), by_id.key_to(end)
         if owner is None:
             return by_id.page(low, high, count, time_max)
         page: list[Row] = []
@@ -431,7 +433,7 @@ class Pending(PendingOrders):
                 page += [row for row in by_id.rows_at(column) if row[1] <= time_max]
             if len(page) >= count:
                 break
-        return page
+        return page[:count]
 
     def by_age(self, start: int = NACK_TIME) -> Iterator[tuple[int, int]]:
         """(time, id) of the entries delivered at `start`, unix ms, or later; the oldest first. By default all of
@@ -439,9 +441,9 @@ class Pending(PendingOrders):
         """
         for ids, times in self._by_time.slices(start):
             yield from zip(times, self._by_id.ids_of(ids))
-        for id, time, _, _ in self._young_rows():
+        for key, (time, _, _) in self._young.items():
             if time >= start:
-                yield time, id
+                yield time, id_of(key)
 
     def oldest(self) -> int | None:
         """When the oldest delivery to a consumer was, unix ms; None if there is none. Reads nothing.
@@ -458,8 +460,5 @@ class Pending(PendingOrders):
     def entries(self) -> Iterator[Row]:
         """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
         yield from self._by_id.entries()
-        yield from self._young_rows()
-
-    def _young_rows(self) -> list[Row]:
-        """Rows of what is young, ascending by ID and by time."""
-        return [(id_of(key), *delivery) for key, delivery in self._young.items()]
+        for key, delivery in self._young.items():
+            yield id_of(key), *delivery
