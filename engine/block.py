@@ -29,11 +29,11 @@ from typing import Any, Final
 import msgpack
 
 from tidelog.engine import idlist
+from tidelog.engine.columns import Row, values_of
 from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import SEQ_MAX
 
-Row = tuple[bytes, ...]
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
@@ -45,12 +45,10 @@ _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 def encode(ids: Sequence[int], rows: Sequence[Row]) -> bytes:
     """Seal entries, given in ascending ID order. At least one."""
-    width = len(rows[0])
-    flat = list(chain.from_iterable(rows))
-    names = flat[:width:2]
-    span = _ids_form(ids)
-    if set(map(len, rows)) == {width} and flat[::2] == names * len(rows):
-        packed: bytes = _pack((span, names, flat[1::2]))
+    names, span = rows[0][::2], _ids_form(ids)
+    values = values_of(rows, names)
+    if values is not None:
+        packed: bytes = _pack((span, names, values))
     else:
         shapes: dict[Row, int] = {}
         shape_of = [shapes.setdefault(row[::2], len(shapes)) for row in rows]

@@ -45,6 +45,27 @@ def test_the_sum_agrees_with_the_single_sizes(node: tuple[list[int], list[listpa
     assert listpack.entries_size(ids, rows, ids[0], fields) == exact
 
 
+RUNS = st.tuples(
+    st.sampled_from([1, 1, 1, 2, 40]),  # milliseconds later
+    st.sampled_from([0, 0, 0, 7, 200, 4_000, 4_200, 2**63, 2**64 - 300]),
+    st.integers(1, 150),
+)
+
+
+@given(st.sampled_from([0, 5, 4_100, 4_300, 2**64 - 200]), st.lists(RUNS, min_size=1, max_size=4))
+def test_runs_of_ids_have_the_size_that_single_ones_have(
+    first_seq: int, runs: list[tuple[int, int, int]]
+) -> None:
+    first = (3 << 64) + first_seq
+    ids = list(range(first, first + 50))
+    for later, seq, count in runs:
+        start = ((ids[-1] >> 64) + later << 64) + seq
+        ids += range(start, start + count)
+    rows = [(b"f", b"value")] * len(ids)
+    exact = sum(listpack.entry_sizes(ids, rows, first, (b"f",)))
+    assert listpack.entries_size(ids, rows, first, (b"f",)) == exact
+
+
 @given(st.lists(INTEGERS | VALUES, min_size=1, max_size=30))
 def test_every_value_has_the_size_it_has_alone(values: list[bytes]) -> None:
     rows = [(b"f", value) for value in values]
