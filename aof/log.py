@@ -72,6 +72,8 @@ class Log:
 
     began         called [lock] with the EPOCH effect once it is in the log; the store applies it
     incarnation   random 64-bit number of this life, drawn unless given
+    offset, room  [lock] a unit of n bytes has its room already while offset + n <= room: who is in a hurry may ask
+                  that in place of `reserve`
     last_now      unix ms: what `add` is given as `now_ms` must not be less, nor ever decrease
     slowest_s     seconds that the slowest of the last fsyncs took: forgotten by a thirtieth with each
     on_sync       called with the seconds that each fsync took which succeeded, by whoever made it; must not fail
@@ -87,8 +89,8 @@ class Log:
         "last_now",
         "incarnation",
         "epoch",
-        "_room",
-        "_offset",
+        "room",
+        "offset",
         "_append",
         "_chain",
         "_seed",
@@ -158,8 +160,8 @@ class Log:
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
         self.epoch = recovered.epochs[-1].number + 1 if recovered.epochs else 1
 
-        self._room = -1  # a body of more bytes than this needs the slow way of `reserve`
-        self._offset = 0
+        self.room = -1
+        self.offset = 0
         self._append: Callable[[int, bytes], None] = _no_segment
         self._chain = recovered.crc
         self._seed = crc32c_of(uuid)
@@ -217,7 +219,7 @@ class Log:
         NoSpace or UnitTooLarge or OSError: nothing changed, and a later call may succeed; LogPoisoned
         or LogClosed: none will.
         """
-        if self._offset + nbytes > self._room:
+        if self.offset + nbytes > self.room:
             self._make_room(nbytes)
 
     def add(self, body: bytes, count: int, now_ms: int, flush: bool = True) -> int:
@@ -231,11 +233,12 @@ class Log:
         if not flush or self._gathered:
             return self._gather(body, count, now_ms, flush)
         lsn = self.next_lsn
-        offset = self._offset
+        offset = self.offset
+        size = len(body)
         try:
             head = _pack_head(
                 MAGIC,
-                len(body),
+                size,
                 lsn,
                 count,
                 now_ms,
@@ -246,9 +249,9 @@ class Log:
             crc = crc32c_after(self._seed, head)
             self._append(offset, _pack_framed(head, crc) + body)
             self._chain = crc
-            self._offset = offset + HEADER_BYTES + len(body)
-            self.next_lsn = lsn + count
-            self.written_lsn = lsn = lsn + count - 1
+            self.offset = offset + HEADER_BYTES + size
+            self.next_lsn = lsn = lsn + count
+            self.written_lsn = lsn = lsn - 1
             if not self._dirty_since:
                 self._dirty_since = time.monotonic()
         except BaseException as error:
@@ -307,7 +310,7 @@ class Log:
             try:
                 body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
                 count = self._gathered_count
-                self._room += self._gathered_bytes
+                self.room += self._gathered_bytes
                 self.next_lsn = next_lsn - count
                 self._gathered = []
                 self._gathered_bytes = self._gathered_count = 0
@@ -333,7 +336,7 @@ class Log:
             self._gathered_bytes += size
             self._gathered_count += count
             self._gathered_now = now_ms
-            self._room -= size
+            self.room -= size
             self.next_lsn = lsn = self.next_lsn + count
         except BaseException as error:
             self._doubts(error)
@@ -352,7 +355,7 @@ class Log:
         if self._file is None:
             return self._position
         return Position(
-            self.written_lsn, self._chain, self._firsts[-1], self._offset, self.incarnation
+            self.written_lsn, self._chain, self._firsts[-1], self.offset, self.incarnation
         )
 
     def sync_through(self, lsn: int) -> None:
@@ -369,9 +372,9 @@ class Log:
         if at == len(self._firsts):
             nbytes = 0
         elif self._firsts[at] == position.segment:
-            nbytes = self._base + self._offset - self._bases[at] - position.offset
+            nbytes = self._base + self.offset - self._bases[at] - position.offset
         else:
-            nbytes = self._base + self._offset - self._bases[at] - segment.HEADER_BYTES
+            nbytes = self._base + self.offset - self._bases[at] - segment.HEADER_BYTES
         return nbytes + self._gathered_bytes, self.next_lsn - 1 - position.lsn
 
     # --- what is exposed, and the policy
@@ -418,7 +421,7 @@ class Log:
         oldest = self._oldest()
         if oldest is None:
             return 0, 0.0
-        nbytes = self._offset - self._synced_offset + self._gathered_bytes
+        nbytes = self.offset - self._synced_offset + self._gathered_bytes
         return max(nbytes, 0), max(time.monotonic() - oldest, 0.0)
 
     def _oldest(self) -> float | None:
@@ -459,7 +462,7 @@ class Log:
             raise
 
     def _end_after(self, nbytes: int) -> int:
-        return self._offset + HEADER_BYTES + self._gathered_bytes + nbytes
+        return self.offset + HEADER_BYTES + self._gathered_bytes + nbytes
 
     def _check(self) -> None:
         if self._closed:
@@ -474,7 +477,7 @@ class Log:
     def _doubts(self, error: BaseException) -> None:
         if self._doubt is None:
             self._doubt = bare(error)
-        self._room = -1
+        self.room = -1
 
     def _begin(self, nbytes: int) -> None:
         """The life's first write: its segment, and its EPOCH in a frame of its own."""
@@ -493,7 +496,7 @@ class Log:
         self.flush()
         # Whatever happens from here on, nothing more is appended to this segment: the header of the
         # next one, which may become visible before an error, says where this one ends.
-        self._room = -1
+        self.room = -1
         self._limit = 0
         old = self._file
         assert old is not None
@@ -503,7 +506,7 @@ class Log:
         except OSError as error:
             self._commit.fail(error)
             raise self._commit.error() from error
-        end = End(self.written_lsn, self._offset, self._chain)
+        end = End(self.written_lsn, self.offset, self._chain)
         self._new_segment(end, HEADER_BYTES + nbytes)
         self._ahead.end(old, end.offset)
 
@@ -535,15 +538,15 @@ class Log:
         self._note_segment()
         self._file = file
         self._append = self._appender(file)
-        self._offset = self._synced_offset = segment.HEADER_BYTES
+        self.offset = self._synced_offset = segment.HEADER_BYTES
         self._limit = max(self._segment_bytes, size)
         self._near_end = [self._limit - (self._limit >> k) for k in reversed(NEAR_END_SHIFTS)]
-        self._prepared_to(filled, since=self._offset)
-        self._room = min(filled - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX)
+        self._prepared_to(filled, since=self.offset)
+        self.room = min(filled - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
 
     def _note_segment(self) -> None:
-        """A segment begins at `next_lsn`; `_offset` is still in the one before, 0 if there is none."""
-        self._base += self._offset - segment.HEADER_BYTES
+        """A segment begins at `next_lsn`; `offset` is still in the one before, 0 if there is none."""
+        self._base += self.offset - segment.HEADER_BYTES
         if self._firsts and self._firsts[-1] == self.next_lsn:  # another life's, without a frame
             self._firsts.pop()
             self._bases.pop()
@@ -573,8 +576,8 @@ class Log:
             self._prepared_to(filled, since=self._allocated)
         self._look_ahead(file, need)
         prepared = min(self._allocated, self._limit, self._fill_from, *self._near_end[-1:])
-        self._room = (
-            min(prepared - HEADER_BYTES, self._offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
+        self.room = (
+            min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
         )
 
     def _prepared_to(self, allocated: int, since: int) -> None:
@@ -642,7 +645,7 @@ class Log:
             if self._append is _no_segment:  # retired, and an interrupt struck before that was said
                 raise LogClosed("the log was retired")
             self._sync_since, self._dirty_since = self._dirty_since, 0.0
-            file, offset = self._file, self._offset
+            file, offset = self._file, self.offset
             assert file is not None
             started = time.monotonic()
             try:
@@ -653,7 +656,7 @@ class Log:
                 raise
             ended = time.monotonic()
             self.synced_lsn = lsn
-            self._synced_offset = min(offset, self._offset)
+            self._synced_offset = min(offset, self.offset)
             if self.written_lsn > lsn and not self._dirty_since:
                 self._dirty_since = started
             self._sync_since = 0.0
@@ -670,7 +673,7 @@ class Log:
     def _stop_answering(self) -> None:
         """An fsync failed: no write more, and not one reply, at any level."""
         self._fsync_failed = True
-        self._room = -1
+        self.room = -1
         self.parked = True
 
     def _poison(self, error: BaseException) -> None:
@@ -685,7 +688,7 @@ class Log:
         with self.lock:
             if self._closed:
                 return
-            self._room = -1
+            self.room = -1
             if self.failure is None:
                 with contextlib.suppress(Exception):  # which leaves its mark in `failure`
                     self.flush()
@@ -715,7 +718,7 @@ class Log:
         Whoever waits is told that the outcome is unknown. Waits for a sync in flight; its thread ends by itself.
         """
         self._closed = True
-        self._room = -1
+        self.room = -1
         if self._every_second is not None:
             self._every_second.stop()
         self._ahead.stop()
@@ -726,14 +729,14 @@ class Log:
     def abandon(self) -> None:
         """In the child after a fork: let go of the descriptors and touch nothing else."""
         self._closed = True
-        self._room = -1
+        self.room = -1
         self._ahead.abandon()
         self._release()
 
     def _cut(self, file: File) -> None:
         file.unmap()
         try:
-            file.truncate(self._offset)
+            file.truncate(self.offset)
             file.fsync()
         except OSError as error:
             self._poison(error)

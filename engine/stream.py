@@ -363,6 +363,7 @@ class Stream(Nodes):
         self.tail_ids = untracked([])
         self.tail_rows = untracked([])
         self.tail_deleted = 0
+        self.tail_until = 0
 
     def _tidy(self) -> None:
         """No hole at the head, none at the end without a tail; give dropped positions back now and then."""
@@ -420,6 +421,8 @@ class Stream(Nodes):
             exact = self.tail_node().node_bytes()
             assert self.tail_until <= self.tail_ids[-1] >> 64 or self.tail_bound >= exact
             assert self.tail_bytes() == exact
+        else:
+            assert not self.tail_until
         assert (
             self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
         )

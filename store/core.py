@@ -195,10 +195,12 @@ class Core:
                 return self._add_slowly(db, key, row)
             body: bytes = self._pack_one(effect)
             log = self.log
-            try:
-                log.reserve(len(body))
-            except BaseException as error:
-                raise self.unreserved(error)
+            size = len(body)
+            if log.offset + size > log.room:  # as `reserve`
+                try:
+                    log.reserve(size)
+                except BaseException as error:
+                    raise self.unreserved(error)
             adding = False
             observed = self.watches.keys or self.waiting.keys or self.listener
             try:

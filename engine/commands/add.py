@@ -75,18 +75,15 @@ def decide_xadd_auto(
         stream = None
     keys.accessed[key] = now
     if stream.__class__ is Stream:
-        entry_id = stream.last_id + 1
-        ms = entry_id >> 64
-        if now > ms:
-            ms = now
-            seq = 0
-        else:
-            seq = entry_id & SEQ_MAX
-            if ms > SEQ_MAX:
+        ms, seq = now, 0
+        last_id = stream.last_id
+        if now <= last_id >> 64:
+            if last_id == ids.MAX:
                 raise CommandError(EXHAUSTED)
+            last_id += 1
+            ms, seq = last_id >> 64, last_id & SEQ_MAX
         # What `place` would say, where the bound suffices.
-        slots = len(stream.tail_ids)
-        if ms < stream.tail_until and 0 < slots < settings.stream_node_max_entries:
+        if ms < stream.tail_until and len(stream.tail_ids) < settings.stream_node_max_entries:
             bound = stream.tail_bound + len(SEPARATOR.join(row))
             if bound < settings.stream_node_max_bytes and bound < ELEMENTS_BYTES_MAX:
                 return (XADD + end, db, key, ms, seq, row)

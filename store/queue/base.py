@@ -148,6 +148,7 @@ class QueueBase:
         self._options = options
         self._key = options.key
         self._encode, self._decode = options.codec.encode, options.codec.decode
+        self._raw = options.codec.name == "bytes"  # bytes are their own encoding
         self._leases = leases_of(self._core)
         self._shared = self._leases.of(self._core, self._db, options)
         self._bounded, self._keeps = options.max_depth is not None, options.keeps
@@ -256,7 +257,6 @@ class QueueBase:
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
         source = iter(values)
-        raw = self._options.codec.name == "bytes"
         error: Exception | None = None
         while error is None:
             chunk: list[Any] = []
@@ -266,7 +266,7 @@ class QueueBase:
                 error = broken
             if not chunk and error is None:
                 return
-            if raw and set(map(type, chunk)) == {bytes}:
+            if self._raw and set(map(type, chunk)) == {bytes}:
                 encoded = chunk
             else:
                 try:

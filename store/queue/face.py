@@ -63,10 +63,13 @@ class Queue(QueueBase):
         OutcomeUnknown.
         """
         if dedup_id is None and timeout is None and not self._bounded:
-            try:
-                data = self._encode(value)
-            except Exception:
-                data = rows.encode_value(self._options, value)  # says what and where
+            if self._raw and value.__class__ is bytes:
+                data = value
+            else:
+                try:
+                    data = self._encode(value)
+                except Exception:
+                    data = rows.encode_value(self._options, value)  # says what and where
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
             face, core = self._face, self._core
             try:
