@@ -10,6 +10,9 @@ with which words and at which byte, is Redis's (7.0, networking.c; spec section 
 Unlike there, nothing depends on how the bytes were cut into pieces: a line that is too long is so when it comes whole
 as well; and `arguments_max` is a bound of ours (Redis's is 2,147,483,647).
 
+A consumer sends the same read again and again, alone or behind an acknowledgement. Once somebody has said so (`expect`),
+bytes that end with it are taken apart only as far as that, and the rest is the same command as before.
+
 Ordinary input, whole commands of short arguments that contain no line end, is taken apart by `_plain` at the speed of
 C: the bytes are split at all line ends, and each piece's length is compared with the header before it. All else goes
 argument by argument through `_parse`. Per XADD of 7 arguments, in chunks of 1, 16 and 100 of them: `_plain` 1.6, 0.9
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tidelog.server.inline import split_words
@@ -99,7 +103,7 @@ class Requests:
     """
 
     __slots__ = (
-        *("pending", "held_back", "_limits", "_restricted"),
+        *("pending", "held_back", "_limits", "_restricted", "_expected", "_expected_args"),
         *("_held", "_args", "_left", "_bulk"),
     )
 
@@ -108,6 +112,8 @@ class Requests:
         self.held_back = False
         self._limits = limits
         self._restricted = False
+        self._expected: bytes | None = None
+        self._expected_args: list[bytes] = []
         # The unfinished command: its arguments so far, how many are to come, and its bytes from there on: those of an
         # argument of `_bulk` bytes, or of a header (-1). A list of pieces would cost some fifty bytes for each of them.
         self._args: list[bytes] = []
@@ -118,6 +124,14 @@ class Requests:
     def restrict(self, restricted: bool) -> None:
         """Whether the client is still to authenticate, and may send only small commands until then."""
         self._restricted = restricted
+
+    def expect(self, args: list[bytes]) -> None:
+        """The client has sent this more than once, and may go on so: then this very list is what comes out. In place of
+        what was expected before."""
+        if len(args) <= _PLAIN_ARGUMENTS_MAX:  # `Limits.allow` holds for no more than that
+            words = chain.from_iterable(zip(map(len, args), args))
+            self._expected = b"*%d\r\n" % len(args) + b"$%d\r\n%b\r\n" * len(args) % (*words,)
+            self._expected_args = args
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """The commands that `data` completes, in order. Raises ProtocolError; not to be called after that.
@@ -130,6 +144,13 @@ class Requests:
         if self.pending:
             data = self._go_on(data, commands)
         if not self.pending and not self._restricted and self._limits.allow(len(data)):
+            expected = self._expected
+            if expected is not None and data.endswith(expected):
+                before = data[: -len(expected)]
+                found: list[list[bytes]] = []
+                if not before or not _plain(before, found):
+                    return [*commands, *found, self._expected_args]
+                # It ends within an argument, or so it seems: all from the start.
             data = _plain(data, commands)
         if data:
             self._parse(data, 0, commands, False)

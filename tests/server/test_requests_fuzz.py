@@ -118,8 +118,10 @@ def model(data: bytes, limits: Limits) -> Outcome:
 # --- ours
 
 
-def fed(pieces: list[bytes], limits: Limits) -> Outcome:
+def fed(pieces: list[bytes], limits: Limits, often: list[bytes] | None = None) -> Outcome:
     requests = Requests(limits)
+    if often is not None:
+        requests.expect(often)
     commands: list[list[bytes]] = []
     sent = 0
     for piece in pieces:
@@ -144,6 +146,9 @@ def check(data: bytes, places: list[int], limits: Limits) -> None:
     assert fed([data], limits) == expected
     assert fed([data[i : i + 1] for i in range(len(data))], limits) == expected
     assert fed(cut(data, places), limits) == expected
+    for often in expected.commands[-1:]:
+        assert fed([data], limits, often) == expected
+        assert fed(cut(data, places), limits, often) == expected
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +222,29 @@ def run(count: int) -> None:
             check(data, places, limits)
         except Exception as error:
             raise AssertionError(f"input {number}: {data!r} cut at {places}, {limits}") from error
+
+
+def test_what_is_expected_need_not_be_what_was_sent() -> None:
+    """Bytes that end with it may belong to an argument, or to a command that has begun before."""
+    read = [b"XREAD", b"STREAMS", b"s", b"0"]
+    often = encode(read)
+    for before in (b"", encode([b"PING"]), b"PING\r\n", b"*1\r\n$4\r\nPI", b"*2\r\n$4\r\nECHO\r\n"):
+        check(before + often, [len(before)], WIDE)
+        assert fed([before + often], WIDE, read) == model(before + often, WIDE)
+    for data in (
+        encode([b"ECHO", often]),
+        encode([b"ECHO", often])[:-2],
+        b"*1\r\n$%d\r\n" % len(often) + often,
+    ):
+        assert fed([data], WIDE, read) == model(data, WIDE)
+    (command,) = Requests(WIDE).feed(often)
+    assert command == read
+    requests = Requests(WIDE)
+    requests.expect(read)
+    assert [
+        requests.feed(often)[0] is read,
+        requests.feed(encode([b"PING"]) + often)[1] is read,
+    ] == [True, True]
 
 
 def test_random_inputs() -> None:
