@@ -26,6 +26,8 @@ from tidelog.engine.state import State
 
 Place = tuple[int, bytes]  # database, key
 
+_NOBODY: dict[Waiter, None] = {}
+
 
 class Waiter:
     """One blocked call. Hashable by identity; may be parked again after a visit, as often as needed.
@@ -150,20 +152,26 @@ class Waiting:
         while self.signalled:
             round_, self.signalled = self.signalled, {}
             for place in round_:
-                waiters = list(self._queues.get(place, ()))
+                queue = self._queues.get(place)
+                if queue is None:
+                    continue
+                waiters = list(queue)
                 at, stop = 0, len(waiters)
                 while at < stop:
                     waiter = waiters[at]
-                    # It may be gone since the pass began: cancelled while another was served.
-                    if waiter not in self._queues.get(place, ()):
-                        at += 1
-                        continue
-                    if at and waiter.reader is not None and idle is not None:
-                        run = idle(waiters, at, place in self._groups)
-                        if run:
-                            self._to_tail(place, waiters[at : at + run])
-                            at += run
+                    if at:
+                        queue = self._queues.get(place, _NOBODY)
+                        # It may be gone since the pass began: cancelled while another was served.
+                        if waiter not in queue:
+                            at += 1
                             continue
+                        if waiter.reader is not None and idle is not None:
+                            run = idle(waiters, at, place in self._groups)
+                            if run:
+                                if len(queue) != run:  # else there are no others: the order stays
+                                    self._to_tail(place, waiters[at : at + run])
+                                at += run
+                                continue
                     at += 1
                     if waiter.group or holds_stream(state, place):
                         try:
@@ -176,8 +184,6 @@ class Waiting:
     def _to_tail(self, place: Place, waiters: list[Waiter]) -> None:
         """Park waiters again that wait on this key alone and are in its queue, but for those that left meanwhile."""
         queue = self._queues[place]
-        if len(queue) == len(waiters):
-            return  # there are no others: the order stays
         here = [waiter for waiter in waiters if waiter in queue]
         try:
             for waiter in here:

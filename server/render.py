@@ -37,6 +37,20 @@ Writer = Callable[[Reply, int, Out], None]
 _LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
+def rendered(reply: Reply, protocol: int) -> bytes:
+    """The bytes of a reply. Raises as `render`."""
+    kind = reply.__class__
+    if kind is int:
+        return b":%d\r\n" % reply
+    if kind is Streams and len(reply) == 1:
+        data = _only_entry(reply[0][0], reply[0][1], protocol)
+        if data is not None:
+            return data
+    out: Out = []
+    render(reply, protocol, out)
+    return b"".join(out)
+
+
 def render(reply: Reply, protocol: int, out: Out) -> None:
     """Append the bytes of a reply to `out`, in pieces; `protocol` is 2 or 3.
 
@@ -145,6 +159,25 @@ def _streams(reply: Streams, protocol: int, out: Out) -> None:
     for key, entries in reply:
         out.append(b"%b$%d\r\n%b\r\n" % (pair, len(key), key))
         render(entries, protocol, out)
+
+
+def _only_entry(key: bytes, entries: Reply, protocol: int) -> bytes | None:
+    """`Streams` of one entry of one key, which is what most who wait are woken for; None: it is not that."""
+    if entries.__class__ is not Entries or len(entries) != 1:
+        return None
+    part = entries.parts[0]
+    if part.__class__ is not RowsPart:
+        return None
+    ((entry_id,), (row,)) = part.ids(), part.rows()
+    if row is None:
+        return None
+    text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+    pair = b"*1\r\n*2" if protocol == 2 else b"%1"
+    headers = map(_bulk_headers.__getitem__, map(len, row))
+    return b"%b\r\n$%d\r\n%b\r\n*1\r\n*2\r\n$%d\r\n%b\r\n*%d%b\r\n" % (
+        *(pair, len(key), key, len(text), text, len(row)),
+        b"".join(chain.from_iterable(zip(headers, row))),
+    )
 
 
 # --- entries

@@ -10,8 +10,8 @@ with which words and at which byte, is Redis's (7.0, networking.c; spec section 
 Unlike there, nothing depends on how the bytes were cut into pieces: a line that is too long is so when it comes whole
 as well; and `arguments_max` is a bound of ours (Redis's is 2,147,483,647).
 
-A consumer sends the same read again and again, alone or behind an acknowledgement. Once somebody has said so (`expect`),
-bytes that end with it are taken apart only as far as that, and the rest is the same command as before.
+A consumer sends the same read again and again, alone or behind an acknowledgement. Once somebody has said so
+(`expect`), bytes that end with it are taken apart only as far as that, and the rest is the same command as before.
 
 Ordinary input, whole commands of short arguments that contain no line end, is taken apart by `_plain` at the speed of
 C: the bytes are split at all line ends, and each piece's length is compared with the header before it. All else goes

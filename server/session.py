@@ -34,7 +34,7 @@ from tidelog.engine.transaction import Transaction
 from tidelog.engine.waiting import Waiter
 from tidelog.server import errors
 from tidelog.server.acl import User
-from tidelog.server.render import render
+from tidelog.server.render import rendered
 from tidelog.server.replies import NO_REPLY, Push
 from tidelog.server.table import HANDLERS, TABLE
 from tidelog.server.users import note_refusal
@@ -68,6 +68,9 @@ class Outlet(Protocol):
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """So many replies, in order."""
+
+    def expect(self, args: list[bytes]) -> None:
+        """The client has sent this twice, and may go on so: this very list is executed then."""
 
     def restrict(self, restricted: bool) -> None:
         """Whether it has still to say who it is, and may send little until then."""
@@ -144,7 +147,8 @@ class Session:
         """Run one command and send its reply, or become busy."""
         started = perf_counter_ns()
         command = _spellings.get(args[0])
-        if command is None or not _fits(command, args):
+        count = len(args)
+        if command is None or (count != command.arity and not 0 < -command.arity <= count):
             try:
                 command = TABLE.resolve(args)
             except CommandError as error:
@@ -155,7 +159,7 @@ class Session:
         if not self.plain and self._intercepted(command, args, started):
             return
         try:
-            if command is _XADD and args[2] == b"*" and len(args) & 1 and self.plain:
+            if command is _XADD and args[2] == b"*" and count & 1 and self.plain:
                 try:
                     effect, log, lsn = self.core.add(self.db, args[1], tuple(args[3:]), False)
                 except CommandError as error:
@@ -189,9 +193,18 @@ class Session:
 
     def _run(self, args: list[bytes]) -> Answer:
         core, before = self.core, self._kept
-        if before is not None and (before.args != args or before.db != self.db):
-            before = None
+        if before is not None:
+            again = before.args
+            if again is not args:
+                if again == args:
+                    self.connection.expect(again)
+                else:
+                    before = None
+            if before is not None and before.db != self.db:
+                before = None
         if not self.no_touch:
+            if before is not None and core.wait_again(before):
+                return before, (core.log, 0, False)
             return core.run(self.db, args, self._caller, False, before)
         core.ctx.quiet = True
         try:
@@ -311,13 +324,12 @@ class Session:
 
     def push(self, reply: Reply) -> None:
         """A message that answers no command, after the replies before it."""
-        out: list[bytes] = []
         try:
-            render(reply, self.protocol, out)
+            data = rendered(reply, self.protocol)
         except Exception as error:  # a block that is read only now may be damaged
             told = StoreDamaged(str(error)) if isinstance(error, CorruptBlock) else error
-            out = [b"-%b\r\n" % self._told(told, "a reply")]
-        self.connection.send(b"".join(out))
+            data = b"-%b\r\n" % self._told(told, "a reply")
+        self.connection.send(data)
 
     def _finish(
         self, command: Command | None, started: int, reply: Reply, args: list[bytes] | None = None
@@ -334,7 +346,10 @@ class Session:
             if args is not None and spent >= stats.slow_ns:
                 stats.slow(args, spent, self)
         if reply is not NO_REPLY:
-            self.send(reply)
+            if self.reply_mode == "on":
+                self.push(reply)
+            else:
+                self.send(reply)
 
     def refused(self, command: Command, error: BaseException) -> CommandError:
         """What to answer where a command could not be carried out."""
@@ -351,10 +366,9 @@ class Session:
         return errors.line(error)
 
     def _rest_on(self, claim: Claim) -> None:
-        log, lsn, wrote = claim
-        self.connection.rests_on(log, lsn, wrote)
-        if wrote:
-            self.wrote_lsn = lsn
+        self.connection.rests_on(*claim)
+        if claim[2]:
+            self.wrote_lsn = claim[1]
 
     def _claim(self) -> Claim:
         return self.core.look(nothing)[1]
@@ -450,14 +464,15 @@ class Session:
                 self._set_timer(waiter)
                 return
         self._unpark()
-        answer, failure = caller.answer, caller.error
-        caller.answer = caller.error = None  # the waiter may be kept for longer
-        if failure is not None:
-            reply: Reply = self.refused(self._command, failure)
-        else:
-            assert answer is not None
+        answer = caller.answer
+        if answer is not None:
+            caller.answer = None  # the waiter may be kept for longer
             reply, claim = answer
             self._rest_on(claim)
+        else:
+            failure, caller.error = caller.error, None
+            assert failure is not None
+            reply = self.refused(self._command, failure)
         self._finish(self._command, self._started, reply)
         self._idle()
 
@@ -535,11 +550,6 @@ class Session:
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
-
-
-def _fits(command: Command, args: list[bytes]) -> bool:
-    arity = command.arity
-    return len(args) == arity or (arity < 0 and len(args) >= -arity)
 
 
 class _SessionCaller(Caller):

@@ -88,13 +88,15 @@ class Turns:
     def touch(self, connection: Connection) -> None:
         """A connection has something to send in this turn."""
         self._touched.append(connection)
-        self._schedule()
+        if not self._ending:
+            self._schedule()
 
     def woke(self, session: Session, thread: int) -> None:
         """A blocked session was served, or is to look at its timers. From any thread, under the store's lock."""
         if thread == self._thread:
             self._awake.append(session)
-            self._schedule()
+            if not self._ending:
+                self._schedule()
         else:
             try:
                 self._loop.call_soon_threadsafe(self.woke, session, self._thread)
@@ -102,9 +104,8 @@ class Turns:
                 pass  # the loop is closed: what was delivered is pending, as after a crash
 
     def _schedule(self) -> None:
-        if not self._ending:
-            self._ending = True
-            self._loop.call_soon(self._end)
+        self._ending = True
+        self._loop.call_soon(self._end)
 
     def arrived(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client: they wait until all sockets of this turn have been read."""

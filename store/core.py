@@ -38,7 +38,7 @@ from tidelog.engine.context import Context
 from tidelog.engine.effects import DEL, END, OPCODE, SEEN, VOLATILE, XADD, XADD_NODE, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.execute import decide, expire_due
-from tidelog.engine.observe import signals, touches
+from tidelog.engine.observe import SIGNALS, signals, touches
 from tidelog.engine.prepare import prepare
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.state import Settings, State
@@ -168,6 +168,37 @@ class Core:
             if self.waiting.signalled:
                 self.serve(flush)
             return reply, (log, after - 1, after != first)
+
+    def wait_again(self, waiter: Waiter) -> bool:
+        """Park one who waited before and asks for the same, if there is nothing new for it: what `run` with `before`
+        would come to, which is to be called otherwise. Most consumers of a group wait most of the time, and each of
+        their reads begins like this.
+        """
+        reader = waiter.reader
+        with self.lock:
+            if reader is None or reader[2] is None or self.trouble is not None or self.listener:
+                return False
+            now = self.time_ns() // 1_000_000
+            if now != self.now:
+                now = self._tick(now)
+            state = self.state
+            if now >= state.next_expiry:
+                return False
+            name, consumer_name, _ = reader
+            db, key = waiter.keys[0]
+            try:
+                group = nothing_new(state, db, key, name)
+            except CorruptBlock:
+                return False  # who decides is told
+            consumer = None if group is None else group.consumers.get(consumer_name)
+            if consumer is None:
+                return False
+            state.databases[db].keys.accessed[key] = now
+            if consumer.seen_time != now:
+                APPLY[SEEN](state, (SEEN, db, key, name, consumer_name, now))  # is never logged
+            waiter.owner.reset()
+            self._wait(waiter)
+            return True
 
     def add(
         self, db: int, key: bytes, row: tuple[bytes, ...], flush: bool = True
@@ -532,7 +563,7 @@ class Core:
         """Before an effect is applied: tell who watches, and remember whom to serve after the unit."""
         if self.watches.keys:
             self.watches.touch(touches(effect, self.state, self.watches.keys))
-        if self.waiting.keys:
+        if self.waiting.keys and effect[0] & OPCODE in SIGNALS:
             self.waiting.signal(signals(effect, self.state, self.waiting.keys))
         if self.listener is not None:
             self.listener(effect, self.state, self.now)

@@ -20,14 +20,16 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, OK, Map, Park, Reply, Streams
 from tidelog.engine.values import RawString
 from tidelog.server import render as module
-from tidelog.server.render import render
+from tidelog.server.render import render, rendered
 from tidelog.server.replies import Double, Push, SetReply, Verbatim
 from tidelog.testing import Clock as ManualClock
 
 
 def bytes_of(reply: Reply, protocol: int) -> bytes:
+    """By the long way and the short one."""
     out: list[bytes] = []
     render(reply, protocol, out)
+    assert rendered(reply, protocol) == b"".join(out)
     return b"".join(out)
 
 
@@ -141,6 +143,18 @@ def test_entries_of_all_shapes(protocol: int) -> None:
         assert bytes_of(entries, protocol) == raw, "a second time"
         if protocol == 2:
             assert wire.decode(raw, 0) == (form(entries), len(raw))
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_one_entry_of_one_stream(protocol: int) -> None:
+    row = (b"f", b"", b"field\r\n", b"x" * 1000)
+    for part in (RowsPart([5 << 64 | 7], [row]), RowsPart([1], [None])):
+        for key in (b"", b"key"):
+            reply = Streams([[key, Entries([part], 1)]])
+            pair = b"*1\r\n*2\r\n" if protocol == 2 else b"%1\r\n"
+            head = pair + b"$%d\r\n%b\r\n*1\r\n*2\r\n" % (len(key), key)
+            assert bytes_of(reply, protocol).startswith(head)
+            assert bytes_of(Streams([*reply, *reply]), protocol)
 
 
 def test_columns_say_what_the_rows_say() -> None:

@@ -16,10 +16,81 @@ from tests.until import parked
 
 import tidelog
 from tidelog.disk.real import RealFile
+from tidelog.engine.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.store.waiters import ThreadCaller
 from tidelog.testing import Clock
 from tidelog.testing import store as temporary_store
+
+READ = b"XREADGROUP GROUP g c COUNT 10 BLOCK 500 STREAMS s >".split()
+# What may have happened since a consumer waited for the last time.
+SINCE = [
+    "",
+    "XADD s * f v",
+    "XACK s g 1-1",
+    "XDEL s 1-1",
+    "DEL s",
+    "SET s string",
+    "XGROUP DESTROY s g",
+    "XGROUP DELCONSUMER s g c",
+    "XGROUP CREATECONSUMER s g d",
+    "XGROUP SETID s g 0",
+    "PEXPIRE s 5",
+    "PEXPIRE s 50000",
+    "SWAPDB 0 1",
+]
+
+
+@pytest.mark.parametrize("since", SINCE)
+@pytest.mark.parametrize("seconds", [0, 0.002, 1])
+@pytest.mark.parametrize("kind", ["COUNT 10", "COUNT 0", "NOACK"])
+def test_who_waits_again_waits_as_one_who_is_decided_again(
+    since: str, seconds: float, kind: str
+) -> None:
+    read = [word for word in READ if word not in (b"COUNT", b"10")]
+    read[4:4] = kind.encode().split()
+    clock, outcomes = Clock(), []
+    with temporary_store(clock=clock) as one, temporary_store(clock=clock) as other:
+        clock.advance(1)
+        waiters = []
+        for db in one, other:
+            core = db._core
+            core.run(0, b"XGROUP CREATE s g 0 MKSTREAM".split())
+            waiter, _ = core.run(0, read, ThreadCaller)
+            core.run(0, b"XADD s 1-1 f v".split())
+            assert waiter.owner.done
+            core.run(0, since.encode().split() or [b"DBSIZE"])
+            waiters.append(waiter)
+        clock.advance(seconds)
+        for short, db, waiter in zip((False, True), (one, other), waiters):
+            core = db._core
+            spared = short and core.wait_again(waiter)
+            assert spared or not short or since or kind != "COUNT 10"
+            if not spared:
+                core.run(0, read, ThreadCaller, True, waiter)
+            state = core.state
+            stream = state.databases[0].keys.get(b"s")
+            seen = None
+            if stream is not None and not isinstance(stream, bytes):
+                seen = [
+                    (name, each.seen_time, each.active_time)
+                    for group in stream.groups.values()
+                    for name, each in group.consumers.items()
+                ]
+            outcomes.append(
+                (
+                    [w is waiter for w in core.waiting.waiters()],
+                    [w.deadline for w in core.waiting.waiters()],
+                    (waiter.owner.done, waiter.owner.answer is None, waiter.owner.gone),
+                    dict(state.databases[0].keys.accessed),
+                    digest(state),
+                    core.now,
+                    core.log.next_lsn,
+                    seen,
+                )
+            )
+            core.waiting.remove(waiter)
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.fixture
