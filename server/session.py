@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("tidelog.server")
 _spellings = TABLE.spellings
 _XADD = ENGINE.commands[b"xadd"]
+_XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
 # What a session may do that has subscribed to channels and speaks RESP2 (spec 16.1).
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
@@ -145,6 +146,11 @@ class Session:
 
     def execute(self, args: list[bytes]) -> None:
         """Run one command and send its reply, or become busy."""
+        kept = self._kept
+        if kept is not None and kept.args is args and self.plain and kept.db == self.db:
+            if self.core.wait_again(kept):  # as nearly every read of a consumer begins
+                self._park(kept, _XREADGROUP)
+                return
         started = perf_counter_ns()
         command = _spellings.get(args[0])
         count = len(args)
@@ -166,10 +172,11 @@ class Session:
                     self._rest_on_all()
                     self._finish(command, started, error, args)
                     return
-                self.connection.rests_on(log, lsn, True)
                 self.wrote_lsn = lsn
                 text = b"%d-%d" % (effect[3], effect[4])
-                self.connection.send(b"$%d\r\n%b\r\n" % (len(text), text))
+                connection = self.connection
+                connection.rests_on(log, lsn, True)
+                connection.send(b"$%d\r\n%b\r\n" % (len(text), text))
                 spent = perf_counter_ns() - started
                 self.server.stats.call(command.name, spent, False)
                 if spent >= self.server.stats.slow_ns:
@@ -184,7 +191,7 @@ class Session:
             else:
                 reply, claim = self._run(args)
                 if reply.__class__ is Waiter:
-                    self._park(reply, command, started)
+                    self._park(reply, command)
                     return
                 self._rest_on(claim)
         except Exception as error:
@@ -203,8 +210,6 @@ class Session:
             if before is not None and before.db != self.db:
                 before = None
         if not self.no_touch:
-            if before is not None and core.wait_again(before):
-                return before, (core.log, 0, False)
             return core.run(self.db, args, self._caller, False, before)
         core.ctx.quiet = True
         try:
@@ -410,14 +415,14 @@ class Session:
     def _caller(self) -> Caller:
         return _SessionCaller(self)
 
-    def _park(self, waiter: Waiter, command: Command, started: int) -> None:
+    def _park(self, waiter: Waiter, command: Command) -> None:
         self.busy = True
         self.blocked = waiter
         if waiter.reader is not None:
             self._kept = waiter
         self.last_command = command.name
         self.server.blocked += 1
-        self._started, self._command = started, command
+        self._command = command
         if waiter.owner.done:
             self.woken()
         else:
@@ -453,7 +458,7 @@ class Session:
         waiter = self.blocked
         if waiter is None:
             return
-        self._started = perf_counter_ns()  # what it waited for counts for nothing
+        started = perf_counter_ns()  # what it waited for counts for nothing
         caller: Caller = waiter.owner
         if not caller.done:
             try:
@@ -473,7 +478,7 @@ class Session:
             failure, caller.error = caller.error, None
             assert failure is not None
             reply = self.refused(self._command, failure)
-        self._finish(self._command, self._started, reply)
+        self._finish(self._command, started, reply)
         self._idle()
 
     def unblock(self, error: bool) -> bool:
@@ -488,13 +493,13 @@ class Session:
         if waiter.owner.done:  # served at the last moment, from another thread
             return False
         self._unpark()
-        self._started = perf_counter_ns()
+        started = perf_counter_ns()
         reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
         try:
             self._rest_on_all()
         except TidelogError as failure:
             reply = self.refused(self._command, failure)
-        self._finish(self._command, self._started, reply)
+        self._finish(self._command, started, reply)
         self._idle()
         return True
 
