@@ -524,10 +524,6 @@ class Core:
             effects = [only]
             body: bytes = self._pack_one(only)
             count = 1
-        elif len(effects) == 2 and effects[0][0] < VOLATILE and effects[1][0] < VOLATILE:
-            first, last = effects  # the next most frequent: an acknowledgement that deletes
-            body = self._pack_one(first) + self._pack_one((last[0] | END,) + last[1:])
-            count = 2
         else:
             packer = self.packer
             packer.reset()  # before, not after: what an interrupt left in it must never reach the log
