@@ -29,11 +29,12 @@ from typing import Any, Final
 import msgpack
 
 from tidelog.engine import idlist
-from tidelog.engine.columns import Row, values_of
+from tidelog.engine.columns import values_of
 from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import SEQ_MAX
 
+Row = tuple[bytes, ...]
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4

@@ -16,12 +16,15 @@ into a *body* and the two counters.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import chain, compress
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import compress
 from typing import Final
 
-from tidelog.engine.columns import Row, values_of
+from tidelog.engine.columns import values_of
 from tidelog.engine.integers import read_int64
+
+Row = tuple[bytes, ...]
 
 HEADER_AND_EOF: Final = 7
 FLAGS: Final = 2  # a small integer, 0 or 2
@@ -86,22 +89,27 @@ _SMALL: Final = 4096  # diffs from -4096 to 4095 take 3 bytes, those from 0 to 1
 _STEPS: Final = (128, 4096, 32768, 8388608)  # a diff from here on takes a byte more than below
 
 
-def sizes(values: Sequence[bytes]) -> list[int]:
-    """`size` of each, several times faster for many: by length first, then the integers put right."""
-    lengths = list(map(len, values))
-    if lengths and max(lengths) < 4096:
-        out = list(map(_TEXT_SIZES.__getitem__, lengths))
-    else:
-        out = list(map(text_size, lengths))
+def sizes(values: Sequence[bytes], lengths: Sequence[int], more: int = 0) -> list[int]:
+    """`size` of each of these `lengths`, and `more`, several times faster for many: by length first, then the
+    integers put right."""
+    try:
+        out = list(map(_text_sizes(more).__getitem__, lengths))
+    except IndexError:
+        out = [more + text_size(length) for length in lengths]
     if min(lengths, default=0) > _DIGITS_MAX:
         return out
     for at in compress(range(len(values)), map(bytes.isdigit, values)):
-        out[at] = size(values[at])
+        out[at] = more + size(values[at])
     if b"-" in b"".join(values):
         for at, value in enumerate(values):
             if value[:1] == b"-":
-                out[at] = size(value)
+                out[at] = more + size(value)
     return out
+
+
+@lru_cache(maxsize=4)  # there are few: of one field it is always the same
+def _text_sizes(more: int) -> list[int]:
+    return [more + size for size in _TEXT_SIZES] if more else _TEXT_SIZES
 
 
 def diff_size(value: int, base: int) -> int:
@@ -120,16 +128,15 @@ def master_size(fields: Sequence[bytes]) -> int:
     return HEADER_AND_EOF + int_size(len(fields)) + sum(map(size, fields)) + int_size(0)
 
 
-def entry_sizes(ids: Iterable[int], rows: Sequence[Row], first_id: int, fields: Row) -> list[int]:
-    """Bytes of each entry in a node that starts with `first_id` and whose first row has `fields`."""
-    ms0, seq0 = first_id >> 64, first_id & (_INT64 - 1)
+def entry_sizes(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> list[int]:
+    """Bytes of each entry, ascending, in a node that starts with `first_id` and whose first row has `fields`."""
     width = len(fields)
     own = FLAGS + int_size(width + 3)
     totals: list[int]
     overhead: list[int]
     alike = values_of(rows, fields)
     if alike is not None:
-        values = sizes(alike)
+        values = sizes(alike, list(map(len, alike)))
         totals = values if width == 1 else [sum(c) for c in zip(*[iter(values)] * width)]
         overhead = [own] * len(rows)
     else:
@@ -142,10 +149,19 @@ def entry_sizes(ids: Iterable[int], rows: Sequence[Row], first_id: int, fields: 
                 count = len(row) >> 1
                 totals.append(sum(map(size, row)) + int_size(count))
                 overhead.append(FLAGS + int_size(2 * count + 4))
-    return [
-        total + extra + diff_size(entry_id >> 64, ms0) + diff_size(entry_id & (_INT64 - 1), seq0)
-        for total, extra, entry_id in zip(totals, overhead, ids)
-    ]
+    return list(map(sum, zip(totals, overhead, _diff_sizes(ids, first_id))))
+
+
+def _diff_sizes(ids: Sequence[int], first_id: int) -> list[int]:
+    """Bytes of both diffs of each of these ascending IDs."""
+    mask = _INT64 - 1
+    ms0, seq0 = first_id >> 64, first_id & mask
+    if ids[0] >> 64 == ids[-1] >> 64:
+        ms = diff_size(ids[0] >> 64, ms0)
+        if 0 <= (ids[0] & mask) - seq0 and (ids[-1] & mask) - seq0 <= 127:
+            return [ms + 2] * len(ids)
+        return [ms + diff_size(entry_id & mask, seq0) for entry_id in ids]
+    return [diff_size(entry_id >> 64, ms0) + diff_size(entry_id & mask, seq0) for entry_id in ids]
 
 
 def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
@@ -183,7 +199,7 @@ def _total(values: Sequence[bytes]) -> int:
 
 def _diffs_total(ids: Sequence[int], first_id: int) -> int:
     """Bytes of the ms and seq diffs of ascending IDs, none less than `first_id`."""
-    ms0, seq0 = first_id >> 64, first_id & (_INT64 - 1)
+    ms0 = first_id >> 64
     count = len(ids)
     span = (ids[-1] >> 64) - ms0
     if span <= 127:

@@ -38,6 +38,8 @@ from tidelog.engine.table import command
 
 ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
 
+HEAD_ROWS: Final = 16  # that are measured together, of those that may go into the open node
+
 ARITY: Final = b"ERR wrong number of arguments for 'xadd' command"
 ZERO_ID: Final = b"ERR The ID specified in XADD must be greater than 0-0"
 EXHAUSTED: Final = b"ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -362,8 +364,8 @@ class _Batch:
     """Rows of many adds. `names` and flat `values` if all have the same fields (bytes or str), else `rows`."""
 
     __slots__ = (
-        *("count", "names", "values", "rows", "sized"),
-        *("_sizes", "_lengths", "_ends", "_longest", "_master"),
+        *("count", "names", "values", "rows", "texts", "sized"),
+        *("_costs", "_lengths", "_ends", "_longest", "_master", "_fields_length"),
     )
 
     def __init__(
@@ -372,14 +374,17 @@ class _Batch:
         names: tuple[bytes | str, ...] | None,
         values: list[Any],
         rows: list[Row],
+        texts: bool = False,
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
+        self.texts = texts  # some values are str
         self.sized = False  # some node was too large for the cheap bound; so will be others
-        self._sizes: list[int] = []  # of each row's values in a listpack
-        self._lengths: list[int] = []  # of each row's fields and values
-        # With `names`, for nodes of up to 128 slots: what the rows before each one take, the longest row, the fields.
+        self._lengths: list[int] = []  # of each row's values; without `names` of its fields too
+        # With `names`, for nodes of up to 128 slots: what each row takes, what the rows before each one take, the
+        # longest row's values, the fields.
+        self._costs: list[int] = []
         self._ends: list[int] = []
-        self._longest = self._master = 0
+        self._longest = self._master = self._fields_length = 0
 
     def row(self, at: int) -> Row:
         """One row, of bytes."""
@@ -392,7 +397,7 @@ class _Batch:
         width = len(self.names)
         columns: list[Iterable[bytes]] = []
         values = self.values[start * width : stop * width]
-        if set(map(type, values)) != {bytes}:
+        if self.texts:
             values = list(map(to_bytes, values))
         for at, name in enumerate(map(to_bytes, self.names)):
             columns += (repeat(name), values[at::width])
@@ -422,32 +427,37 @@ class _Batch:
             sealed_bytes + (sealed_bytes >> 5) + count * (10 + 2 * width) + fields + NODE_BYTES_BASE
         )
 
+    def longer_than(self, length: int, start: int, stop: int) -> bool:
+        """Whether the values of rows start..stop-1 surely have more bytes together."""
+        if self.names is None:
+            return False
+        width = len(self.names)
+        return sum(map(len, self.values[start * width : stop * width])) > length
+
     def cut(self, first: int, start: int, stop: int, bytes_max: int) -> int:
         """Where the node that starts at row `start` with ID `first` ends: at `stop` at the latest. Exact."""
         if not self.sized:
-            self._measure()
+            self.measure()
         lengths = self._lengths
         if self.names is not None:
             used = self._master
             if stop - start <= 128:
                 # flags, ms diff 0, seq diff and lp-count are in `_ends`; the counters are 4 bytes up to 127 slots
                 ends = self._ends
-                limit = bytes_max - used - 4 + ends[start]
+                limit = bytes_max - used - 4 - self._fields_length + ends[start]
                 at = bisect_left(ends, limit - self._longest, start + 1, stop)
                 while at < stop and ends[at] + lengths[at] < limit:
                     at += 1
                 return at
-            fields = self.names
-            # flags, ms diff 0 and lp-count are the same for all; seq diff and counters, up to 127
-            own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(len(fields) + 3)
-            seq_diff, counters = 2, 4
-            both = zip(lengths[start:stop], self._sizes[start:stop])
-            for slots, (length, size) in enumerate(both):
+            used += self._fields_length
+            seq_diff, counters = 2, 4  # up to 127
+            both = zip(lengths[start:stop], self._costs[start:stop])
+            for slots, (length, cost) in enumerate(both):
                 if slots > 127:
                     seq_diff, counters = listpack.int_size(slots), listpack.counters_size(slots, 0)
                 if used + counters + length >= bytes_max and slots:
                     return start + slots
-                used += own + size + seq_diff
+                used += cost - 2 + seq_diff
         else:
             fields = self.row(start)[::2]
             used = listpack.master_size(fields)
@@ -460,7 +470,7 @@ class _Batch:
                 used += cost
         return stop
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
         """Sizes of all rows, once. Texts become bytes on the way. Raises CommandError for one too large."""
         self.sized = True
         if self.names is None:
@@ -468,21 +478,20 @@ class _Batch:
         else:
             width = len(self.names)
             self.names = tuple(map(to_bytes, self.names))
-            if str in set(map(type, self.values)):
-                self.values = list(map(to_bytes, self.values))
-            fields = sum(map(len, self.names))
+            if self.texts:
+                self.values, self.texts = list(map(to_bytes, self.values)), False
+            own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(width + 3) + 2
             lengths = list(map(len, self.values))
-            sizes = listpack.sizes(self.values)
+            costs = listpack.sizes(self.values, lengths, own if width == 1 else 0)
             if width > 1:
                 lengths = list(map(sum, zip(*[iter(lengths)] * width)))
-                sizes = list(map(sum, zip(*[iter(sizes)] * width)))
-            self._lengths = [length + fields for length in lengths]
-            self._sizes = sizes
-            own = listpack.FLAGS + listpack.int_size(0) + listpack.int_size(width + 3) + 2
-            self._ends = list(accumulate(map(own.__add__, sizes), initial=0))
-            self._longest = max(self._lengths)
+                costs = list(map(own.__add__, map(sum, zip(*[iter(costs)] * width))))
+            self._lengths, self._costs = lengths, costs
+            self._ends = list(accumulate(costs, initial=0))
+            self._fields_length = sum(map(len, self.names))
             self._master = listpack.master_size(self.names)
-        if max(self._lengths) > ELEMENTS_BYTES_MAX:
+        self._longest = max(self._lengths)
+        if self._longest + self._fields_length > ELEMENTS_BYTES_MAX:
             raise CommandError(TOO_LARGE)
 
 
@@ -511,14 +520,16 @@ def _batch(rows: Sequence[Any] | Alike) -> _Batch:
         names = tuple(rows[0])
         if names and list(map(tuple, rows)).count(names) == count:
             values = list(chain.from_iterable(map(dict.values, rows)))
-            if set(map(type, values)) <= _PLAIN and set(map(type, names)) <= _PLAIN:
-                return _Batch(count, names, values, [])
+            kinds = set(map(type, values))
+            if kinds <= _PLAIN and set(map(type, names)) <= _PLAIN:
+                return _Batch(count, names, values, [], str in kinds)
     elif rows[0].__class__ is tuple and set(map(type, rows)) == {tuple}:
         width = len(rows[0])
         if width and not width & 1 and set(map(len, rows)) == {width}:
             flat = list(chain.from_iterable(rows))
-            if set(map(type, flat)) <= _PLAIN and flat[::2] == flat[:width:2] * count:
-                return _Batch(count, tuple(flat[:width:2]), flat[1::2], [])
+            kinds = set(map(type, flat))
+            if kinds <= _PLAIN and flat[::2] == flat[:width:2] * count:
+                return _Batch(count, tuple(flat[:width:2]), flat[1::2], [], str in kinds)
     return _Batch(count, None, [], [_row(row) for row in rows])
 
 
@@ -568,12 +579,15 @@ def _head(
     deleted = node.count - node.live
     fields = node.rows()[0][::2]
     body = listpack.body_size(node.ids(), node.rows())
-    costs = listpack.entry_sizes(range(first, first + room), rows, node.first, fields)
-    for at, cost in enumerate(costs):
-        counters = listpack.counters_size(node.live + at, deleted)
-        if body + counters + sum(map(len, rows[at])) >= bytes_max:
-            return tuple(rows[:at])
-        body += cost
+    for start in range(0, room, HEAD_ROWS):  # few of them may fit, and the others need no counting
+        some = rows[start : start + HEAD_ROWS]
+        ids_of = range(first + start, first + start + len(some))
+        costs = listpack.entry_sizes(ids_of, some, node.first, fields)
+        for at, cost in enumerate(costs, start):
+            counters = listpack.counters_size(node.live + at, deleted)
+            if body + counters + sum(map(len, rows[at])) >= bytes_max:
+                return tuple(rows[:at])
+            body += cost
     return tuple(rows)
 
 
@@ -588,6 +602,8 @@ def _seal(
     bytes_max = _node_bytes_max(settings)
     count = batch.count
     blocks: list[tuple[int, bytes]] = []
+    if batch.longer_than(bytes_max, start, start + slots_max):
+        batch.measure()  # to seal the first would be in vain
     while start < count:
         stop = min(start + slots_max, count) if slots_max > 0 else count
         if not batch.sized:
