@@ -1,6 +1,6 @@
 """The size of a node as a sum: the fast way and entry by entry agree."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.engine import listpack
@@ -52,6 +52,7 @@ RUNS = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from([0, 5, 4_100, 4_300, 2**64 - 200]), st.lists(RUNS, min_size=1, max_size=4))
 def test_runs_of_ids_have_the_size_that_single_ones_have(
     first_seq: int, runs: list[tuple[int, int, int]]
