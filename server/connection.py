@@ -31,7 +31,7 @@ RUN: Final = 64  # commands that waited are taken up so many at a time
 _XADD: Final = frozenset((b"XADD", b"xadd"))
 
 # What has to hold, and the replies that rest on it: log, LSN, whether any of them wrote, bytes, number of replies.
-_Held = tuple[Log, int, bool, bytes, int]
+Held = tuple[Log, int, bool, bytes, int]
 
 
 class Connection(asyncio.Protocol):
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self.log: Log = server.core.log
         self.lsn = 0
         self.wrote = False
-        self.held: deque[_Held] = deque()
+        self.held: deque[Held] = deque()
         self.held_bytes = 0
         self.touched = self.adding = False
         self.closing = False
@@ -325,14 +325,19 @@ class Connection(asyncio.Protocol):
         if self.queue and not self.session.busy:
             self.server.loop.call_soon(self.resume)
 
-    def release(self, error: LogPoisoned | None = None) -> bool:
-        """Write what may leave by now; `error`: what does not hold yet never will. Whether nothing is left."""
+    def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
+        """Write what may leave by now: what rests on `written` up to `through` does. `error`: what does not hold yet
+        never will. Whether nothing is left.
+        """
         core = self.server.core
         pieces = []
         while self.held:
             log, lsn, wrote, data, replies = self.held[0]
-            pressed = wrote and core.relief is not None
-            if core.held(log, lsn, 0) or (lsn <= log.synced_lsn and not pressed):
+            if log is written and lsn <= through:  # one look at the log for all connections
+                pieces.append(data)
+            elif core.held(log, lsn, 0) or (
+                lsn <= log.synced_lsn and not (wrote and core.relief is not None)
+            ):
                 pieces.append(data)
             elif error is not None or log.failure is not None:
                 told = b"-%b\r\n" % errors.line(

@@ -22,7 +22,7 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.engine.table import TABLE
 from tidelog.server import errors
-from tidelog.server.connection import Connection, is_plain_add
+from tidelog.server.connection import Connection, Held, is_plain_add
 from tidelog.server.requests import alike
 from tidelog.server.session import Session
 from tidelog.store.batch import run_pipeline
@@ -275,9 +275,10 @@ class Turns:
                 for connection, data, _ in told:
                     connection.write(data)
             else:
+                self._await(claim)
                 for connection, data, count in told:
                     connection.hold(claim, data, count)
-                    self.await_(connection)
+                    self._parked[connection] = None
         for connection in touched:
             connection.finish_turn(log, through)
         if self._awaited:
@@ -293,7 +294,10 @@ class Turns:
     def await_(self, connection: Connection) -> None:
         """What a connection has to send has to wait for the log."""
         self._parked[connection] = None
-        log, lsn = connection.held[-1][:2]
+        self._await(connection.held[-1])
+
+    def _await(self, claim: Claim | Held) -> None:
+        log, lsn = claim[:2]
         if self._awaited and self._awaited[-1][0] is log:
             self._awaited[-1] = log, max(lsn, self._awaited[-1][1])
         else:
@@ -321,8 +325,10 @@ class Turns:
         parked = list(self._parked)
         if self._adds and not self._ending:
             self._end()  # first, so that the disk has something to do meanwhile
+        log = self._core.log
+        through = self._held_through(log)
         for connection in parked:
-            if connection.release(error):
+            if connection.release(log, through, error):
                 self._parked.pop(connection, None)
         if self._parked and self._core.relief is not None and self._relief is None:
             self._relief = self._loop.call_later(RELIEF_S, self._release, None)
