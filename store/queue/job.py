@@ -43,7 +43,6 @@ class JobBase:
     origin        its ID before it died, for a redriven one; None
     """
 
-    # `_delivery` is missing once another job may be delivered with it.
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: Any) -> None:
@@ -123,10 +122,10 @@ class JobBase:
             raise
         self._state = ACKED if done else LOST
         delivery.open.pop(number, None)
-        if not (delivery.gathers or delivery.open):
+        if done and not (delivery.gathers or delivery.open):
             # The place's next job is delivered with it. First it is forgotten here: a job that is kept when it is done
-            # is not to keep the next one from being given up.
-            del self._delivery
+            # is not to keep the next one from being given up. A job is done once, whoever else tries to settle it.
+            self._delivery = place.past
             place.spare = delivery
         if shared.room:
             shared.made_room()

@@ -131,15 +131,16 @@ class Place:
 
     worker     its name
     reraise    whether what a job's block raises goes on its way
-    spare      a delivery whose only job is done, or None. Not known to the delivery itself, nor to a job that is done:
-               what keeps a delivery alive is a job in hand
+    spare      a delivery whose only job is done, or None. Deliveries do not know their place: nothing goes round
+    past       an empty delivery, which jobs are left with that gave theirs away
     """
 
-    __slots__ = ("queue", "worker", "reraise", "spare")
+    __slots__ = ("queue", "worker", "reraise", "spare", "past")
 
     def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
         self.queue, self.worker, self.reraise = queue, worker, reraise
         self.spare: Delivery | None = None
+        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
 
 
 class Leftover:
