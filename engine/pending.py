@@ -104,7 +104,8 @@ class Pending(PendingOrders):
                     return
         want = self._want(ids)
         if want:
-            self._flush()
+            if self._young:
+                self._flush()
             self._deliver(want, owner, time, counts)
             self._find_max()
 

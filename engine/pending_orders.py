@@ -107,12 +107,11 @@ class PendingOrders:
         return new_column(self._young), new_column(times), array("I", owners), new_column(counts)
 
     def _find_max(self) -> None:
-        """Something came into the orders; nothing is young."""
+        """Something came into the orders, and nothing is young."""
         if self.wide:
-            self._key_max = KEY_END  # nothing is young in the wide form
+            self._key_max = KEY_END  # nothing will be, in the wide form
         elif self._by_id.tops:
-            self._key_max = self._by_id.tops[-1]
-            self._time_max = max(0, self._by_time.tops[-1])
+            self._key_max, self._time_max = self._by_id.tops[-1], self._by_time.tops[-1]
 
     # --- owners
 
