@@ -68,7 +68,7 @@ def _xack(group: Group, effect: Effect) -> None:
 
 
 def apply_xack(state: State, effect: Effect) -> None:
-    """XACK, one for each message that is done: as it would come out of `_located`, two calls less."""
+    """XACK, one for each message that is done: as it would come out of `_located`, one call less."""
     stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
     if stream.mark != state.changes.generation:
         state.changes.touch(stream)
