@@ -530,9 +530,10 @@ class Core:
             count = self.pack(effects)
             body = packer.bytes()
         log = self.log
-        if count:
+        size = len(body)
+        if count and log.offset + size > log.room:  # as `reserve`
             try:
-                log.reserve(len(body))
+                log.reserve(size)
             except BaseException as error:
                 raise self.unreserved(error)
         adding = False
