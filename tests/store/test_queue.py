@@ -585,7 +585,7 @@ def test_the_acks_of_a_batch_go_with_the_close_of_the_store(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+def full_disk(db: tidelog.Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Whether there is room for another record."""
     full, reserve = [False], Log.reserve
 
@@ -594,8 +594,12 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
             raise NoSpace(Path("log.aof"), nbytes)
         reserve(log, nbytes)
 
+    def fill(now: bool) -> None:
+        full[0] = now
+        db._core.log.room = -1  # so that everyone asks
+
     monkeypatch.setattr(Log, "reserve", reserves)
-    return lambda now: full.__setitem__(0, now)
+    return fill
 
 
 def test_a_consumer_that_could_not_be_closed_is_closed_by_the_next_beat(
