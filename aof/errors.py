@@ -1,6 +1,6 @@
 """Errors of the append-only file, grouped by the moment they can occur.
 
-At open: NotAStore, NewerFormat, StoreLocked, DamagedFile, MissingSegment, CorruptFrame, DoesNotFit.
+At open: NotAStore, NewerFormat, NewerRecord, StoreLocked, DamagedFile, MissingSegment, CorruptFrame, DoesNotFit.
 While reading beside a writer: Vanished (begin again).
 While writing: NoSpace and UnitTooLarge (nothing changed), LogPoisoned (outcome unknown), LogClosed.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from typing import Final
+
+from tidelog.engine.effects import END
 
 RESTORE: Final = "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY"  # what error messages advise
 
@@ -39,6 +41,19 @@ class NewerFormat(AofError):
             "open it with the version that wrote it, or a later one"
         )
         self.path, self.found = path, found
+
+
+class NewerRecord(NewerFormat):
+    """A record of a kind that this version does not know, in a log that it can otherwise read."""
+
+    def __init__(self, path: Path, offset: int, lsn: int, opcode: int) -> None:
+        kind = opcode & ~END
+        AofError.__init__(
+            self,
+            f"{path}, byte {offset}: the record with LSN {lsn} is of kind {kind}, which this tidelog does not know, "
+            "as a newer one wrote it; open the store with the version that wrote it, or a later one",
+        )
+        self.path, self.found, self.offset, self.lsn = path, kind, offset, lsn
 
 
 class StoreLocked(AofError):

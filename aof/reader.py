@@ -8,7 +8,7 @@ works beside a running writer, whose last frame may be half there: a `live` scan
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,13 +16,21 @@ import msgpack
 
 from tidelog.aof import segment
 from tidelog.aof.durable import Promise
-from tidelog.aof.errors import CorruptFrame, Damage, DamagedFile, MissingSegment, Vanished
+from tidelog.aof.errors import (
+    CorruptFrame,
+    Damage,
+    DamagedFile,
+    MissingSegment,
+    NewerRecord,
+    Vanished,
+)
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC, MAGIC_BYTES, Frame
 from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.verdicts import Found, Verdict, judge
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
+from tidelog.engine.errors import UnknownEffect
 
 # Frames are fed to one Unpacker and drained when so much has gathered: draining after each frame of
 # one record costs a third of the replay speed.
@@ -359,7 +367,7 @@ class Replay:
 
     def run(self, path: Path, frames: Iterable[FrameTuple]) -> None:
         """Apply all frames of one segment. Raises CorruptFrame for one whose checksums hold and
-        whose records do not decode; nothing of the frames from there on is applied."""
+        whose records do not decode; nothing of the frames from there on is applied. Raises NewerRecord."""
         feed = self._unpacker.feed
         stretch: list[FrameTuple] = []
         count = nbytes = 0
@@ -393,15 +401,23 @@ class Replay:
             self._unpacker = unpacker()
             self._fed = 0
             self._name_the_bad_one(path, stretch)
-        self._apply(records)
-        self.records += count
+        self.take(path, stretch, records)
+
+    def take(self, path: Path, frames: Sequence[FrameTuple], records: list[Effect]) -> None:
+        """Apply the first records of these frames, or all of them. Raises NewerRecord."""
+        try:
+            self._apply(records)
+        except UnknownEffect as error:
+            at = next(at for at, record in enumerate(records) if record[0] == error.opcode)
+            lsn = frames[0][1] + at
+            offset = max(fields[0] for fields in frames if fields[1] <= lsn)
+            raise NewerRecord(path, offset, lsn, error.opcode) from error
+        self.records += len(records)
 
     def _name_the_bad_one(self, path: Path, stretch: list[FrameTuple]) -> None:
         for fields in stretch:
             frame = Frame(*fields)
-            records = records_of(path, frame)
-            self._apply(records)
-            self.records += len(records)
+            self.take(path, [fields], records_of(path, frame))
         raise AssertionError("frames decode one by one and not together")
 
 

@@ -1,4 +1,5 @@
-"""Apply: the only code that changes state: live, in replay and on a follower. It cannot fail.
+"""Apply: the only code that changes state: live, in replay and on a follower. It cannot fail, but for an effect of a
+kind that only a newer version knows.
 
 `APPLY` is one list by opcode, each function twice: for the effect, and for the same effect as the last of its
 unit (opcode | END). A hot path indexes it directly.
@@ -10,12 +11,13 @@ from collections.abc import Callable
 
 from tidelog.engine import apply_groups, apply_keys, apply_streams
 from tidelog.engine.effects import END, Effect
+from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.state import State
 
 
 def _unknown(state: State, effect: Effect) -> None:
-    # Readers of logs refuse an unknown opcode by its format version before they come here.
-    raise AssertionError(f"no such opcode: {effect[0]}")
+    # Of a log that a newer version wrote: whoever reads it says where (aof.reader).
+    raise UnknownEffect(effect[0])
 
 
 APPLY: list[Callable[[State, Effect], None]] = [_unknown] * 128
@@ -23,6 +25,11 @@ for _table in (apply_streams.APPLY, apply_groups.APPLY, apply_keys.APPLY):
     for _opcode, _function in _table.items():
         assert APPLY[_opcode] is _unknown, f"opcode {_opcode} is applied twice"
         APPLY[_opcode] = APPLY[_opcode | END] = _function
+
+
+def is_known(opcode: int) -> bool:
+    """Whether this version can apply such an effect."""
+    return 0 <= opcode < len(APPLY) and APPLY[opcode] is not _unknown
 
 
 def apply(state: State, effect: Effect) -> None:

@@ -17,6 +17,14 @@ class CorruptBlock(Exception):
     """Bytes of a sealed block do not match their checksum. Raised by decide, never by apply."""
 
 
+class UnknownEffect(Exception):
+    """A log holds an effect of a kind that this version does not know. Raised by apply, which can only be told one."""
+
+    def __init__(self, opcode: int) -> None:
+        super().__init__(f"no effect has the opcode {opcode}")
+        self.opcode = opcode
+
+
 WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = b"ERR syntax error"
 NOT_INTEGER = b"ERR value is not an integer or out of range"

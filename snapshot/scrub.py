@@ -33,6 +33,7 @@ from tidelog.aof.errors import (
     DamagedFile,
     DoesNotFit,
     MissingSegment,
+    NewerRecord,
     Vanished,
 )
 from tidelog.aof.frame import Frame
@@ -43,7 +44,7 @@ from tidelog.aof.verdicts import Verdict
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine import effects as e
-from tidelog.engine.apply import APPLY
+from tidelog.engine.apply import is_known
 from tidelog.engine.block import rows_of
 from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
@@ -67,7 +68,6 @@ from tidelog.snapshot.walk import walk
 # The store opens and holds all that was promised.
 HARMLESS: Final = frozenset(("durable", "time", "tail"))
 
-_UNKNOWN: Final = APPLY[0]  # the opcode that was never given
 _ATTEMPTS: Final = 5
 _PAUSE_FRAMES: Final = 16
 _PAUSE_S: Final = 0.00005
@@ -283,8 +283,8 @@ class _Log:
             return self.fail("records", path, str(error))
         for lsn, effect in enumerate(effects, frame.lsn):
             place = f"{path}, byte {frame.offset}, LSN {lsn}"
-            if effect[0] >> 7 or APPLY[effect[0]] is _UNKNOWN:
-                self.fail("records", path, f"{place}: unknown opcode {effect[0]}")
+            if not is_known(effect[0]):
+                self.fail("records", path, str(NewerRecord(path, frame.offset, lsn, effect[0])))
             elif effect[0] & OPCODE == e.XADD_MANY:
                 for text in _bad_blocks(effect):
                     self.fail("blocks", path, f"{place}, stream {effect[2]!r}: {text}")

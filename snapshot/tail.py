@@ -65,7 +65,7 @@ def follow(
     """Feed `apply` the records behind `start` of the log in `directory`, whole frames and then whole units.
 
     `advance` is told the bytes of the frames. Reads only, also beside a writer. Raises DoesNotFit where the
-    log does not go on from `start`, and the other kinds of Damage; Vanished; OSError.
+    log does not go on from `start`, and the other kinds of Damage; NewerFormat; Vanished; OSError.
     """
     promises = durable.read(disk, directory, uuid)  # before the segments are listed
     found, at = beginning(disk, directory, uuid, start)
@@ -79,7 +79,7 @@ def follow(
         place.enter(scan)
         replay.run(info.path, place.within(scan.tuples()))
         if place.beyond is not None:
-            _apply_part(info.path, place, uuid, replay, apply)
+            _apply_part(info.path, place, uuid, replay)
             break
         error = scan.error()
         if error is not None:
@@ -125,9 +125,7 @@ class _Place:
         self.now = now
 
 
-def _apply_part(
-    path: Path, place: _Place, uuid: bytes, replay: Replay, apply: Callable[[list[Effect]], object]
-) -> None:
+def _apply_part(path: Path, place: _Place, uuid: bytes, replay: Replay) -> None:
     """Take the units of the frame that the bound lies in which end before it."""
     beyond = place.beyond
     assert beyond is not None
@@ -148,7 +146,7 @@ def _apply_part(
         beyond.lsn, count, beyond.now, beyond.synced, place.position.crc, body, crc32c_of(uuid)
     )
     crc = frame.HEADER.unpack(whole[:HEADER_BYTES])[8]
-    apply(records[:count])
+    replay.take(path, [beyond], records[:count])
     place.moved(ends[-1], crc, beyond.offset + len(whole), beyond.now)
 
 

@@ -28,7 +28,7 @@ from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
 from tidelog.store.core import RELOAD, Answer, Core
-from tidelog.store.errors import StoreDamaged, from_command
+from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.waiters import Caller
 
@@ -133,7 +133,7 @@ class ReadOnlyCore(Core):
         raise CommandError(READONLY)
 
     def refresh(self) -> int:
-        """Apply what the log holds beyond what was read. The last LSN. Raises StoreDamaged."""
+        """Apply what the log holds beyond what was read. The last LSN. Raises StoreDamaged, NewerFormat."""
         with self.lock:
             if self.trouble is not None:
                 self.mend()
@@ -141,6 +141,8 @@ class ReadOnlyCore(Core):
                 self._read_on()
             except aof.Damage as error:
                 raise StoreDamaged(str(error)) from error
+            except aof.NewerFormat as error:
+                raise NewerFormat(str(error)) from error
             finally:
                 # What was read before an error is there and counts.
                 if self.waiting.signalled and self.trouble is None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from tidelog.aof import durable, identity, recovery, segment
-from tidelog.aof.errors import Damage, DamagedFile, MissingSegment
+from tidelog.aof.errors import Damage, DamagedFile, MissingSegment, NewerFormat
 from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
 from tidelog.disk import recipe
 from tidelog.engine.as_commands import keys
@@ -163,8 +163,8 @@ def show_lost(files: LogFiles, found: Plan) -> None:
                 for record in records_of(path, item):
                     count += 1
                     by_key.update(keys(record.effect))
-            except Damage:
-                continue  # its frame holds, its records do not: nothing of it is readable
+            except (Damage, NewerFormat):
+                continue  # its frame holds, its records do not, or are of kinds not known: it cannot be shown
     except Damage as error:
         click.echo(
             f"What lies behind cannot be listed: {error.path}, byte {error.offset}: {error.reason}"

@@ -18,13 +18,14 @@ from tidelog.aof.errors import (
     DamagedFile,
     MissingSegment,
     NewerFormat,
+    NewerRecord,
 )
 from tidelog.aof.frame import Frame
 from tidelog.aof.reader import Scan, records_of
 from tidelog.aof.verdicts import Verdict
 from tidelog.disk import recipe
 from tidelog.engine import effects as e
-from tidelog.engine.apply import APPLY
+from tidelog.engine.apply import APPLY, is_known
 from tidelog.engine.block import rows_of
 from tidelog.engine.digest import digest
 from tidelog.engine.effects import OPCODE, Effect
@@ -148,6 +149,9 @@ class Verification:
             return self.fail("records", str(error))
         for lsn, effect in enumerate(effects, frame.lsn):
             self.records += 1
+            if not is_known(effect[0]):
+                self.fail("records", str(NewerRecord(path, frame.offset, lsn, effect[0])))
+                continue
             fault = record_check.fault(effect)
             if fault:
                 self.fail("records", f"{place}, LSN {lsn}: {fault}")

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.aof import reader
+from tidelog.aof.errors import NewerRecord
 from tidelog.aof.frame import Frame
 from tidelog.engine import effects
+from tidelog.engine.apply import is_known
 from tidelog.engine.effects import END, OPCODE, Effect
 
 # Where a record stands in its unit: alone, or the first, one in the middle, the last of several.
@@ -37,14 +39,17 @@ class Record(NamedTuple):
     @property
     def name(self) -> str:
         """The effect's own name, `XADD_NODE` for one."""
-        opcode = self.effect[0] & OPCODE
-        return NAMES.get(opcode, f"opcode {opcode}")
+        return NAMES[self.effect[0] & OPCODE]
 
 
 def records_of(path: Path, frame: Frame) -> Iterator[Record]:
-    """The records of one frame, which holds whole units. Raises CorruptFrame if they do not decode."""
+    """The records of one frame, which holds whole units. Raises CorruptFrame if they do not decode, NewerRecord for
+    one that only a newer version can show.
+    """
     begins = True
     for lsn, effect in enumerate(reader.records_of(path, frame), frame.lsn):
+        if not is_known(effect[0]):
+            raise NewerRecord(path, frame.offset, lsn, effect[0])
         ends = bool(effect[0] & END)
         unit = (ONLY if ends else FIRST) if begins else (LAST if ends else MIDDLE)
         yield Record(lsn, frame.now, path.name, frame.offset, unit, effect)
