@@ -113,7 +113,7 @@ class Nodes:
             # Known to be the first one: where a queue is worked off in its order, nothing is searched.
             block = self.blocks[self.head] if self.head < len(self.blocks) else None
             deleted = self.tail_deleted if block is None else block.deleted
-            return self.first_ordinal, lowest_live(deleted) if deleted else 0
+            return self.first_ordinal, (~deleted & deleted + 1).bit_length() - 1  # as `lowest_live`
         ids = self.tail_ids
         if ids and entry_id >= ids[0]:
             slot = bisect_left(ids, entry_id)

@@ -84,7 +84,11 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
     options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
-    if stream is None or group is None or not holds(group, delivery.worker, job, count):
+    if stream is None or group is None:
+        return False
+    row = group.pending.get(job)  # as `holds`
+    consumer = group.consumers.get(delivery.worker)
+    if row is None or consumer is None or row[2] != count or row[1] != consumer.index:
         return False
     ctx.effects.append(_one_done(ctx.db, options, stream, job))
     if shared.extended or count > 1:
