@@ -37,15 +37,15 @@ def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries)
     """entries-read after a group at this position was delivered all these entries, the next ones after `last_id`."""
     first, count = delivered.first_id(), len(delivered)
     entries_read = read_one(stream, last_id, entries_read, first)
-    if entries_read != UNKNOWN and first > stream.max_deleted_id:
-        return entries_read + count - 1  # from here on every step counts one: IDs only grow
+    if entries_read != UNKNOWN:
+        return entries_read + count - 1  # known: nothing is deleted behind it, and every step from here on counts one
     last_id = first
     for at, entry_id in enumerate(delivered.ids()[1:], 2):
-        entries_read = read_one(stream, last_id, entries_read, entry_id)
-        if entries_read != UNKNOWN and entry_id > stream.max_deleted_id:
+        entries_read = read_one(stream, last_id, UNKNOWN, entry_id)
+        if entries_read != UNKNOWN:
             return entries_read + count - at
         last_id = entry_id
-    return entries_read
+    return UNKNOWN
 
 
 def read_one(stream: Stream, last_id: int, entries_read: int, entry_id: int) -> int:
