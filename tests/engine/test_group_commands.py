@@ -481,6 +481,36 @@ def test_ackdel(
     engine.check()
 
 
+@pytest.mark.parametrize(
+    ("before", "reply"),
+    [
+        ("PING", [1, 1]),
+        ("XGROUP CREATE s h 0", [2, 2]),
+        ("XGROUP CREATE s h 1-0", [1, 2]),
+        ("XGROUP CREATE s h $", [1, 1]),
+        ("XGROUP SETID s g 1-0", [1, 2]),  # the group itself will read the other once more
+    ],
+)
+def test_ackdel_of_all_that_was_read_leaves_what_is_still_to_be_read(
+    engine: Engine, before: str, reply: list[int]
+) -> None:
+    engine("XREADGROUP GROUP g c COUNT 2 STREAMS s >")
+    engine(before)
+    assert engine("XACKDEL s g ACKED IDS 2 1-0 2-0") == reply
+    assert engine("XLEN s") == 5 - reply.count(1)
+    assert pending(engine) == []
+    engine.check()
+
+
+def test_ackdel_of_all_that_was_read_drops_it_in_other_groups(engine: Engine) -> None:
+    engine("XGROUP CREATE s h 0")
+    engine("XREADGROUP GROUP g c COUNT 2 STREAMS s >")
+    engine("XREADGROUP GROUP h c COUNT 3 STREAMS s >")
+    assert engine("XACKDEL s g DELREF IDS 2 1-0 2-0") == [1, 1]
+    assert [row[0] for row in pending(engine, "h")] == ["3-0"]
+    engine.check()
+
+
 def test_ackdel_of_the_last_group_deletes(engine: Engine) -> None:
     engine("XREADGROUP GROUP g c STREAMS s >")
     engine("XDEL s 2-0")

@@ -100,6 +100,16 @@ def test_sealed_nodes_lie_in_pages_of_sixteen() -> None:
     assert per_entry < 25
 
 
+def test_the_first_entry_in_memory_is_not_the_first_of_all() -> None:
+    store = stored(3)
+    stream = store.stream
+    assert stream.head == len(stream.blocks)
+    store.raw(b"XDEL", b"s", b"20-1")  # the first of the open node
+    assert stream.next_after(entry(20)) == (entry(21), (b"f", b"value 21"))
+    assert stream.first_id() == entry(0)
+    stream.check()
+
+
 def test_a_point_read_reads_one_page() -> None:
     store = stored()
     pages.forget_pages()

@@ -216,11 +216,13 @@ def test_how_a_consumer_goes_is_decided_before_the_young_are_in_the_orders() -> 
     group.pending.check()
 
 
-def test_many_that_are_never_acknowledged_lie_in_full_chunks() -> None:
+@pytest.mark.parametrize("n", [1, 2, 15, 16])
+def test_many_that_are_never_acknowledged_lie_in_full_chunks(n: int) -> None:
     pending = Pending()
     pending.add_owner()
-    for n in range(10_000):
-        pending.deliver(pack(ids_of(n + 1, 1)), 1, n, 1)
+    for first in range(1, 10_000, n):
+        pending.deliver(pack(ids_of(first, n)), 1, first, 1)
+        assert len(pending._young) < YOUNG
     for order in pending._orders():
         sizes = [len(order.peek(i)[0]) for i in range(len(order.chunks))]
         assert sum(sizes) / len(sizes) > 60
