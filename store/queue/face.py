@@ -236,7 +236,10 @@ class Consumer(ConsumerBase):
                 if delivery is None:
                     self.close()
                     raise StopIteration
-            entry = delivery.jobs.pop()
+            try:
+                entry = delivery.jobs.pop()
+            except IndexError:
+                continue  # another thread with this consumer was handed it meanwhile
             if not delivery.gathers:
                 self._delivery = None  # the job alone keeps it alive
             row = entry[1]

@@ -191,6 +191,22 @@ def test_each_job_has_its_own_time(jobs: tidelog.Queue, clock: testing.Clock) ->
         assert job.ack()
 
 
+def test_threads_may_share_a_consumer(jobs: tidelog.Queue) -> None:
+    """What one has fetched, another may be handed before it is."""
+    jobs.put_many(range(2))
+    consumer = jobs.consume("anna", block=0)
+    quicker: list[tidelog.Job] = []
+
+    def arm() -> None:
+        jobs._leases.armed = True
+        quicker.append(next(consumer))
+
+    with mock.patch.object(jobs._leases, "arm", arm):
+        job = next(consumer)
+    assert [quicker[0].value, job.value] == [0, 1]
+    assert quicker[0].ack() and job.ack() and len(jobs) == 0
+
+
 def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog.Queue) -> None:
     jobs.put_many(range(20))
     consumer = jobs.consume("anna", block=0)
