@@ -56,13 +56,14 @@ def log_done(
 ) -> None:
     """Log that these pending jobs are done; they leave the stream if they are not kept and no other group needs them.
 
-    The same as XACKDEL with ACKED, or as XACK.
+    The same as XACKDEL with ACKED, or as XACK. One may be named twice: whoever left a job's block as an interrupt
+    struck may have come into it again.
     """
     if len(jobs) == 1:
         ctx.effects.append(_one_done(ctx.db, options, stream, jobs[0]))
         return
     name = options.group_key
-    done = sorted(jobs)
+    done = sorted(set(jobs))
     gone = [] if options.keeps else done
     if len(stream.groups) > 1:
         gone = [job for job in gone if not still_referenced(stream, name, job)]

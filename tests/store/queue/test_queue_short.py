@@ -222,6 +222,27 @@ def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog
     assert not jobs._shared.living
 
 
+@pytest.mark.parametrize("others", [0, 10])
+def test_a_job_that_is_finished_twice_is_gone_once(
+    db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock, others: int
+) -> None:
+    """An interrupt may strike between the note that it is done and its new state; or two threads leave its block."""
+    jobs.put_many(range(20))
+    consumer = jobs.consume("anna", batch=15, block=0)
+    held = [next(consumer) for _ in range(15)]
+    for job in held[: 1 + others]:
+        with job:
+            pass
+    held[0]._state = "open"
+    with held[0]:
+        pass
+    clock.advance(1)
+    assert len(jobs) == db.xlen("jobs") == 19 - others
+    before = db.digest()
+    db._core.trouble = "to be rebuilt"
+    assert db.digest() == before and len(db.xrange("jobs")) == 19 - others
+
+
 # --- what is cached
 
 
