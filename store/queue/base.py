@@ -599,6 +599,7 @@ class ConsumerBase:
     def _give_back(self) -> Any:
         """Closed: jobs not handed out go back, finished ones are written. A claim, or None."""
         self._closed = True
+        self._fetched = None  # it may still know the delivery before
         queue = self._queue
         delivery, self._delivery = self._delivery, None
         if delivery is None or not (delivery.jobs or delivery.finished):

@@ -222,6 +222,18 @@ def test_one_delivery_serves_all_jobs_of_a_worker_and_goes_with_it(jobs: tidelog
     assert not jobs._shared.living
 
 
+def test_a_consumer_at_its_end_keeps_no_job(jobs: tidelog.Queue, clock: testing.Clock) -> None:
+    jobs.put_many(range(3))
+    consumer = jobs.consume("anna", batch=5, block=0)
+    for job in consumer:
+        if job.value != 1:
+            job.ack()
+    del job
+    pass_time(clock, LEASE)
+    again = jobs.get("ben", block=0)
+    assert again is not None and (again.value, again.deliveries) == (1, 2)
+
+
 @pytest.mark.parametrize("others", [0, 10])
 def test_a_job_that_is_finished_twice_is_gone_once(
     db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock, others: int
