@@ -328,7 +328,7 @@ class Session:
         self.push(reply)
 
     def push(self, reply: Reply) -> None:
-        """A message that answers no command, after the replies before it."""
+        """Tell something whatever the reply mode is: a reply, or a message that answers no command."""
         try:
             data = rendered(reply, self.protocol)
         except Exception as error:  # a block that is read only now may be damaged
