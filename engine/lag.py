@@ -38,9 +38,8 @@ def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries)
     first, count = delivered.first_id(), len(delivered)
     entries_read = read_one(stream, last_id, entries_read, first)
     if entries_read != UNKNOWN:
-        return (
-            entries_read + count - 1
-        )  # known: nothing is deleted behind it, and every step from here on counts one
+        # So nothing is deleted behind it, and every step from here on counts one.
+        return entries_read + count - 1
     last_id = first
     for at, entry_id in enumerate(delivered.ids()[1:], 2):
         entries_read = read_one(stream, last_id, UNKNOWN, entry_id)
