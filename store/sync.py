@@ -60,14 +60,7 @@ class Store(Face, Methods):
         except BaseException:
             core.desert(get_ident())
             raise
-        log, lsn, _ = claim
-        if (
-            lsn > log.written_lsn
-            or not core.relaxed
-            or self._level
-            or log.parked
-            or self._keeps_receipts
-        ):
+        if not self._holds_already(claim):
             self._hold(claim)
         if reply.__class__ is CommandError:
             raise from_command(reply)

@@ -242,13 +242,7 @@ class AsyncConsumer(ConsumerBase):
                 reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
                     reply, claim = await queue._face._wait(reply)
-                log, lsn, _ = claim
-                if (
-                    lsn > log.written_lsn
-                    or not core.relaxed
-                    or not queue._as_promised
-                    or log.parked
-                ):
+                if not queue._face._holds_already(claim):
                     await queue._face._hold(claim)
             except CommandError as error:
                 self._broke(request)

@@ -152,8 +152,6 @@ class QueueBase:
         self._leases = leases_of(self._core)
         self._shared = self._leases.of(self._core, self._db, options)
         self._bounded, self._keeps = options.max_depth is not None, options.keeps
-        # What the fsync policy promises is enough; and nobody wants to know where in the log it stands.
-        self._as_promised = not (face._level or face._keeps_receipts)
         self._own_worker: str | None = None
 
     @property

@@ -263,13 +263,7 @@ class Consumer(ConsumerBase):
                 reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
                     reply, claim = queue._face._wait(reply)
-                log, lsn, _ = claim
-                if (
-                    lsn > log.written_lsn
-                    or not core.relaxed
-                    or not queue._as_promised
-                    or log.parked
-                ):
+                if not queue._face._holds_already(claim):
                     queue._face._hold(claim)
             except CommandError as error:
                 self._broke(request)

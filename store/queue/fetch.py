@@ -149,7 +149,7 @@ class Fetch:
                 ctx, options.key, options.group_key, self.worker, claims, ctx.now, ctx.now, ()
             )
         if done:
-            log_finished(shared, options, ctx, stream, group, done)
+            log_finished(shared, options, ctx, stream, done)
         if got:
             got.reverse()
             delivery.jobs = got
@@ -170,14 +170,14 @@ class Fetch:
 
 
 def log_finished(
-    shared: Shared, options: Options, ctx: Context, stream: Stream, group: Group, jobs: list[int]
+    shared: Shared, options: Options, ctx: Context, stream: Stream, jobs: list[int]
 ) -> None:
     """[lock] These jobs are done."""
     if shared.extended or shared.failed:
         shared.drop_notes(ctx, options, jobs)
         for job in jobs:
             shared.failed.pop(job, None)
-    log_done(ctx, options, stream, group, jobs)
+    log_done(ctx, options, stream, jobs)
     shared.unswept += len(jobs)
 
 
@@ -194,7 +194,7 @@ def log_leftovers(
         wanted = [(job, counts.get(job, 0)) for job in leftover.finished]
         done = among_held(group, worker, wanted)
         if done:
-            log_finished(shared, leftover.options, ctx, stream, group, done)
+            log_finished(shared, leftover.options, ctx, stream, done)
         give_back(shared, leftover.options, ctx, group, worker, leftover.unseen, mono)
         shared.dropped.update(leftover.let_go())
     return left

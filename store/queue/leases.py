@@ -208,7 +208,7 @@ class _Beat:
                 self._writing.append((delivery, jobs, done))
                 if done:
                     shared.fresh(ctx, options, stream, group)
-                    log_finished(shared, options, ctx, stream, group, done)
+                    log_finished(shared, options, ctx, stream, done)
             due = mono - delivery.renewed >= delivery.options.retry_after / 3
             if due and delivery.lives(mono):
                 _renew(ctx, delivery, group, mono, jobs)

@@ -51,9 +51,7 @@ class Held:
 # --- done
 
 
-def log_done(
-    ctx: Context, options: Options, stream: Stream, group: Group, jobs: Sequence[int]
-) -> None:
+def log_done(ctx: Context, options: Options, stream: Stream, jobs: Sequence[int]) -> None:
     """Log that these pending jobs are done; they leave the stream if they are not kept and no other group needs them.
 
     The same as XACKDEL with ACKED, or as XACK. One may be named twice: whoever left a job's block as an interrupt
@@ -85,11 +83,7 @@ def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
     options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
-    if stream is None or group is None:
-        return False
-    row = group.pending.get(job)  # as `holds`
-    consumer = group.consumers.get(delivery.worker)
-    if row is None or consumer is None or row[2] != count or row[1] != consumer.index:
+    if stream is None or group is None or not holds(group, delivery.worker, job, count):
         return False
     ctx.effects.append(_one_done(ctx.db, options, stream, job))
     if shared.extended or count > 1:

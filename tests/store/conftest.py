@@ -13,6 +13,13 @@ import pytest
 import redis
 
 import tidelog
+from tidelog import testing
+
+
+@pytest.fixture
+def clock() -> testing.Clock:
+    """Moved by hand; for whoever opens a store on it."""
+    return testing.Clock()
 
 
 @pytest.fixture

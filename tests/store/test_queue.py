@@ -37,11 +37,6 @@ DAY = 86_400
 
 
 @pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
-@pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as found:
         yield found

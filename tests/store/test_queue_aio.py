@@ -32,11 +32,6 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-@pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
 async def take(queue: tidelog.AsyncQueue, worker: str = "anna") -> tidelog.AsyncJob:
     """The next job, which is there."""
     job = await queue.get(worker, block=0)

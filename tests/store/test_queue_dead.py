@@ -20,11 +20,6 @@ DAY = 86_400
 
 
 @pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
-@pytest.fixture
 def db(clock: testing.Clock) -> Iterator[tidelog.Store]:
     with testing.store(clock) as store:
         yield store

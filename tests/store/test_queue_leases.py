@@ -25,11 +25,6 @@ LEASE = 30.0
 
 
 @pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
-@pytest.fixture
 def db(clock: testing.Clock) -> Iterator[tidelog.Store]:
     with testing.store(clock) as store:
         yield store

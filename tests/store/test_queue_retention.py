@@ -19,11 +19,6 @@ HOUR = 3600
 
 
 @pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
-@pytest.fixture
 def db(tmp_path: Path, clock: testing.Clock) -> Iterator[tidelog.Store]:
     path = tmp_path / "store"
     with tidelog.open(path, fsync="no", clock=clock) as store:

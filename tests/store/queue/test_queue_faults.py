@@ -29,11 +29,6 @@ NEEDS_SPACE = {"create", "write", "fill", "rename", "mkdir"}  # not what is ther
 
 
 @pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
-
-
-@pytest.fixture
 def disk() -> SimulatedDisk:
     return SimulatedDisk()
 

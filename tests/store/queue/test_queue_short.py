@@ -10,17 +10,11 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.store.test_queue_leases import LEASE, pass_time
 
 import tidelog
 from tidelog import testing
 from tidelog.store.queue import fetch
-
-LEASE = 30.0
-
-
-@pytest.fixture
-def clock() -> testing.Clock:
-    return testing.Clock()
 
 
 @pytest.fixture
@@ -32,12 +26,6 @@ def db(clock: testing.Clock) -> Iterator[tidelog.Store]:
 @pytest.fixture
 def jobs(db: tidelog.Store) -> tidelog.Queue:
     return db.queue("jobs", retry_after=LEASE)
-
-
-def pass_time(clock: testing.Clock, seconds: float) -> None:
-    """As it passes in life: with a beat every second."""
-    for _ in range(int(seconds)):
-        clock.advance(1)
 
 
 # --- the short way and the general one
