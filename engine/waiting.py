@@ -83,19 +83,19 @@ class Waiting:
 
     keys        the keys someone waits on, a live view; empty when nobody waits
     signalled   the keys `visits` is to pass; empty when it has nothing to do
+    groups      of keys on which nobody waits but consumers of one group with a `reader`: that group's name
 
-    Both are looked at with every write, so they are plain attributes. Not to be changed from outside.
+    All are looked at with every write, so they are plain attributes.
     """
 
-    __slots__ = ("keys", "signalled", "_queues", "_groups", "_claims")
+    __slots__ = ("keys", "signalled", "_queues", "groups", "_claims")
 
     def __init__(self) -> None:
         # A dict as a queue: in order of arrival, and a removal from the middle costs nothing.
         self._queues: dict[Place, dict[Waiter, None]] = {}
         self.keys: Collection[Place] = self._queues.keys()
         self.signalled: dict[Place, None] = {}
-        # Of keys on which nobody waits but consumers of one group with a `reader`: that group.
-        self._groups: dict[Place, bytes] = {}
+        self.groups: dict[Place, bytes] = {}
         # Per key the earliest claim_at of those who wait on it. May name one who has left: then
         # the others are asked once for nothing.
         self._claims: dict[Place, int] = {}
@@ -104,18 +104,28 @@ class Waiting:
         """All who are parked, each once."""
         return list({waiter: None for queue in self._queues.values() for waiter in queue})
 
+    def at(self, place: Place) -> Collection[Waiter]:
+        """Those who wait on a key, in their order."""
+        return self._queues.get(place, _NOBODY)
+
     def park(self, waiter: Waiter) -> None:
-        """Put a waiter at the tail of the queue of each of its keys."""
+        """Put a waiter at the tail of the queue of each of its keys; where it is in one, it keeps its place."""
+        reader = waiter.reader
+        if reader is not None:
+            place = waiter.keys[0]
+            queue = self._queues.get(place)
+            if queue and self.groups.get(place) == reader[0]:
+                queue[waiter] = None  # one more consumer of the group, as mostly
+                return
         for place in waiter.keys:
             queue = self._queues.get(place)
-            reader = waiter.reader
             if queue is None:
                 queue = self._queues[place] = {}
-                self._groups.pop(place, None)  # an interrupt may have left it
+                self.groups.pop(place, None)  # an interrupt may have left it
                 if reader is not None:
-                    self._groups[place] = reader[0]
-            elif place in self._groups and (reader is None or reader[0] != self._groups[place]):
-                del self._groups[place]
+                    self.groups[place] = reader[0]
+            elif place in self.groups and (reader is None or reader[0] != self.groups[place]):
+                del self.groups[place]
             queue[waiter] = None
             if waiter.claim_at is not None:
                 self._claims[place] = min(waiter.claim_at, self._claims.get(place, waiter.claim_at))
@@ -127,7 +137,7 @@ class Waiting:
             if queue is not None and waiter in queue:
                 del queue[waiter]
                 if not queue:
-                    self._groups.pop(place, None)
+                    self.groups.pop(place, None)
                     del self._queues[place]
                     self._claims.pop(place, None)
 
@@ -166,7 +176,7 @@ class Waiting:
                             at += 1
                             continue
                         if waiter.reader is not None and idle is not None:
-                            run = idle(waiters, at, place in self._groups)
+                            run = idle(waiters, at, place in self.groups)
                             if run:
                                 if len(queue) != run:  # else there are no others: the order stays
                                     self._to_tail(place, waiters[at : at + run])

@@ -22,9 +22,11 @@ from tidelog.engine.context import Context
 from tidelog.engine.effects import END, VOLATILE
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import Reply
+from tidelog.engine.stream import Stream
 from tidelog.engine.transaction import Exec, Transaction
 from tidelog.store.core import NOTHING, Answer, Core
 from tidelog.store.errors import NotStored, StoreDamaged
+from tidelog.store.hand_out import Takers, hand_out, takers
 
 FRAME_BYTES = 1 << 20  # a pipeline is cut into frames of about this size
 FRAME_UNITS = 1000  # and of at most so many units, which bounds how long it keeps the lock
@@ -223,24 +225,30 @@ class _Frames:
         try:
             while position < len(commands):
                 stop = position + 1
+                given: Takers | None = None
                 if commands[position].__class__ is list:
                     self._words(cast(list[bytes], commands[position]))
-                else:
-                    if not (core.waiting.keys or core.watches.keys):
-                        while stop < len(commands) and commands[stop].__class__ is tuple:
-                            stop += 1
+                elif core.waiting.keys or core.watches.keys:
+                    given, stop = self._takers(commands, position)
                     self._light(cast(Sequence[Light], commands[position:stop]))
-                position = stop
+                else:
+                    while stop < len(commands) and commands[stop].__class__ is tuple:
+                        stop += 1
+                    self._light(cast(Sequence[Light], commands[position:stop]))
                 if core.waiting.signalled:
                     # Those who were woken come after the unit that woke them, in the log too.
                     self._add()
                     log = core.log
-                    core.serve(self._flush)
+                    if given is not None:
+                        self._hand_out(commands[position][0], given)
+                    else:
+                        core.serve(self._flush)
                     if core.log is not log:
                         raise NotStored("the log was begun anew meanwhile")
                     self._ctx = core.begin(self._ctx.db, False)
                 elif self._size > FRAME_BYTES:
                     self._add()
+                position = stop
             self._add()
         except BaseException as error:
             unknown = self._adding or not self._rescue()
@@ -288,6 +296,30 @@ class _Frames:
             core.apply(ctx.effects)
             self._silent.append(len(replies))
             replies.append(reply)
+
+    def _takers(self, commands: Sequence[Queued], at: int) -> tuple[Takers | None, int]:
+        """Of the plain XADDs from `at` on, where somebody waits or watches: how far those to one key go, and who gets
+        their messages; if that is not known, just the first, since it may serve somebody.
+        """
+        core, db, key = self._core, self._ctx.db, commands[at][0]
+        stop = at + 1
+        given = takers(core, db, key, 1)
+        if given is not None and stop < len(commands):
+            for command in commands[stop:]:
+                if command.__class__ is list or command[0] != key:
+                    break
+                stop += 1
+            given = takers(core, db, key, stop - at)
+        return given, at + 1 if given is None else stop
+
+    def _hand_out(self, key: bytes, given: Takers) -> None:
+        """What was added to the key goes to its takers; to the first of them, if an XADD was refused."""
+        core, db = self._core, self._ctx.db
+        group, consumers = given
+        stream = core.state.databases[db].keys[key]
+        assert isinstance(stream, Stream)
+        new = list(stream.after(group.last_id, len(consumers)))
+        hand_out(core, db, key, (group, consumers[: len(new)]), new, self._flush)
 
     def _light(self, commands: Sequence[Light]) -> None:
         """A run of plain XADDs: the hot path of pipelines (see Core.add)."""

@@ -56,6 +56,7 @@ from tidelog.store.errors import (
     TidelogError,
     UnitTooLarge,
 )
+from tidelog.store.hand_out import hand_out, takers
 from tidelog.store.waiters import Caller
 
 EXPIRE_KEYS = 1000  # how many keys one unit lets expire
@@ -107,7 +108,7 @@ class Core:
         self.reloads = 0
         self.expired_keys = 0  # deleted because their time had passed, in this open
         self.packer = msgpack.Packer(autoreset=False)
-        self._pack_one = msgpack.Packer(autoreset=True).pack
+        self.pack_one = msgpack.Packer(autoreset=True).pack
         self.decide_words = decide  # the engine's; a read-only store puts its own in place
         self._recover = recover
         self._end: Callable[[], TidelogError] | None = None
@@ -139,7 +140,8 @@ class Core:
         with self.lock:
             if self.trouble is not None:
                 self.mend()
-            first = self.log.next_lsn
+            log = self.log
+            first = log.next_lsn
             ctx = self.begin(db, caller is not None)
             try:  # as `decide`, one call less
                 if before is None:
@@ -151,9 +153,7 @@ class Core:
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
             effects = ctx.effects
-            if len(effects) == 1 and effects[0][0] == SEEN and self.listener is None:
-                APPLY[SEEN](self.state, effects[0])  # as `commit`, which has nothing to log
-            elif effects:
+            if effects:
                 try:
                     self.commit(effects, flush)
                 except OutOfSpace:
@@ -164,7 +164,7 @@ class Core:
             elif reply is before and before is not None:
                 before.owner.reset()
                 self._wait(before)
-            log, after = self.log, self.log.next_lsn  # now: serving others may end in another log
+            after = log.next_lsn  # now: serving others may end in another log
             if self.waiting.signalled:
                 self.serve(flush)
             return reply, (log, after - 1, after != first)
@@ -224,25 +224,27 @@ class Core:
                 raise StoreDamaged(str(error)) from error
             if effect is None:
                 return self._add_slowly(db, key, row)
-            body: bytes = self._pack_one(effect)
+            body: bytes = self.pack_one(effect)
             log = self.log
             size = len(body)
             if log.offset + size > log.room:  # as `reserve`
-                try:
-                    log.reserve(size)
-                except BaseException as error:
-                    raise self.unreserved(error)
+                self.reserve(log, size)
             adding = False
             observed = self.watches.keys or self.waiting.keys or self.listener
+            served = takers(self, db, key, 1) if observed else None
             try:
-                if observed:
+                if served is not None:
+                    self.waiting.signalled[db, key] = None
+                elif observed:
                     self.observe(effect)
                 APPLY[effect[0]](state, effect)
                 adding = True
                 lsn = log.add(body, 1, now, flush and (self.relaxed or not log.syncing))
             except BaseException as error:
                 raise self.broken(error, adding)
-            if observed and self.waiting.signalled:
+            if served is not None:
+                hand_out(self, db, key, served, ((effect[3] << 64 | effect[4], row),), flush)
+            elif observed and self.waiting.signalled:
                 self.serve(flush)
             return effect, log, lsn
 
@@ -518,24 +520,16 @@ class Core:
         state = self.state
         if state.changes.cold is not None:
             self.ready(effects)
-        if len(effects) == 1 and effects[0][0] < VOLATILE:  # as `pack`; most units are like this
-            only = effects[0]
-            only = (only[0] | END,) + only[1:]
-            effects = [only]
-            body: bytes = self._pack_one(only)
-            count = 1
-        else:
-            packer = self.packer
-            packer.reset()  # before, not after: what an interrupt left in it must never reach the log
-            count = self.pack(effects)
-            body = packer.bytes()
+        if len(effects) == 1:  # most units are like this
+            self._commit_one(effects[0], flush)
+            return
+        packer = self.packer
+        packer.reset()  # before, not after: what an interrupt left in it must never reach the log
+        count = self.pack(effects)
+        body = packer.bytes()
         log = self.log
-        size = len(body)
-        if count and log.offset + size > log.room:  # as `reserve`
-            try:
-                log.reserve(size)
-            except BaseException as error:
-                raise self.unreserved(error)
+        if count:
+            self.reserve(log, len(body))
         adding = False
         observed = self.watches.keys or self.waiting.keys or self.listener
         try:
@@ -548,6 +542,35 @@ class Core:
                 log.add(body, count, self.now, flush and (self.relaxed or not log.syncing))
         except BaseException as error:
             raise self.broken(error, adding)
+
+    def _commit_one(self, effect: Effect, flush: bool) -> None:
+        """`commit` of one effect, which is ready."""
+        kind = effect[0]
+        logged = kind < VOLATILE
+        log = self.log
+        if logged:
+            effect = (kind | END,) + effect[1:]  # as `pack`
+            body: bytes = self.pack_one(effect)
+            size = len(body)
+            if log.offset + size > log.room:  # as `reserve`
+                self.reserve(log, size)
+        adding = False
+        try:
+            if self.watches.keys or self.listener or kind in SIGNALS and self.waiting.keys:
+                self.observe(effect)
+            APPLY[kind](self.state, effect)
+            adding = True
+            if logged:
+                log.add(body, 1, self.now, flush and (self.relaxed or not log.syncing))
+        except BaseException as error:
+            raise self.broken(error, adding)
+
+    def reserve(self, log: Log, nbytes: int) -> None:
+        """See that the log has room. Raises what `unreserved` makes of it: nothing has changed."""
+        try:
+            log.reserve(nbytes)
+        except BaseException as error:
+            raise self.unreserved(error)
 
     def ready(self, effects: list[Effect]) -> None:
         """Before effects are applied: bring into memory what they change. Raises StoreDamaged: nothing has changed."""
@@ -590,7 +613,7 @@ class Core:
         """
         interrupt: BaseException | None = None
         try:
-            for waiter in self.waiting.visits(self.state, self._idle):
+            for waiter in self.waiting.visits(self.state, self.idle):
                 before = self.log.next_lsn
                 try:
                     self._visit(waiter, waiter.owner, flush)
@@ -598,10 +621,10 @@ class Core:
                     if not isinstance(error, Exception):
                         interrupt = error
                     if not waiter.owner.done:
-                        self._interrupted(waiter, error, before)
+                        self.interrupted(waiter, error, before)
                     if self.trouble is not None:
                         # The state that `visits` looks at is no more. Rebuilding asks everyone again.
-                        self._mend_for_others()
+                        self.mend_for_others()
                         break
         except BaseException:
             # Between two visits. Which keys were still to pass is forgotten, so all of them are, by the next call.
@@ -610,7 +633,7 @@ class Core:
         if interrupt is not None:
             raise interrupt
 
-    def _idle(self, waiters: Sequence[Waiter], at: int, alike: bool) -> int:
+    def idle(self, waiters: Sequence[Waiter], at: int, alike: bool) -> int:
         """How many waiters from `at` on, where one has a `reader`, are consumers of its group that find nothing new.
 
         They are seen now, which is all that deciding their commands would come to. `alike`: all of them are of that
@@ -683,7 +706,7 @@ class Core:
                     return waiter if reply is NULL_ARRAY else reply
         return self.decide_words(ctx, waiter.args) if work is None else work(ctx)
 
-    def _interrupted(self, waiter: Waiter, error: BaseException, before: int) -> None:
+    def interrupted(self, waiter: Waiter, error: BaseException, before: int) -> None:
         """A visit broke off; `before` was the next LSN then. Another thread's interrupt is no end of the wait."""
         if isinstance(error, Exception):
             waiter.owner.fail(error)
@@ -693,7 +716,7 @@ class Core:
         else:
             waiter.owner.fail(OutcomeUnknown(f"{UNKNOWN} ({error!r})"))
 
-    def _mend_for_others(self) -> None:
+    def mend_for_others(self) -> None:
         """`mend` in a call that is done itself. If it fails, that is news for the next one."""
         try:
             self.mend()

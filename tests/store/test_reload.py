@@ -20,7 +20,7 @@ import pytest
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealDisk, RealFile
-from tidelog.store import batch, core
+from tidelog.store import batch, core, hand_out
 
 Call = Callable[[tidelog.Store], Any]
 
@@ -31,10 +31,11 @@ FUNCTIONS = {
     for owner, names in (
         (
             core.Core,
-            "run add _add_slowly decided begin decide pack apply commit observe serve _visit",
+            "run add _add_slowly decided begin decide pack apply commit _commit_one reserve observe serve _visit",
         ),
+        (hand_out, "takers hand_out"),
         (batch, "_unit run_transaction run_pipeline"),
-        (batch._Frames, "__init__ _new_frame run _words _light _many _add"),
+        (batch._Frames, "__init__ _new_frame run _takers _hand_out _words _light _many _add"),
         (Log, "reserve add _gather flush"),
     )
     for name in names.split()
