@@ -24,7 +24,7 @@ for a second grammar.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -75,24 +75,28 @@ class ProtocolError(Exception):
 
 @dataclass(slots=True)
 class Limits:
-    """What a request may have. One for all connections; a change holds from the next bytes on.
+    """What a request may have. One for all connections; a change (`change`) holds from the next bytes on.
 
     arguments_max      arguments of a command
     bulk_bytes_max     bytes of an argument: proto-max-bulk-len
     query_bytes_max    bytes of a command that has begun to come: client-query-buffer-limit
+    plain_bytes_max    nothing that `_plain` or `alike` finds in so many bytes can be more than all that
     """
 
     arguments_max: int = 1 << 20
     bulk_bytes_max: int = 512 << 20
     query_bytes_max: int = 1 << 30
+    plain_bytes_max: int = field(init=False)
 
-    def allow(self, nbytes: int) -> bool:
-        """Whether nothing that `_plain` or `alike` finds in so many bytes can be more than this."""
-        return (
-            nbytes <= self.bulk_bytes_max
-            and nbytes <= self.query_bytes_max
-            and self.arguments_max >= _PLAIN_ARGUMENTS_MAX
-        )
+    def __post_init__(self) -> None:
+        self.plain_bytes_max = min(self.bulk_bytes_max, self.query_bytes_max)
+        if self.arguments_max < _PLAIN_ARGUMENTS_MAX:
+            self.plain_bytes_max = 0
+
+    def change(self, name: str, value: int) -> None:
+        """Another limit from now on."""
+        setattr(self, name, value)
+        self.__post_init__()
 
 
 class Requests:
@@ -128,7 +132,7 @@ class Requests:
     def expect(self, args: list[bytes]) -> None:
         """The client has sent this more than once, and may go on so: then this very list is what comes out. In place of
         what was expected before."""
-        if len(args) <= _PLAIN_ARGUMENTS_MAX:  # `Limits.allow` holds for no more than that
+        if len(args) <= _PLAIN_ARGUMENTS_MAX:  # `Limits.plain_bytes_max` holds for no more than that
             words = chain.from_iterable(zip(map(len, args), args))
             self._expected = b"*%d\r\n" % len(args) + b"$%d\r\n%b\r\n" * len(args) % (*words,)
             self._expected_args = args
@@ -139,19 +143,31 @@ class Requests:
         While restricted, a command too large for that is not refused as long as there are others before it, since one
         of them may authenticate: those are returned, `held_back` is true, and `feed(b"")` goes on once they have run.
         """
+        if self.pending or self._restricted or len(data) > self._limits.plain_bytes_max:
+            return self._feed(data)
+        commands: list[list[bytes]] = []
+        expected = self._expected
+        if expected is not None and data.endswith(expected):
+            before = data[: -len(expected)]
+            if not before or not _plain(before, commands):
+                commands.append(self._expected_args)
+                return commands
+            commands = []  # it ends within an argument, or so it seems: all from the start
+        rest = _plain(data, commands)
+        if rest:
+            self._parse(rest, 0, commands, False)
+        return commands
+
+    def _feed(self, data: bytes) -> list[list[bytes]]:
+        """`feed` where something stands between these bytes and `_plain`."""
         commands: list[list[bytes]] = []
         self.held_back = False
         if self.pending:
             data = self._go_on(data, commands)
-        if not self.pending and not self._restricted and self._limits.allow(len(data)):
-            expected = self._expected
-            if expected is not None and data.endswith(expected):
-                before = data[: -len(expected)]
-                found: list[list[bytes]] = []
-                if not before or not _plain(before, found):
-                    return [*commands, *found, self._expected_args]
-                # It ends within an argument, or so it seems: all from the start.
-            data = _plain(data, commands)
+            if not data:
+                return commands
+            if not self._restricted and len(data) <= self._limits.plain_bytes_max:
+                data = _plain(data, commands)
         if data:
             self._parse(data, 0, commands, False)
         return commands
@@ -319,7 +335,7 @@ def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
         if not (message.startswith(begin) and message.endswith(b"\r\n")):
             return None
     whole = b"".join(messages)
-    if not limits.allow(len(whole)):
+    if len(whole) > limits.plain_bytes_max:
         return None
     pieces = whole.split(b"\r\n")
     stop = size * len(messages)
@@ -340,7 +356,8 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
     """
     pieces = data.split(b"\r\n")
     whole = len(pieces) - 1  # the last one has no line end: it is empty, or begins something
-    if not pieces[-1] and _PIECES.get(pieces[0]) == whole:  # one command: mostly that is all
+    size = _PIECES.get(pieces[0])
+    if size == whole and not pieces[-1]:  # one command: mostly that is all
         args = pieces[2::2]
         try:
             if pieces[1:-1:2] == [*map(_header_of, map(len, args))]:
@@ -349,6 +366,17 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
         except IndexError:
             pass
         return data
+    if size and not whole % size and pieces[:whole:size].count(pieces[0]) * size == whole:
+        if not pieces[-1]:  # a pipeline of commands that have as many arguments
+            del pieces[-1], pieces[::size]
+            args = pieces[1::2]
+            try:
+                if pieces[::2] == [*map(_header_of, map(len, args))]:
+                    commands += map(list, zip(*[iter(args)] * (size >> 1)))
+                    return b""
+            except IndexError:
+                pass
+            return data
     flat: list[bytes] = []  # header, argument, header, argument, ...
     widths: list[int] = []
     at = 0

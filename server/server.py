@@ -12,6 +12,7 @@ import logging
 import resource
 import secrets
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -293,11 +294,8 @@ class Server:
         config.on("appendfsync", core.set_policy)
         config.on("requirepass", self._set_password)
         config.on("maxclients", self._set_clients_max)
-        config.on("proto-max-bulk-len", lambda value: setattr(self.limits, "bulk_bytes_max", value))
-        config.on(
-            "client-query-buffer-limit",
-            lambda value: setattr(self.limits, "query_bytes_max", value),
-        )
+        config.on("proto-max-bulk-len", partial(self.limits.change, "bulk_bytes_max"))
+        config.on("client-query-buffer-limit", partial(self.limits.change, "query_bytes_max"))
         for name in ("slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"):
             config.on(name, lambda value: self.stats.configure())
         self.stats.configure()

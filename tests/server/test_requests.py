@@ -119,6 +119,13 @@ def test_what_many_sent_alike_is_taken_apart() -> None:
     assert alike([b"", *map(encode, sent)], Limits()) is None
 
 
+@given(messages, st.integers(0, 8))
+@example([encode([b"a", b"bc"]), encode([b"b", b""])], 0)
+def test_a_pipeline_is_taken_apart_as_byte_by_byte(sent: list[bytes], times: int) -> None:
+    data = b"".join(sent) + sent[-1] * times
+    assert feed(data) == feed(*(data[i : i + 1] for i in range(len(data))))
+
+
 def test_in_one_turn_each_client_is_answered_what_it_sent(start: Start) -> None:
     """Whole commands of twelve clients; then one whose bytes end within a header that another seems to go on with."""
     running = start()
@@ -247,7 +254,7 @@ def test_a_command_may_have_so_many_bytes() -> None:
 def test_a_change_of_limits_holds_from_the_next_bytes_on() -> None:
     limits = Limits()
     requests = Requests(limits)
-    limits.bulk_bytes_max = 10
+    limits.change("bulk_bytes_max", 10)
     with pytest.raises(ProtocolError):
         requests.feed(encode([b"x" * 11]))
 
