@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tidelog.server import stats as module
-from tidelog.server.calls import EVEN_NS, Calls, new_row, place
+from tidelog.server.calls import EVEN_NS, NS, Calls, new_row, place
 from tidelog.server.latency import Latency
 from tidelog.server.stats import NEVER_NS, Stats
 
@@ -52,11 +54,18 @@ def test_no_calls_are_none() -> None:
     assert not stats.by_command()
 
 
-@pytest.mark.parametrize("ns", [0, 1, 1023, 1024, EVEN_NS - 1, EVEN_NS, EVEN_NS + 1, 10**12, 2**63])
-def test_call_counts_where_place_says(ns: int) -> None:
+@given(st.lists(st.integers(0, 3 * EVEN_NS) | st.integers(0, 2**63), min_size=1, max_size=20))
+@example([0, 1, 1023, 1024, EVEN_NS - 1])
+@example([EVEN_NS - 1, EVEN_NS, EVEN_NS + 1, 10**12, 2**63])
+def test_calls_count_where_place_says(times: list[int]) -> None:
     stats = make()
-    stats.call(b"x", ns, False)
-    assert stats._rows[b"x"][place(ns)] == 1
+    expected = new_row()
+    for ns in times:
+        stats.call(b"x", ns, False)
+        expected[NS] += ns
+        expected[place(ns)] += 1
+    assert stats.commands == len(times)
+    assert stats._rows[b"x"] == expected
 
 
 def test_percentiles_are_close_and_never_too_low() -> None:
