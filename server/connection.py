@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
@@ -38,7 +38,8 @@ class Connection(asyncio.Protocol):
     """One client's connection.
 
     queue     commands that wait for the session to be free
-    out       replies of this turn; `lsn` and `wrote`: what they rest on, of `log`
+    out       replies of this turn, and behind each its claim: what it rests on, or None. All claims are of `log`
+    rests     what the next reply, and all after it, rest on besides
     held      replies of turns before that wait for the disk
     slow_since    when it was seen to leave more unread than its soft limit
     adding    it has sent XADDs that run at the end of this turn
@@ -53,14 +54,13 @@ class Connection(asyncio.Protocol):
         self.requests = Requests(server.limits)
         self.queue: deque[list[bytes]] = deque()
         self.queue_bytes = 0
-        self.out: list[bytes] = []
-        self.out_bytes = self.replies = 0
+        self.out: list[Any] = []  # bytes, Claim | None, bytes, Claim | None, ...
+        self.out_bytes = 0
+        self.rests: list[Claim] = []
         self.log: Log = server.core.log
-        self.lsn = 0
-        self.wrote = False
         self.held: deque[Held] = deque()
         self.held_bytes = 0
-        self.touched = self.adding = False
+        self.adding = False
         self.closing = False
         self.slow_since: float | None = None
         self._readable = self._writable = True
@@ -101,13 +101,17 @@ class Connection(asyncio.Protocol):
         session.last_active = self.server.clock
         if self.adding:  # what came first goes first
             self.server.turns.run_adds()
-        commands = self._commands(data)
+        try:
+            commands = self.requests.feed(data)
+        except ProtocolError as error:
+            self._failure = error.line
+            commands = error.commands
         if session.busy or self.queue:
             self._put_by(commands)
         elif (
-            session.plain
+            not self.server.core.waiting.keys  # each may wake somebody, so that together is not faster
+            and session.plain
             and commands
-            and not self.server.core.waiting.keys  # each may wake somebody, so that together is not faster
             and self._failure is None
             and all(map(is_plain_add, commands))
             and not self._full
@@ -116,7 +120,7 @@ class Connection(asyncio.Protocol):
             return commands
         else:
             self.run(commands)
-        if self._failure is not None or self.queue or self.requests.held_back:
+        if self.queue or self._failure is not None or self.requests.held_back:
             self._after()
         return []
 
@@ -137,13 +141,6 @@ class Connection(asyncio.Protocol):
             or not session.plain
         )
 
-    def _commands(self, data: bytes) -> list[list[bytes]]:
-        try:
-            return self.requests.feed(data)
-        except ProtocolError as error:
-            self._failure = error.line
-            return error.commands
-
     def _put_by(self, commands: list[list[bytes]]) -> None:
         """Keep commands until the session is free for them."""
         self.queue.extend(commands)
@@ -158,23 +155,28 @@ class Connection(asyncio.Protocol):
         """Give the session one command after the other, until it is busy. XADDs in a row go together, unless each may
         wake somebody.
         """
+        if self._full:
+            self._put_by(commands)
+            return
         session = self.session
+        waiting = self.server.core.waiting
+        room = WAITING_BYTES_MAX - self.held_bytes  # as `_full`, of which nothing else changes here
         at, count = 0, len(commands)
         while at < count:
-            if session.busy or self.closing or self._full:
+            if session.busy or self.closing or self.out_bytes > room:
                 self._put_by(commands[at:])
                 break
             args = commands[at]
-            if args[0] in _XADD and session.plain and not self.server.core.waiting.keys:
-                stop = at
+            at += 1
+            if args[0] in _XADD and at < count and not waiting.keys and session.plain:
+                stop = at - 1
                 while stop < count and is_plain_add(commands[stop]):
                     stop += 1
-                if stop - at > 1:
-                    session.add_many(commands[at:stop])
+                if stop > at:
+                    session.add_many(commands[at - 1 : stop])
                     at = stop
                     continue
             session.execute(args)
-            at += 1
 
     @property
     def _full(self) -> bool:
@@ -185,7 +187,12 @@ class Connection(asyncio.Protocol):
         """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
         while self.requests.held_back and not (self.queue or self.session.busy or self.closing):
             # What may be too large for one who has not said yet who it is.
-            self.run(self._commands(b""))
+            try:
+                commands = self.requests.feed(b"")
+            except ProtocolError as error:
+                self._failure = error.line
+                commands = error.commands
+            self.run(commands)
         if self._failure == b"" and self.session.waits:
             self.kill()  # its end would not be noticed any more
             return
@@ -254,20 +261,30 @@ class Connection(asyncio.Protocol):
         self.closing = True
         self.held.clear()
         self.queue.clear()
-        self.out = []
+        self._sent()
         self.session.end()
         self.server.left(self)
 
     # --- replies
 
+    def answer(self, data: bytes, claim: Claim) -> None:
+        """See `session.Outlet`."""
+        if claim[0] is not self.log:
+            self._begin_anew(claim[0])
+        out = self.out
+        if not out:
+            self.server.turns.touch(self)
+        out += data, claim
+        self.out_bytes += len(data)
+
     def send(self, data: bytes, replies: int = 1) -> None:
         """See `session.Outlet`."""
-        self.out.append(data)
-        self.out_bytes += len(data)
-        self.replies += replies
-        if not self.touched:
-            self.touched = True
+        if not self.out:
             self.server.turns.touch(self)
+        self.out += data, None
+        if replies > 1:  # each has its place, so that they can be counted
+            self.out += (b"", None) * (replies - 1)
+        self.out_bytes += len(data)
 
     def expect(self, args: list[bytes]) -> None:
         """See `session.Outlet`."""
@@ -279,13 +296,17 @@ class Connection(asyncio.Protocol):
 
     def rests_on(self, log: Log, lsn: int, wrote: bool) -> None:
         """See `session.Outlet`."""
-        if log is not self.log:  # it was begun anew
+        if log is not self.log:
+            self._begin_anew(log)
+        self.rests.append((log, lsn, wrote))
+
+    def _begin_anew(self, log: Log) -> None:
+        """What comes rests on another log: that of a store whose memory was rebuilt."""
+        if self.out:
             self._seal()
-            self.log = log
-        if lsn > self.lsn:
-            self.lsn = lsn
-        if wrote:
-            self.wrote = True
+            self.server.turns.await_(self)
+        self.rests.clear()
+        self.log = log
 
     def hold(self, claim: Claim, data: bytes, replies: int) -> None:
         """Replies that wait for the log, behind those that do already."""
@@ -294,25 +315,32 @@ class Connection(asyncio.Protocol):
         if self.held_bytes > WAITING_BYTES_MAX:
             self._brake()
 
+    def _claim(self) -> Claim:
+        """What the replies of this turn rest on, all together."""
+        claims = [*self.rests, *filter(None, self.out[1::2])]
+        lsn = max((claim[1] for claim in claims), default=0)
+        return self.log, lsn, any(claim[2] for claim in claims)
+
     def _seal(self) -> None:
         """What was sent so far rests on what it rests on; what comes is another group."""
-        if self.out:
-            self.hold((self.log, self.lsn, self.wrote), b"".join(self.out), self.replies)
-            self.out = []
-        self.out_bytes = self.replies = self.lsn = 0
-        self.wrote = False
+        self.hold(self._claim(), b"".join(self.out[::2]), len(self.out) >> 1)
+        self._sent()
 
-    def finish_turn(self, log: Log, through: int) -> None:
-        """The turn is over: write what may leave. `through`: the last LSN of `log` on which that may rest."""
-        self.touched = False
+    def _sent(self) -> None:
+        self.out.clear()
+        self.out_bytes = 0
+        self.rests.clear()
+
+    def finish_turn(self, log: Log, through: int, all_hold: bool) -> None:
+        """The turn is over: write what may leave. `through`: the last LSN of `log` on which that may rest; `all_hold`:
+        there is no later one.
+        """
         out = self.out
         if not out:
             return
-        if not self.held and self.lsn <= through and (self.log is log or not self.lsn):
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
-            self.out_bytes = self.replies = self.lsn = 0
-            self.wrote = False
+        if not self.held and ((all_hold and self.log is log) or self._holds(log, through)):
+            data = out[0] if len(out) == 2 else b"".join(out[::2])
+            self._sent()
             if self.closing:
                 self.write(data)
             elif not self._transport.is_closing():  # as `write`, one call less
@@ -324,6 +352,11 @@ class Connection(asyncio.Protocol):
             self._brake()
         if self.queue and not self.session.busy:
             self.server.loop.call_soon(self.resume)
+
+    def _holds(self, log: Log, through: int) -> bool:
+        """Whether the replies of this turn rest on no more than that; those that rest on nothing do."""
+        own, lsn, _ = self._claim()
+        return lsn <= through and (own is log or not lsn)
 
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
         """Write what may leave by now: what rests on `written` up to `through` does. `error`: what does not hold yet

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Coroutine
 from functools import partial
 from threading import get_ident
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidelog.aof.log import Log
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError, CorruptBlock
-from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply
+from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.engine.table import TABLE as ENGINE
 from tidelog.engine.table import Command
 from tidelog.engine.transaction import Transaction
@@ -55,6 +56,7 @@ _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter ha
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
 )
+NEVER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
 
 
@@ -66,6 +68,9 @@ class Outlet(Protocol):
     fd: int
     created: float  # time.monotonic()
     left_over: bool  # it has something for the session to go on with
+
+    def answer(self, data: bytes, claim: Claim) -> None:
+        """One reply, which may leave when the claim holds: `rests_on` and `send`."""
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """So many replies, in order."""
@@ -123,7 +128,7 @@ class Session:
         self.plain = False
         self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # of the store's clock, while there is a timer
+        self._timer_at = NEVER  # of the store's clock
         self._task: asyncio.Task[Reply] | None = None
         self._unblock: asyncio.Future[bool] | None = None
         self.settle()
@@ -162,41 +167,50 @@ class Session:
                     self.server.stats.rejected(command.name)
                 self._finish(None, started, self._unresolved(args, error))
                 return
-        if not self.plain and self._intercepted(command, args, started):
+        plain = self.plain
+        if not plain and self._intercepted(command, args, started):
             return
+        data: bytes | None = None
         try:
-            if command is _XADD and args[2] == b"*" and count & 1 and self.plain:
+            if command is _XADD and args[2] == b"*" and count & 1 and plain:
                 try:
                     effect, log, lsn = self.core.add(self.db, args[1], tuple(args[3:]), False)
                 except CommandError as error:
                     self._rest_on_all()
                     self._finish(command, started, error, args)
                     return
-                self.wrote_lsn = lsn
                 text = b"%d-%d" % (effect[3], effect[4])
-                connection = self.connection
-                connection.rests_on(log, lsn, True)
-                connection.send(b"$%d\r\n%b\r\n" % (len(text), text))
-                spent = perf_counter_ns() - started
-                self.server.stats.call(command.name, spent, False)
-                if spent >= self.server.stats.slow_ns:
-                    self.server.stats.slow(args, spent, self)
-                return
-            handler = HANDLERS.get(command.name)
-            if handler is not None:
-                reply = handler(self, args)
-                if inspect.iscoroutine(reply):
-                    self._wait_for(reply, command, args, started)
-                    return
+                data = b"$%d\r\n%b\r\n" % (len(text), text)
+                claim = log, lsn, True
             else:
-                reply, claim = self._run(args)
-                if reply.__class__ is Waiter:
-                    self._park(reply, command)
-                    return
-                self._rest_on(claim)
+                handler = HANDLERS.get(command.name)
+                if handler is not None:
+                    reply = handler(self, args)
+                    if inspect.iscoroutine(reply):
+                        self._wait_for(reply, command, args, started)
+                        return
+                else:
+                    if plain and command is not _XREADGROUP:
+                        reply, claim = self.core.run(self.db, args, self._caller, False)
+                    else:
+                        reply, claim = self._run(args)
+                    if plain and reply.__class__ is int:
+                        data = b":%d\r\n" % reply
+                    elif reply.__class__ is Waiter:
+                        if reply.reader is not None:
+                            self._kept = reply
+                        self._park(reply, command)
+                        return
+                    elif plain and reply.__class__ is Streams:
+                        data = self._rendered(reply)
+                    else:
+                        self._rest_on(claim)
         except Exception as error:
             reply = self.refused(command, error)
-        self._finish(command, started, reply, args)
+        if data is not None:
+            self._answer(command, started, data, claim, args)
+        else:
+            self._finish(command, started, reply, args)
 
     def _run(self, args: list[bytes]) -> Answer:
         core, before = self.core, self._kept
@@ -329,12 +343,33 @@ class Session:
 
     def push(self, reply: Reply) -> None:
         """Tell something whatever the reply mode is: a reply, or a message that answers no command."""
+        self.connection.send(self._rendered(reply))
+
+    def _rendered(self, reply: Reply) -> bytes:
         try:
-            data = rendered(reply, self.protocol)
+            return rendered(reply, self.protocol)
         except Exception as error:  # a block that is read only now may be damaged
             told = StoreDamaged(str(error)) if isinstance(error, CorruptBlock) else error
-            data = b"-%b\r\n" % self._told(told, "a reply")
-        self.connection.send(data)
+            return b"-%b\r\n" % self._told(told, "a reply")
+
+    def _answer(
+        self,
+        command: Command,
+        started: int,
+        data: bytes,
+        claim: Claim,
+        args: list[bytes] | None = None,
+    ) -> None:
+        """`_rest_on` and `_finish` of a session that is `plain` and a command that did not fail: the frequent case."""
+        self.connection.answer(data, claim)
+        if claim[2]:
+            self.wrote_lsn = claim[1]
+        name = self.last_command = command.name
+        stats = self.server.stats
+        spent = perf_counter_ns() - started
+        stats.spent[name].append(spent)  # as `Stats.call`
+        if spent >= stats.slow_ns and args is not None:
+            stats.slow(args, spent, self)
 
     def _finish(
         self, command: Command | None, started: int, reply: Reply, args: list[bytes] | None = None
@@ -418,15 +453,10 @@ class Session:
     def _park(self, waiter: Waiter, command: Command) -> None:
         self.busy = True
         self.blocked = waiter
-        if waiter.reader is not None:
-            self._kept = waiter
-        self.last_command = command.name
         self.server.blocked += 1
         self._command = command
-        if waiter.owner.done:
-            self.woken()
-        else:
-            self._set_timer(waiter)
+        self.last_command = command.name
+        self._set_timer(waiter)  # if another thread has served it by now, `woken` is on its way
 
     def _set_timer(self, waiter: Waiter) -> None:
         """See to it that `woken` is called when the wait is over, or not later.
@@ -434,23 +464,24 @@ class Session:
         To set a timer is dear, and nearly all reads are served before it goes off. So it stays when a read is served,
         and is good for the next one too: one that goes off too early is set again.
         """
-        at, timer = waiter.deadline, self._timer
+        at = waiter.deadline
         if waiter.claim_at is None and waiter.ask_at is None:
-            if at is None or (timer is not None and self._timer_at <= at):
+            if at is None or self._timer_at <= at:
                 return
         seconds = self.core.patience(waiter)
         if seconds is None:
             return
         at = self.core.monotonic() + seconds
-        if timer is not None:
-            if self._timer_at <= at:
-                return
-            timer.cancel()
+        if self._timer_at <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer_at = at
         self._timer = self.server.loop.call_later(seconds, self._due)
 
     def _due(self) -> None:
         self._timer = None
+        self._timer_at = NEVER
         self.woken()
 
     def woken(self) -> None:
@@ -473,6 +504,10 @@ class Session:
         if answer is not None:
             caller.answer = None  # the waiter may be kept for longer
             reply, claim = answer
+            if self.plain and reply.__class__ is Streams:  # messages
+                self._answer(self._command, started, self._rendered(reply), claim)
+                self._idle()
+                return
             self._rest_on(claim)
         else:
             failure, caller.error = caller.error, None
@@ -560,11 +595,17 @@ class Session:
 class _SessionCaller(Caller):
     """Whom a blocked read is answered to."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "_turns")
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
+        self._turns = session.server.turns
+
+    def deliver(self, reply: Reply, claim: Claim) -> None:  # as Caller's, one call less
+        self.answer = reply, claim
+        self.done = True
+        self._turns.woke(self._session, get_ident())
 
     def nudge(self) -> None:
-        self._session.server.turns.woke(self._session, get_ident())
+        self._turns.woke(self._session, get_ident())

@@ -86,7 +86,7 @@ class Turns:
         self._synced(None)
 
     def touch(self, connection: Connection) -> None:
-        """A connection has something to send in this turn."""
+        """A connection has something to send in this turn. Twice is allowed."""
         self._touched.append(connection)
         if not self._ending:
             self._schedule()
@@ -215,7 +215,7 @@ class Turns:
             connection.adding = False
             count = len(commands)
             data = pieces[at] if count == 1 else b"".join(pieces[at : at + count])
-            if connection.touched or connection.held:
+            if connection.out or connection.held:
                 connection.rests_on(*claim)
                 connection.send(data, count)
             else:
@@ -270,6 +270,7 @@ class Turns:
         if not core.relaxed and log.written_lsn > log.synced_lsn and (touched or answers):
             log.sync_if_quick()
         through = self._held_through(log)
+        all_hold = through >= log.next_lsn - 1  # what the answers rest on was added by now
         for claim, told in answers:
             if claim[1] <= through and (claim[0] is log or not claim[1]):
                 for connection, data, _ in told:
@@ -280,7 +281,7 @@ class Turns:
                     connection.hold(claim, data, count)
                     self._parked[connection] = None
         for connection in touched:
-            connection.finish_turn(log, through)
+            connection.finish_turn(log, through, all_hold)
         if self._awaited:
             self._subscribe()
 
