@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from functools import partial
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.server import errors
 from tidelog.server.requests import ProtocolError, Requests
-from tidelog.server.session import Session
+from tidelog.server.session import XADD, Session, is_plain_add
 from tidelog.store.core import Claim, unheld
 
 if TYPE_CHECKING:
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 
 WAITING_BYTES_MAX: Final = 1 << 20  # of replies a client has not read: it is not read from any more
 COMMAND_BYTES: Final = 200  # what a command that waits takes besides its arguments, about
-RUN: Final = 64  # commands that waited are taken up so many at a time
-_XADD: Final = frozenset((b"XADD", b"xadd"))
+RUN: Final = 64  # commands that waited, and XADDs among others, are taken up so many at a time
 
 # What has to hold, and the replies that rest on it: log, LSN, whether any of them wrote, bytes, number of replies.
 Held = tuple[Log, int, bool, bytes, int]
@@ -65,12 +66,14 @@ class Connection(asyncio.Protocol):
         self.slow_since: float | None = None
         self._readable = self._writable = True
         self._failure: bytes | None = None
-        self._transport: asyncio.Transport
+        self.transport: asyncio.Transport
+        # What comes goes straight there, without a call in between.
+        self.data_received = partial(server.turns.arrived, self)  # type: ignore[method-assign]
 
     # --- the life of a socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)
+        self.transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(WAITING_BYTES_MAX)
         peer = transport.get_extra_info("socket")
         if peer is not None:
@@ -87,9 +90,6 @@ class Connection(asyncio.Protocol):
         if refusal is not None:
             self.send(b"-%b\r\n" % refusal)
             self.close_soon()
-
-    def data_received(self, data: bytes) -> None:
-        self.server.turns.arrived(self, data)
 
     def take(self, data: bytes) -> list[list[bytes]]:
         """Run the commands that these bytes complete. XADDs whose IDs are the server's to make are returned instead, if
@@ -112,6 +112,7 @@ class Connection(asyncio.Protocol):
             not self.server.core.waiting.keys  # each may wake somebody, so that together is not faster
             and session.plain
             and commands
+            and commands[0][0] in XADD
             and self._failure is None
             and all(map(is_plain_add, commands))
             and not self._full
@@ -152,29 +153,23 @@ class Connection(asyncio.Protocol):
         self.queue_bytes += COMMAND_BYTES + sum(map(len, args))
 
     def run(self, commands: list[list[bytes]]) -> None:
-        """Give the session one command after the other, until it is busy. XADDs in a row go together, unless each may
-        wake somebody.
-        """
-        if self._full:
-            self._put_by(commands)
-            return
+        """Give the session one command after the other, until it is busy; XADDs in a row together."""
         session = self.session
         waiting = self.server.core.waiting
-        room = WAITING_BYTES_MAX - self.held_bytes  # as `_full`, of which nothing else changes here
-        at, count = 0, len(commands)
-        while at < count:
+        room = WAITING_BYTES_MAX - self.held_bytes if self._writable else -1  # see `_full`
+        numbered = enumerate(commands)
+        for at, args in numbered:
             if session.busy or self.closing or self.out_bytes > room:
                 self._put_by(commands[at:])
                 break
-            args = commands[at]
-            at += 1
-            if args[0] in _XADD and at < count and not waiting.keys and session.plain:
-                stop = at - 1
-                while stop < count and is_plain_add(commands[stop]):
-                    stop += 1
-                if stop > at:
-                    session.add_many(commands[at - 1 : stop])
-                    at = stop
+            if args[0] in XADD and at + 1 < len(commands) and session.plain:
+                some = commands[at : at + RUN]  # not all: most may be something else
+                if waiting.keys:
+                    ran = session.add_each(some)
+                else:
+                    ran = session.add_many([*takewhile(is_plain_add, some)])
+                if ran:
+                    deque(islice(numbered, ran - 1), 0)  # pass over them
                     continue
             session.execute(args)
 
@@ -206,12 +201,12 @@ class Connection(asyncio.Protocol):
         """Read on, or not."""
         kept = max(self.held_bytes, self.queue_bytes)
         wanted = self._writable and kept <= WAITING_BYTES_MAX
-        if wanted != self._readable and not self._transport.is_closing():
+        if wanted != self._readable and not self.transport.is_closing():
             self._readable = wanted
             if wanted:
-                self._transport.resume_reading()
+                self.transport.resume_reading()
             else:
-                self._transport.pause_reading()
+                self.transport.pause_reading()
 
     @property
     def left_over(self) -> bool:
@@ -331,29 +326,13 @@ class Connection(asyncio.Protocol):
         self.out_bytes = 0
         self.rests.clear()
 
-    def finish_turn(self, log: Log, through: int, all_hold: bool) -> None:
-        """The turn is over: write what may leave. `through`: the last LSN of `log` on which that may rest; `all_hold`:
-        there is no later one.
-        """
-        out = self.out
-        if not out:
-            return
-        if not self.held and ((all_hold and self.log is log) or self._holds(log, through)):
-            data = out[0] if len(out) == 2 else b"".join(out[::2])
-            self._sent()
-            if self.closing:
-                self.write(data)
-            elif not self._transport.is_closing():  # as `write`, one call less
-                self.server.stats.net_output_bytes += len(data)
-                self._transport.write(data)
-        else:
-            self._seal()
-            self.server.turns.await_(self)
-            self._brake()
-        if self.queue and not self.session.busy:
-            self.server.loop.call_soon(self.resume)
+    def wait_for_log(self) -> None:
+        """The replies of this turn may not leave yet, or not before others."""
+        self._seal()
+        self.server.turns.await_(self)
+        self._brake()
 
-    def _holds(self, log: Log, through: int) -> bool:
+    def holds(self, log: Log, through: int) -> bool:
         """Whether the replies of this turn rest on no more than that; those that rest on nothing do."""
         own, lsn, _ = self._claim()
         return lsn <= through and (own is log or not lsn)
@@ -389,13 +368,13 @@ class Connection(asyncio.Protocol):
                 if self.left_over or not self._readable:
                     self.resume()
             elif not self.out:
-                self._transport.close()
+                self.transport.close()
         return not self.held
 
     def write(self, data: bytes) -> None:
         """Write what may leave, after all that was written before."""
         self.server.stats.net_output_bytes += len(data)
-        transport = self._transport
+        transport = self.transport
         if transport.is_closing():
             return
         transport.write(data)
@@ -405,23 +384,48 @@ class Connection(asyncio.Protocol):
     @property
     def unread_bytes(self) -> int:
         """Bytes of replies that the client has not taken."""
-        return self._transport.get_write_buffer_size() + self.held_bytes
+        return self.transport.get_write_buffer_size() + self.held_bytes
 
     def close_soon(self) -> None:
         """See `session.Outlet`."""
         self.closing = True
         if not self.out and not self.held:
-            self._transport.close()
+            self.transport.close()
 
     def kill(self) -> None:
         """See `session.Outlet`."""
         self.closing = True
-        self._transport.abort()
+        self.transport.abort()
 
 
-def is_plain_add(args: list[bytes]) -> bool:
-    """XADD key * field value ..., without options."""
-    return len(args) > 4 and args[0] in _XADD and args[2] == b"*" and len(args) & 1 == 1
+def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: bool) -> None:
+    """The turn is over: write what these have to send, if it may leave. `through`: the last LSN of `log` on which that
+    may rest; `all_hold`: there is no later one.
+    """
+    sent = 0
+    for connection in touched:
+        out = connection.out
+        if not out:
+            continue
+        if not connection.held and (
+            (all_hold and connection.log is log) or connection.holds(log, through)
+        ):
+            data = out[0] if len(out) == 2 else b"".join(out[::2])
+            connection.out = []  # as `_sent`, without a call
+            connection.out_bytes = 0
+            if connection.rests:
+                connection.rests.clear()
+            if connection.closing:
+                connection.write(data)
+            elif not connection.transport.is_closing():  # as `write`, without a call
+                sent += len(data)
+                connection.transport.write(data)
+        else:
+            connection.wait_for_log()
+        if connection.queue and not connection.session.busy:
+            connection.server.loop.call_soon(connection.resume)
+    if touched:
+        touched[0].server.stats.net_output_bytes += sent
 
 
 def _name(address: object) -> str:

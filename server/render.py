@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import chain
 from types import NoneType
 from typing import Final
@@ -39,11 +40,8 @@ _LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 def rendered(reply: Reply, protocol: int) -> bytes:
     """The bytes of a reply. Raises as `render`."""
-    kind = reply.__class__
-    if kind is int:
-        return b":%d\r\n" % reply
-    if kind is Streams and len(reply) == 1:
-        data = _only_entry(reply[0][0], reply[0][1], protocol)
+    if reply.__class__ is Streams and len(reply) == 1:
+        data = _only_entry(reply, protocol)
         if data is not None:
             return data
     out: Out = []
@@ -161,23 +159,34 @@ def _streams(reply: Streams, protocol: int, out: Out) -> None:
         render(entries, protocol, out)
 
 
-def _only_entry(key: bytes, entries: Reply, protocol: int) -> bytes | None:
-    """`Streams` of one entry of one key, which is what most who wait are woken for; None: it is not that."""
-    if entries.__class__ is not Entries or len(entries) != 1:
+def _only_entry(reply: Streams, protocol: int) -> bytes | None:
+    """`Streams` of one key with one entry, which is what most who wait are woken for; None: there are more."""
+    key, entries = reply[0]
+    if entries.__class__ is not Entries or len(entries.parts) != 1:
         return None
     part = entries.parts[0]
     if part.__class__ is not RowsPart:
         return None
-    ((entry_id,), (row,)) = part.ids(), part.rows()
-    if row is None:
+    ids, rows = part.ids(), part.rows()
+    if len(ids) != 1:
+        return None
+    entry_id, row = ids[0], rows[0]
+    if row is None or len(row) > _ONLY_WORDS_MAX:
         return None
     text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-    pair = b"*1\r\n*2" if protocol == 2 else b"%1"
-    headers = map(_bulk_headers.__getitem__, map(len, row))
-    return b"%b\r\n$%d\r\n%b\r\n*1\r\n*2\r\n$%d\r\n%b\r\n*%d%b\r\n" % (
-        *(pair, len(key), key, len(text), text, len(row)),
-        b"".join(chain.from_iterable(zip(headers, row))),
-    )
+    words = (key, text, *row)
+    return _only_template(protocol, len(row)) % (*chain.from_iterable(zip(map(len, words), words)),)
+
+
+_ONLY_WORDS_MAX: Final = 64
+
+
+@lru_cache(maxsize=2 * _ONLY_WORDS_MAX)
+def _only_template(protocol: int, width: int) -> bytes:
+    """`_only_entry` of so many fields and values: key, ID and all of these are to be filled in, lengths before them."""
+    bulk = b"$%d\r\n%b\r\n"
+    pair = b"*1\r\n*2\r\n" if protocol == 2 else b"%%1\r\n"
+    return b"%b%b*1\r\n*2\r\n%b*%d\r\n%b" % (pair, bulk, bulk, width, bulk * width)
 
 
 # --- entries

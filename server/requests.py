@@ -132,7 +132,9 @@ class Requests:
     def expect(self, args: list[bytes]) -> None:
         """The client has sent this more than once, and may go on so: then this very list is what comes out. In place of
         what was expected before."""
-        if len(args) <= _PLAIN_ARGUMENTS_MAX:  # `Limits.plain_bytes_max` holds for no more than that
+        if (
+            len(args) <= _PLAIN_ARGUMENTS_MAX
+        ):  # `Limits.plain_bytes_max` holds for no more than that
             words = chain.from_iterable(zip(map(len, args), args))
             self._expected = b"*%d\r\n" % len(args) + b"$%d\r\n%b\r\n" * len(args) % (*words,)
             self._expected_args = args

@@ -52,7 +52,6 @@ class Server:
     """See the module's text. Made, started and closed in the loop's thread.
 
     sessions    by ID, in the order they came
-    blocked     how many wait in a blocking read
     clock       the loop's time at the last tick: how long clients were silent is told by it (as in Redis)
     paused      CLIENT PAUSE holds commands back
     monitors    sessions that asked for MONITOR
@@ -74,7 +73,6 @@ class Server:
         self.pubsub = PubSub(self)
         self.saving = Saving(self)
         self.sessions: dict[int, Session] = {}
-        self.blocked = 0
         self.paused = False
         self.monitors: dict[int, Session] = {}
         self.started = time.time()
@@ -144,6 +142,11 @@ class Server:
         """A connection is gone."""
         self.sessions.pop(connection.session.id, None)
         self.turns.forget(connection)
+
+    @property
+    def blocked(self) -> int:
+        """How many wait in a blocking command. From any thread."""
+        return sum(session.waits for session in list(self.sessions.values()))
 
     def next_id(self) -> int:
         """The ID of a new session: they only rise."""

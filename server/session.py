@@ -19,11 +19,12 @@ import asyncio
 import inspect
 import logging
 import math
+import sys
 from collections.abc import Coroutine
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.aof.log import Log
 from tidelog.engine.context import Context
@@ -37,7 +38,7 @@ from tidelog.server import errors
 from tidelog.server.acl import User
 from tidelog.server.render import rendered
 from tidelog.server.replies import NO_REPLY, Push
-from tidelog.server.table import HANDLERS, TABLE
+from tidelog.server.table import HANDLERS, TABLE, Handler
 from tidelog.server.users import note_refusal
 from tidelog.store.batch import run_exec
 from tidelog.store.core import Answer, Claim
@@ -49,7 +50,11 @@ if TYPE_CHECKING:
     from tidelog.server.server import Server
 
 _logger = logging.getLogger("tidelog.server")
-_spellings = TABLE.spellings
+# By spelling, for those in TABLE.spellings: the command, how many arguments it takes at least and at most, and the
+# server's handler, if it is one of its own.
+_Way = tuple[Any, int, int, Handler | None]
+_ways: dict[bytes, _Way] = {}
+_UNKNOWN: _Way = None, 1, 0, None
 _XADD = ENGINE.commands[b"xadd"]
 _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
 # What a session may do that has subscribed to channels and speaks RESP2 (spec 16.1).
@@ -58,6 +63,14 @@ _SUBSCRIBED = frozenset(
 )
 NEVER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
+
+
+XADD: Final = frozenset((b"XADD", b"xadd"))
+
+
+def is_plain_add(args: list[bytes]) -> bool:
+    """XADD key * field value ..., without options."""
+    return len(args) > 4 and args[0] in XADD and args[2] == b"*" and len(args) & 1 == 1
 
 
 class Outlet(Protocol):
@@ -157,11 +170,10 @@ class Session:
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()
-        command = _spellings.get(args[0])
-        count = len(args)
-        if command is None or (count != command.arity and not 0 < -command.arity <= count):
+        command, least, most, handler = _ways.get(args[0], _UNKNOWN)
+        if not least <= len(args) <= most:
             try:
-                command = TABLE.resolve(args)
+                command, handler = _resolve(args)
             except CommandError as error:
                 if command is not None:
                     self.server.stats.rejected(command.name)
@@ -172,39 +184,29 @@ class Session:
             return
         data: bytes | None = None
         try:
-            if command is _XADD and args[2] == b"*" and count & 1 and plain:
-                try:
-                    effect, log, lsn = self.core.add(self.db, args[1], tuple(args[3:]), False)
-                except CommandError as error:
-                    self._rest_on_all()
-                    self._finish(command, started, error, args)
+            if plain and command is _XADD and self.add_each([args]):
+                return
+            if handler is not None:
+                reply = handler(self, args)
+                if inspect.iscoroutine(reply):
+                    self._wait_for(reply, command, args, started)
                     return
-                text = b"%d-%d" % (effect[3], effect[4])
-                data = b"$%d\r\n%b\r\n" % (len(text), text)
-                claim = log, lsn, True
             else:
-                handler = HANDLERS.get(command.name)
-                if handler is not None:
-                    reply = handler(self, args)
-                    if inspect.iscoroutine(reply):
-                        self._wait_for(reply, command, args, started)
-                        return
+                if plain and command is not _XREADGROUP:
+                    reply, claim = self.core.run(self.db, args, self._caller, False)
                 else:
-                    if plain and command is not _XREADGROUP:
-                        reply, claim = self.core.run(self.db, args, self._caller, False)
-                    else:
-                        reply, claim = self._run(args)
-                    if plain and reply.__class__ is int:
-                        data = b":%d\r\n" % reply
-                    elif reply.__class__ is Waiter:
-                        if reply.reader is not None:
-                            self._kept = reply
-                        self._park(reply, command)
-                        return
-                    elif plain and reply.__class__ is Streams:
-                        data = self._rendered(reply)
-                    else:
-                        self._rest_on(claim)
+                    reply, claim = self._run(args)
+                if plain and reply.__class__ is int:
+                    data = b":%d\r\n" % reply
+                elif plain and reply.__class__ is Streams:
+                    data = self._rendered(reply)
+                elif reply.__class__ is Waiter:
+                    if reply.reader is not None:
+                        self._kept = reply
+                    self._park(reply, command)
+                    return
+                else:
+                    self._rest_on(claim)
         except Exception as error:
             reply = self.refused(command, error)
         if data is not None:
@@ -292,9 +294,51 @@ class Session:
         self.server.stats.error(error.line)
         self.send(error)
 
-    def add_many(self, commands: list[list[bytes]]) -> None:
-        """XADDs in a row whose IDs are the server's to make, of a session that is `plain`: each a unit of its own."""
+    def add_many(self, commands: list[list[bytes]]) -> int:
+        """XADDs whose IDs are the server's to make (`is_plain_add`), of a session that is `plain`: each a unit of its
+        own. How many were run: all, if there is more than one.
+        """
+        if len(commands) < 2:
+            return 0
         self.server.turns.add_many([(self.connection, commands)])
+        return len(commands)
+
+    def add_each(self, commands: list[list[bytes]]) -> int:
+        """Those of the same kind that these begin with, one after the other, so that whom one wakes is served before
+        the next. How many were run: when nobody waits any more, `add_many` is better at the others.
+        """
+        core, stats = self.core, self.server.stats
+        started = perf_counter_ns()
+        ran = 0
+        for args in commands:
+            if not is_plain_add(args) or (ran and not core.waiting.keys):
+                break
+            ran += 1
+            try:
+                effect, log, lsn = core.add(self.db, args[1], tuple(args[3:]), False)
+            except Exception as error:
+                self._finish(_XADD, started, self._not_added(error), args)
+                started = perf_counter_ns()
+                continue
+            text = b"%d-%d" % (effect[3], effect[4])
+            self.connection.answer(b"$%d\r\n%b\r\n" % (len(text), text), (log, lsn, True))
+            self.wrote_lsn = lsn
+            self.last_command = _XADD.name
+            now = perf_counter_ns()
+            spent = now - started
+            stats.spent[_XADD.name].append(spent)  # as `Stats.call`
+            if spent >= stats.slow_ns:
+                stats.slow(args, spent, self)
+            started = now
+        return ran
+
+    def _not_added(self, error: Exception) -> CommandError:
+        try:
+            if isinstance(error, CommandError):
+                self._rest_on_all()
+        except Exception as failure:
+            error = failure
+        return self.refused(_XADD, error)
 
     def exec(self, args: list[bytes]) -> tuple[Reply, list[tuple[int, list[bytes]]]]:
         """EXEC: the replies, and which of the commands are handlers' to answer, now that the unit is done."""
@@ -453,10 +497,15 @@ class Session:
     def _park(self, waiter: Waiter, command: Command) -> None:
         self.busy = True
         self.blocked = waiter
-        self.server.blocked += 1
         self._command = command
         self.last_command = command.name
-        self._set_timer(waiter)  # if another thread has served it by now, `woken` is on its way
+        # If another thread has served it by now, `woken` is on its way.
+        if (
+            waiter.deadline is None
+            or waiter.deadline < self._timer_at
+            or waiter.claim_at is not None
+        ):
+            self._set_timer(waiter)
 
     def _set_timer(self, waiter: Waiter) -> None:
         """See to it that `woken` is called when the wait is over, or not later.
@@ -499,14 +548,16 @@ class Session:
             if not caller.done:
                 self._set_timer(waiter)
                 return
-        self._unpark()
+        self.blocked = None
         answer = caller.answer
         if answer is not None:
             caller.answer = None  # the waiter may be kept for longer
             reply, claim = answer
             if self.plain and reply.__class__ is Streams:  # messages
                 self._answer(self._command, started, self._rendered(reply), claim)
-                self._idle()
+                self.busy = False  # as `_idle`
+                if self.connection.left_over:
+                    self._idle()
                 return
             self._rest_on(claim)
         else:
@@ -527,7 +578,7 @@ class Session:
         self.core.leave(waiter)
         if waiter.owner.done:  # served at the last moment, from another thread
             return False
-        self._unpark()
+        self.blocked = None
         started = perf_counter_ns()
         reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
         try:
@@ -548,10 +599,6 @@ class Session:
         """For a handler that waits: done when CLIENT UNBLOCK ends that, with whether it asked for an error."""
         self._unblock = self.server.loop.create_future()
         return self._unblock
-
-    def _unpark(self) -> None:
-        self.blocked = None
-        self.server.blocked -= 1
 
     # --- its end
 
@@ -580,7 +627,7 @@ class Session:
         self._kept = None  # it knows whom to wake: this one
         waiter = self.blocked
         if waiter is not None:
-            self._unpark()
+            self.blocked = None
             self.core.leave(waiter)
         if self._timer is not None:
             self._timer.cancel()
@@ -590,6 +637,19 @@ class Session:
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
+
+
+def _resolve(args: list[bytes]) -> tuple[Command, Handler | None]:
+    """The command that these words name, and its handler. Raises CommandError."""
+    command = TABLE.resolve(args)
+    handler = HANDLERS.get(command.name)
+    spelling = args[0]
+    if spelling in TABLE.spellings:  # which are so many, and none of them has subcommands
+        least, most = command.arity, command.arity
+        if least < 0:
+            least, most = -least, sys.maxsize
+        _ways[spelling] = command, least, most, handler
+    return command, handler
 
 
 class _SessionCaller(Caller):

@@ -1,9 +1,8 @@
 """Stats: what the server counts: calls and their times by command, errors by code, totals, and rates.
 
-`call` is on the way of every command, so it notes a time and nothing else. Those are counted together, at the speed of C,
-ten times a second and when somebody asks (`_count`); what can be had by adding up, such as the number of all commands,
-is added up then. All of it is used by the event loop's thread alone, but for the rows, which a scrape of the metrics
-reads as they were a tenth of a second ago.
+`call` is on the way of every command, so it notes a time and nothing else. Those are counted together, at the speed of
+C, once a second and when somebody asks (`_count`). All of it is used by the event loop's thread alone, but for the
+rows, which a scrape of the metrics reads as they were up to a second ago.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from tidelog.server.calls import (
     NS,
     REJECTED,
     STEP_BITS,
-    TIMES,
     Calls,
     Row,
     new_row,
@@ -36,6 +34,7 @@ ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
 # Rates are those of the last 16 samples, a tenth of a second each, as in Redis.
 SAMPLES: Final = 16
 SAMPLE_GAP_S: Final = 1.0  # nobody was connected in between: what was before tells nothing of now
+COUNT_S: Final = 1.0  # between two counts of the times that were noted
 NEVER_NS: Final = 1 << 62
 
 
@@ -91,6 +90,8 @@ class Stats:
     def reset(self) -> None:
         """CONFIG RESETSTAT. The slow log and the latency events stay."""
         self._rows: dict[bytes, Row] = {}
+        self._ran = 0  # calls that the rows count
+        self._count_at = 0.0
         self.spent: defaultdict[bytes, list[int]] = defaultdict(list)  # not in the rows yet
         self.by_error: dict[bytes, int] = {}
         self.errors_told_apart = True
@@ -114,6 +115,7 @@ class Stats:
             if spent:
                 row = self._row(name)
                 row[NS] += sum(spent)
+                self._ran += len(spent)
                 # What is below the finest step makes no difference to `place`.
                 for step, count in Counter(map(rshift, spent, repeat(STEP_BITS))).items():
                     row[place(step << STEP_BITS)] += count
@@ -132,6 +134,7 @@ class Stats:
             row[NS] += ns
             row[FAILED] += failed
             row[place(ns // count)] += count
+            self._ran += count
 
     def rejected(self, name: bytes) -> None:
         """A command was refused before it ran; b"" if there is none of that name."""
@@ -161,8 +164,7 @@ class Stats:
     @property
     def commands(self) -> int:
         """Commands that ran, all together."""
-        self._count()
-        return sum(sum(row[TIMES:]) for row in self._rows.values())
+        return self._ran + sum(map(len, self.spent.values()))
 
     def by_command(self) -> dict[bytes, Calls]:
         """Every command that was called or refused."""
@@ -177,6 +179,9 @@ class Stats:
         if late and not self._late:
             self.delayed_fsyncs += 1
         self._late = late
+        if now >= self._count_at:
+            self._count_at = now + COUNT_S
+            self._count()
         samples = self._samples
         if samples and now - samples[-1].now > SAMPLE_GAP_S:
             samples.clear()

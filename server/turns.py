@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections import deque
+from operator import itemgetter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +23,9 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.engine.table import TABLE
 from tidelog.server import errors
-from tidelog.server.connection import Connection, Held, is_plain_add
+from tidelog.server.connection import Connection, Held, finish_turn
 from tidelog.server.requests import alike
-from tidelog.server.session import Session
+from tidelog.server.session import Session, is_plain_add
 from tidelog.store.batch import run_pipeline
 from tidelog.store.core import RELOAD, Claim
 
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
 FEW: Final = 2  # XADDs that are faster one by one
 MANY: Final = 8  # messages that are faster taken apart together, if they are alike
 ARRIVED_BYTES_MAX: Final = 16 << 20  # that wait for the turn's end; what comes then runs at once
+SHORT_BYTES_MAX: Final = (
+    4 << 10
+)  # of bytes that do not count there: no client sends them twice in a turn
 RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
 XADD: Final = TABLE.commands[b"xadd"]
 
+_data_of = itemgetter(1)
 _Adds = list[tuple[Connection, list[list[bytes]]]]
 _Answers = tuple[Claim, list[tuple[Connection, bytes, int]]]  # to whom, what, how many replies
 
@@ -110,16 +115,17 @@ class Turns:
     def arrived(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client: they wait until all sockets of this turn have been read."""
         self._arrived.append((connection, data))
-        self._arrived_bytes += len(data)
-        if self._arrived_bytes > ARRIVED_BYTES_MAX:
-            self._take()
+        if len(data) > SHORT_BYTES_MAX:
+            self._arrived_bytes += len(data)
+            if self._arrived_bytes > ARRIVED_BYTES_MAX:
+                self._take()
         if not self._ending:
             self._schedule()
 
     def _take(self) -> None:
         """Run the commands that arrived in this turn, in order, but for the XADDs."""
         arrived, self._arrived = self._arrived, []
-        self._server.stats.net_input_bytes += self._arrived_bytes
+        self._server.stats.net_input_bytes += sum(map(len, map(_data_of, arrived)))
         self._arrived_bytes = 0
         if len(arrived) >= MANY and self._take_alike(arrived):
             return
@@ -280,8 +286,7 @@ class Turns:
                 for connection, data, count in told:
                     connection.hold(claim, data, count)
                     self._parked[connection] = None
-        for connection in touched:
-            connection.finish_turn(log, through, all_hold)
+        finish_turn(touched, log, through, all_hold)
         if self._awaited:
             self._subscribe()
 

@@ -94,9 +94,7 @@ async def _block(
     session: Session, until: asyncio.Future[LogPoisoned | None] | None, timeout_ms: int
 ) -> None:
     """Until that is done, the time is up (0 = never), or CLIENT UNBLOCK. Raises CommandError if that asks for one."""
-    server = session.server
     unblocked = session.unblocked()
-    server.blocked += 1
     try:
         await asyncio.wait(
             (unblocked,) if until is None else (unblocked, until),
@@ -107,7 +105,6 @@ async def _block(
             raise CommandError(errors.UNBLOCKED)
     finally:
         unblocked.cancel()
-        server.blocked -= 1
 
 
 def _timeout(session: Session, arg: bytes) -> int:

@@ -173,7 +173,7 @@ def test_the_server_and_its_commands(watched: Watched) -> None:
         until(lambda: watched.running.server.blocked == 1)
         watched.ask("XADD b * x y", "XADD b 0-0 x y", "XADD b nonsense x y", "SET s 1", "XLEN s")
         xadd = (("command", "xadd"),)
-        # Calls are counted when the server's rates are: ten times a second.
+        # Calls are counted once a second.
         until(lambda: watched.samples().get(("commands_total", xadd)) == 3)
         found = watched.samples()
     assert found["blocked_clients", ()] == 1

@@ -65,6 +65,7 @@ def test_calls_count_where_place_says(times: list[int]) -> None:
         expected[NS] += ns
         expected[place(ns)] += 1
     assert stats.commands == len(times)
+    assert stats.by_command()[b"x"].calls == len(times) == stats.commands
     assert stats._rows[b"x"] == expected
 
 
