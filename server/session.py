@@ -175,6 +175,7 @@ class Session:
             try:
                 command, handler = _resolve(args)
             except CommandError as error:
+                command = TABLE.spellings.get(args[0])  # it may be known by now
                 if command is not None:
                     self.server.stats.rejected(command.name)
                 self._finish(None, started, self._unresolved(args, error))

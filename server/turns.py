@@ -226,6 +226,7 @@ class Turns:
                 connection.send(data, count)
             else:
                 answers.append((connection, data, count))
+            connection.session.last_command = XADD.name
             if wrote:
                 connection.session.wrote_lsn = lsn
             at += count
