@@ -95,8 +95,6 @@ class Log:
         "_chain",
         "_seed",
         "_gathered",
-        "_gathered_bytes",
-        "_gathered_count",
         "_gathered_now",
         "_dirty_since",
         "_sync_since",
@@ -165,10 +163,8 @@ class Log:
         self._append: Callable[[int, bytes], None] = _no_segment
         self._chain = recovered.crc
         self._seed = crc32c_of(uuid)
-        self._gathered: list[bytes] = []
-        self._gathered_bytes = 0
-        self._gathered_count = 0
-        self._gathered_now = 0
+        self._gathered: list[bytes] = []  # units for the next frame,
+        self._gathered_now = 0  # and when the last of them was made
         self._dirty_since = 0.0  # time.monotonic() of the oldest record after the last sync began
         self._sync_since = 0.0  # the same of those a running sync covers
         self._synced_offset = 0
@@ -231,7 +227,18 @@ class Log:
         refuses further units, and the store recovers from it.
         """
         if not flush or self._gathered:
-            return self._gather(body, count, now_ms, flush)
+            # Hot: most units of a server come here. Only what others look at meanwhile is kept up.
+            try:
+                self._gathered.append(body)
+                self._gathered_now = now_ms
+                self.room -= len(body)
+                self.next_lsn = lsn = self.next_lsn + count
+            except BaseException as error:
+                self._doubts(error)
+                raise
+            if flush:
+                self.flush()
+            return lsn - 1
         lsn = self.next_lsn
         offset = self.offset
         size = len(body)
@@ -308,12 +315,11 @@ class Log:
             self._check()
             next_lsn = self.next_lsn
             try:
-                body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
-                count = self._gathered_count
-                self.room += self._gathered_bytes
+                body = b"".join(self._gathered)
+                count = next_lsn - 1 - self.written_lsn
+                self.room += len(body)
                 self.next_lsn = next_lsn - count
                 self._gathered = []
-                self._gathered_bytes = self._gathered_count = 0
                 # Company: to write would give up the interpreter lock with this lock held, and all who come
                 # meanwhile would queue for it. That halves the rate, so here a mapping is worth its price.
                 assert self._file is not None  # the room of what is gathered is reserved
@@ -329,21 +335,8 @@ class Log:
                 self._commit.fail(error)
                 raise
 
-    def _gather(self, body: bytes, count: int, now_ms: int, flush: bool) -> int:
-        try:
-            size = len(body)
-            self._gathered.append(body)
-            self._gathered_bytes += size
-            self._gathered_count += count
-            self._gathered_now = now_ms
-            self.room -= size
-            self.next_lsn = lsn = self.next_lsn + count
-        except BaseException as error:
-            self._doubts(error)
-            raise
-        if flush:
-            self.flush()
-        return lsn - 1
+    def _gathered_bytes(self) -> int:
+        return sum(map(len, self._gathered))
 
     # --- for checkpoints
 
@@ -375,7 +368,7 @@ class Log:
             nbytes = self._base + self.offset - self._bases[at] - position.offset
         else:
             nbytes = self._base + self.offset - self._bases[at] - segment.HEADER_BYTES
-        return nbytes + self._gathered_bytes, self.next_lsn - 1 - position.lsn
+        return nbytes + self._gathered_bytes(), self.next_lsn - 1 - position.lsn
 
     # --- what is exposed, and the policy
 
@@ -421,7 +414,7 @@ class Log:
         oldest = self._oldest()
         if oldest is None:
             return 0, 0.0
-        nbytes = self.offset - self._synced_offset + self._gathered_bytes
+        nbytes = self.offset - self._synced_offset + self._gathered_bytes()
         return max(nbytes, 0), max(time.monotonic() - oldest, 0.0)
 
     def _oldest(self) -> float | None:
@@ -448,7 +441,7 @@ class Log:
         if nbytes > frame.BODY_BYTES_MAX:
             raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
         try:
-            if self._gathered_bytes + nbytes > frame.BODY_BYTES_MAX:
+            if self._gathered_bytes() + nbytes > frame.BODY_BYTES_MAX:
                 self.flush()
             if self._file is None:
                 self._begin(nbytes)
@@ -462,7 +455,7 @@ class Log:
             raise
 
     def _end_after(self, nbytes: int) -> int:
-        return self.offset + HEADER_BYTES + self._gathered_bytes + nbytes
+        return self.offset + HEADER_BYTES + self._gathered_bytes() + nbytes
 
     def _check(self) -> None:
         if self._closed:
@@ -577,7 +570,8 @@ class Log:
         self._look_ahead(file, need)
         prepared = min(self._allocated, self._limit, self._fill_from, *self._near_end[-1:])
         self.room = (
-            min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX) - self._gathered_bytes
+            min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
+            - self._gathered_bytes()
         )
 
     def _prepared_to(self, allocated: int, since: int) -> None:

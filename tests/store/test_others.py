@@ -58,16 +58,16 @@ def test_what_a_lost_gathered_unit_promised_is_not_acknowledged_by_the_next_log(
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
     log = db._core.log
-    gather = Second(Log._gather, MemoryError("no"), after=False)
+    add = Second(Log.add, MemoryError("no"), after=False)
 
     def broken(self: Log, *args: Any) -> int:
         try:
-            return gather(self, *args)  # type: ignore[no-any-return]
+            return add(self, *args)  # type: ignore[no-any-return]
         except MemoryError as error:
             self._doubts(error)
             raise
 
-    monkeypatch.setattr(Log, "_gather", broken)
+    monkeypatch.setattr(Log, "add", broken)
     monkeypatch.setattr(Log, "syncing", property(lambda log: True))  # so units are gathered
     with pytest.raises(tidelog.OutcomeUnknown):
         db.xadd("s", {"n": 1}, nomkstream=True)  # not the short way of a plain XADD

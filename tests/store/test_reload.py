@@ -36,7 +36,7 @@ FUNCTIONS = {
         (hand_out, "takers hand_out"),
         (batch, "_unit run_transaction run_pipeline"),
         (batch._Frames, "__init__ _new_frame run _takers _hand_out _words _light _many _add"),
-        (Log, "reserve add _gather flush"),
+        (Log, "reserve add flush"),
     )
     for name in names.split()
     for function in [getattr(owner, name)]
