@@ -72,7 +72,6 @@ _TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
 
 # Digits without a leading zero, by their number: the greatest that still has the smaller of the two sizes such
 # numbers can have, and these sizes. What passes int64 is text.
-_ZERO: Final = 48
 _DIGITS_MAX: Final = 20
 _DIGITS: Final = [
     (b"", 0, 0),
@@ -175,7 +174,7 @@ def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields:
 
 
 def _total(values: Sequence[bytes]) -> int:
-    """The sum of `size` of each: as texts by length first, then the integers put right."""
+    """The sum of `size` of each: as texts by length first, then the integers put right, no Python code for each."""
     lengths = list(map(len, values))
     try:
         total = sum(map(_TEXT_SIZES.__getitem__, lengths))
@@ -183,18 +182,32 @@ def _total(values: Sequence[bytes]) -> int:
         total = sum(map(text_size, lengths))
     if min(lengths) > _DIGITS_MAX:
         return total
-    values = [value for value in values if len(value) <= _DIGITS_MAX]
-    for value in filter(bytes.isdigit, values):
-        length = len(value)
-        if value[0] != _ZERO or length == 1:
-            greatest, small, large = _DIGITS[length]
-            # Digit strings of one length compare as their numbers do.
-            total += (small if value <= greatest else large) - _TEXT_SIZES[length]
+    if max(lengths) > _DIGITS_MAX:
+        values = [value for value in values if len(value) <= _DIGITS_MAX]
+    digits = sorted(filter(bytes.isdigit, values), key=len)
+    at = 0
+    while at < len(digits):
+        length = len(digits[at])
+        stop = bisect_right(digits, length, at, key=len)
+        total += _less_as_integers(digits[at:stop], length)
+        at = stop
     if b"-" in b"".join(values):
         for value in values:
             if value[:1] == b"-":
                 total += size(value) - _TEXT_SIZES[len(value)]
     return total
+
+
+def _less_as_integers(digits: Sequence[bytes], length: int) -> int:
+    """What it takes away (so 0 or less) that these are stored as integers: digit strings of one length, which compare
+    as their numbers do. Those with a leading zero stay texts, and come before all others.
+    """
+    greatest, small, large = _DIGITS[length]
+    texts = sum(map(b"1".__gt__, digits)) if length > 1 and min(digits) < b"1" else 0
+    less = (large - _TEXT_SIZES[length]) * (len(digits) - texts)
+    if small != large:
+        less -= (large - small) * (sum(map(greatest.__ge__, digits)) - texts)
+    return less
 
 
 def _diffs_total(ids: Sequence[int], first_id: int) -> int:
