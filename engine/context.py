@@ -66,13 +66,12 @@ class Context:
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type."""
-        database = self.state.databases[self.db]
-        keys = database.keys
+        keys = self.state.databases[self.db].keys
         try:
             value: Stream | bytes | None = keys[key]
         except KeyError:
             return None
-        if value.__class__ is Stream and not database.expires.count:  # as `lookup`, two calls less
+        if value.__class__ is Stream and not keys.expires.count:  # as `lookup`, two calls less
             if not self.quiet:
                 keys.accessed[key] = self.now
             return value

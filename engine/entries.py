@@ -123,7 +123,8 @@ class RowsPart:
 
     def idlist(self) -> idlist.IdList:
         """IDs as an ID list."""
-        return idlist.pack(self._ids)
+        ids = self._ids
+        return idlist.pack_one(ids[0]) if len(ids) == 1 else idlist.pack(ids)
 
 
 Part = BlockPart | RowsPart
@@ -184,10 +185,11 @@ class Entries:
 
     def idlist(self) -> idlist.IdList:
         """The IDs in reply order as an ID list; without making ints where blocks hold them as runs."""
+        parts = self.parts
         if not self.reverse:
-            packed = [part.idlist() for part in self.parts]
-            if len(packed) == 1:
-                return packed[0]
+            if len(parts) == 1:
+                return parts[0].idlist()
+            packed = [part.idlist() for part in parts]
             if all(each.__class__ is bytes for each in packed):
                 return b"".join(packed)  # type: ignore[arg-type]
         return idlist.pack(self.ids())

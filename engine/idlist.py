@@ -36,7 +36,7 @@ FEW: Final = 8
 
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
-_pack_key: Final = Struct("<q").pack
+pack_key: Final = Struct("<q").pack  # struct.error if it is none
 ID_SHIFT: Final = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
 
 assert array("q").itemsize == 8
@@ -74,7 +74,7 @@ def pack_one(id: int) -> IdList:
     """The list of one ID."""
     if id & WIDE_BITS:
         return id >> 64, id & SEQ_MASK
-    return _pack_key((id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE)
+    return pack_key((id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE)
 
 
 def pack_run(ms: int, seq: int, count: int) -> IdList:
@@ -117,16 +117,15 @@ def count(ids: IdList) -> int:
 
 def last_pair(ids: IdList) -> tuple[int, int]:
     """(ms, seq) of the last ID of a list that has one."""
-    if isinstance(ids, bytes):
-        key = int.from_bytes(ids[-8:], "little", signed=True) + KEY_BASE
+    if ids.__class__ is bytes:
+        key = unpack_key(ids[-8:])[0] + KEY_BASE
         return key >> SEQ_BITS, key & KEY_SEQ_MASK
     return ids[-2], ids[-1]
 
 
 def keys(ids: bytes) -> array[int]:
     """The keys of a narrow list."""
-    column = array("q")
-    column.frombytes(ids)
+    column = array("q", ids)
     if _SWAP:
         column.byteswap()
     return column

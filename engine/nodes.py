@@ -253,15 +253,17 @@ class Nodes:
 
     def after(self, entry_id: int, count: int) -> Entries:
         """`range` of what comes after an ID, straight to where one node has all of it, as for most reads."""
-        blocks, tail_ids = self.blocks, self.tail_ids
+        tail_ids = self.tail_ids
         if tail_ids and tail_ids[0] <= entry_id:
             low = bisect_right(tail_ids, entry_id)
             if not self.tail_deleted >> low:
-                ids = tail_ids[low : low + count]
+                stop = low + count
+                ids = tail_ids[low:stop]
                 if not ids:
                     return NO_ENTRIES
-                return Entries((RowsPart(ids, self.tail_rows[low : low + count]),), len(ids))
+                return Entries((RowsPart(ids, self.tail_rows[low:stop]),), len(ids))
         else:
+            blocks = self.blocks
             at = bisect_right(self.firsts, entry_id, self.head) - 1
             if at < self.head:
                 if self.cold is not None:

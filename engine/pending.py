@@ -90,7 +90,8 @@ class Pending(PendingOrders):
                 key = unpack_key(ids)[0]
                 if key > self._key_max:
                     young[key] = time, owner, counts
-                    self._key_max, self._time_max = key, time
+                    self._key_max = key
+                    self._time_max = time
                     if len(young) >= YOUNG:
                         self._flush()
                     return
@@ -133,15 +134,14 @@ class Pending(PendingOrders):
 
     def remove(self, ids: IdList) -> None:
         """Take pending entries out. IDs that are not pending are passed over."""
-        if ids.__class__ is bytes and not self.wide:
-            if len(ids) == 8:
-                key = unpack_key(ids)[0]
-                if self._young.pop(key, None) is None:
-                    self._remove_key(key)
+        if len(ids) == 8 and ids.__class__ is bytes:
+            key = unpack_key(ids)[0]
+            if self._young.pop(key, None) is not None:  # in the wide form nothing is young
                 return
-            want: Column = keys(ids)
-        else:
-            want = self._those_with_keys(ids)
+            if not self.wide:
+                self._remove_key(key)
+                return
+        want = self._those_with_keys(ids)
         if self._young:
             want = self._remove_young(want)
         if want:
@@ -349,15 +349,18 @@ class Pending(PendingOrders):
 
     def present(self, ids: IdList) -> IdList:
         """Those of an ID list that are pending, ascending, each once."""
+        young = self._young
+        if len(ids) == 8 and ids.__class__ is bytes:
+            key = unpack_key(ids)[0]
+            if key in young:  # in the wide form nothing is
+                return ids
+            if not self.wide:
+                return ids if self._by_id.holds(key) else b""
         if ids.__class__ is bytes and not self.wide:
-            young = self._young
-            if len(ids) == 8:
-                key = unpack_key(ids)[0]
-                return ids if key in young or self._by_id.holds(key) else b""
             if not ids:
                 return b""
             want = keys(ids)
-            if self._by_id.place_run(want) is not None:
+            if want[-1] not in young and self._by_id.place_run(want) is not None:
                 return ids
             found = sorted(young.keys() & want) if young else []
             if len(found) == len(want):

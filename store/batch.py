@@ -329,8 +329,7 @@ class _Frames:
             for key, row in commands:
                 self._words([b"XADD", key, b"*", *row])
             return
-        rows = [row for _, row in commands]
-        keys = [key for key, _ in commands]
+        keys, rows = zip(*commands)
         # None of their records can take more than this, so room is asked for once.
         room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
         room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
@@ -403,7 +402,7 @@ class _Frames:
         self._silent += range(len(replies) + 1, len(replies) + count)
         replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + count))
 
-    def _many(self, key: bytes, rows: list[tuple[bytes, ...]]) -> bool:
+    def _many(self, key: bytes, rows: Sequence[tuple[bytes, ...]]) -> bool:
         """Plain XADDs to one key as one unit. False, and nothing done, where each needs an answer of its own."""
         core, ctx = self._core, self._ctx
         ctx.effects = []

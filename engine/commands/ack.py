@@ -12,8 +12,7 @@ from tidelog.engine.commands.delete import (
 from tidelog.engine.context import Context
 from tidelog.engine.effects import XACK
 from tidelog.engine.idargs import id_list
-from tidelog.engine.idlist import count, last_id, pack, pack_one, unpack
-from tidelog.engine.ids import parse
+from tidelog.engine.idlist import count, last_id, pack, unpack
 from tidelog.engine.references import ACKED, DELREF, drop_references
 from tidelog.engine.reply import Reply
 from tidelog.engine.stream import Stream
@@ -23,16 +22,16 @@ from tidelog.engine.table import command
 @command("xack", -4, "write fast")
 def xack(ctx: Context, args: list[bytes]) -> Reply:
     """XACK key group id [id ...]"""
-    stream = ctx.stream(args[1])
-    group = None if stream is None else stream.groups.get(args[2])
+    _, key, name, *named = args
+    stream = ctx.stream(key)
+    group = None if stream is None else stream.groups.get(name)
     if group is None:
         return 0
-    alone = len(args) == 4
-    held = group.pending.present(pack_one(parse(args[3])) if alone else id_list(args[3:]))
+    held = group.pending.present(id_list(named))
     if not held:
         return 0
-    ctx.effects.append((XACK, ctx.db, args[1], args[2], held))
-    return 1 if alone else count(held)
+    ctx.effects.append((XACK, ctx.db, key, name, held))
+    return 1 if len(named) == 1 else count(held)
 
 
 @command("xackdel", -6, "write fast")

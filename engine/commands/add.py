@@ -77,13 +77,15 @@ def decide_xadd_auto(
         stream = None
     keys.accessed[key] = now
     if stream.__class__ is Stream:
-        ms, seq = now, 0
         last_id = stream.last_id
-        if now <= last_id >> 64:
-            if last_id == ids.MAX:
-                raise CommandError(EXHAUSTED)
-            last_id += 1
-            ms, seq = last_id >> 64, last_id & SEQ_MAX
+        ms = last_id >> 64
+        if now > ms:
+            ms, seq = now, 0
+        else:
+            seq = (last_id & SEQ_MAX) + 1
+            if seq > SEQ_MAX:
+                last_id = next_id(last_id, now)
+                ms, seq = last_id >> 64, last_id & SEQ_MAX
         # What `place` would say, where the bound suffices.
         if ms < stream.tail_until and len(stream.tail_ids) < settings.stream_node_max_entries:
             bound = stream.tail_bound + len(SEPARATOR.join(row))
