@@ -68,11 +68,14 @@ def _xack(group: Group, effect: Effect) -> None:
 
 
 def apply_xack(state: State, effect: Effect) -> None:
-    """XACK, one for each message that is done: as it would come out of `_located`, one call less."""
-    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
+    """XACK, one for each message that is done: as it would come out of `_located`, two calls less."""
+    _, db, key, name, ids = effect
+    stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
     if stream.mark != state.changes.generation:
         state.changes.touch(stream)
-    stream.groups[effect[3]].pending.remove(effect[4])
+    pending = stream.groups[name].pending
+    if pending.young.pop(ids, None) is None:  # mostly that is all: `remove` of one that is young
+        pending.remove(ids)
 
 
 def apply_xackdel(state: State, effect: Effect) -> None:

@@ -36,7 +36,10 @@ FEW: Final = 8
 
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
+_unpack_key_from: Final = Struct("<q").unpack_from
 pack_key: Final = Struct("<q").pack  # struct.error if it is none
+_cut: Final = Struct("8s").iter_unpack
+_cuts: Final = [Struct("8s" * number).unpack for number in range(17)]
 ID_SHIFT: Final = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
 
 assert array("q").itemsize == 8
@@ -118,8 +121,8 @@ def count(ids: IdList) -> int:
 def last_pair(ids: IdList) -> tuple[int, int]:
     """(ms, seq) of the last ID of a list that has one."""
     if ids.__class__ is bytes:
-        key = unpack_key(ids[-8:])[0] + KEY_BASE
-        return key >> SEQ_BITS, key & KEY_SEQ_MASK
+        key: int = _unpack_key_from(ids, -8)[0]
+        return divmod(key + KEY_BASE, 1 << SEQ_BITS)
     return ids[-2], ids[-1]
 
 
@@ -129,6 +132,12 @@ def keys(ids: bytes) -> array[int]:
     if _SWAP:
         column.byteswap()
     return column
+
+
+def singles(ids: bytes) -> Sequence[bytes]:
+    """The lists of one that a narrow list is made of."""
+    number = len(ids) >> 3
+    return _cuts[number](ids) if number < len(_cuts) else [one for (one,) in _cut(ids)]
 
 
 def last_id(ids: IdList) -> int:

@@ -45,7 +45,7 @@ from itertools import islice
 from typing import Final
 
 from tidelog.engine.by_id import Row, columns_of
-from tidelog.engine.chunk_rows import Chunk, Column, new_column
+from tidelog.engine.chunk_rows import Chunk, Column
 from tidelog.engine.chunks import Part
 from tidelog.engine.idlist import (
     ID_SHIFT,
@@ -55,8 +55,11 @@ from tidelog.engine.idlist import (
     IdList,
     from_keys,
     id_of,
+    is_narrow,
     keys,
     pack,
+    pack_key,
+    singles,
     unpack,
     unpack_key,
 )
@@ -85,27 +88,27 @@ class Pending(PendingOrders):
         time: unix ms of the delivery. counts: deliveries of all, or of each.
         """
         if time >= self._time_max and ids.__class__ is bytes and counts.__class__ is int:
-            young = self._young
+            young = self.young
             if len(ids) == 8:
                 key = unpack_key(ids)[0]
                 if key > self._key_max:
-                    young[key] = time, owner, counts
+                    young[ids] = time, owner, counts
                     self._key_max = key
                     self._time_max = time
                     if len(young) >= YOUNG:
                         self._flush()
                     return
             elif 0 < len(ids) <= YOUNG_BYTES:
-                some = keys(ids)
-                if some[0] > self._key_max:
-                    young.update(dict.fromkeys(some, (time, owner, counts)))
-                    self._key_max, self._time_max = some[-1], time
+                if unpack_key(ids[:8])[0] > self._key_max:
+                    young.update(dict.fromkeys(singles(ids), (time, owner, counts)))
+                    self._key_max = unpack_key(ids[-8:])[0]
+                    self._time_max = time
                     if len(young) >= YOUNG:
                         self._flush()
                     return
         want = self._want(ids)
         if want:
-            if self._young:
+            if self.young:
                 self._flush()
             self._deliver(want, owner, time, counts)
             self._find_max()
@@ -134,31 +137,28 @@ class Pending(PendingOrders):
 
     def remove(self, ids: IdList) -> None:
         """Take pending entries out. IDs that are not pending are passed over."""
-        if len(ids) == 8 and ids.__class__ is bytes:
-            key = unpack_key(ids)[0]
-            if self._young.pop(key, None) is not None:  # in the wide form nothing is young
-                return
-            if not self.wide:
-                self._remove_key(key)
+        if len(ids) == 8 and ids.__class__ is bytes and not self.wide:
+            if self.young.pop(ids, None) is None:
+                self._remove_key(unpack_key(ids)[0])
+            return
+        if self.young:
+            ids = self._remove_young(ids)
+            if not ids:
                 return
         want = self._those_with_keys(ids)
-        if self._young:
-            want = self._remove_young(want)
         if want:
             self._remove(want)
 
-    def _remove_young(self, want: Column) -> Column:
+    def _remove_young(self, ids: IdList) -> IdList:
         """Take out what is young. What is left to do."""
-        young = self._young
-        if young.keys().isdisjoint(want):
-            return want
-        rest = new_column(())
-        for key in want:
-            if key in young:
-                del young[key]
-            else:
-                rest.append(key)
-        return rest
+        young = self.young
+        if not isinstance(ids, bytes):
+            ids = pack([id for id in unpack(ids) if is_narrow(id)])
+            assert isinstance(ids, bytes)
+        some = singles(ids)
+        if len(ids) > YOUNG_BYTES and young.keys().isdisjoint(some):
+            return ids
+        return b"".join([one for one in some if young.pop(one, None) is None])
 
     def _remove(self, want: Column) -> None:
         if len(want) <= FEW:
@@ -316,17 +316,16 @@ class Pending(PendingOrders):
 
     def contains(self, id: int) -> bool:
         """Whether an entry is pending."""
-        key = self._by_id.key(id)
-        return key is not None and (key in self._young or self._by_id.holds(key))
+        return self.get(id) is not None
 
     def get(self, id: int) -> tuple[int, int, int] | None:
         """(delivery time, owner, delivery count) of a pending entry, or None."""
-        key = id
-        if not self.wide:
-            if id & WIDE_BITS:
-                return None
-            key = (id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE  # key_of without the call
-        return self._young.get(key) or self._by_id.get(key)
+        if self.wide:
+            return self._by_id.get(id)
+        if id & WIDE_BITS:
+            return None
+        key = (id >> ID_SHIFT | id & KEY_SEQ_MASK) - KEY_BASE  # key_of without the call
+        return self.young.get(pack_key(key)) or self._by_id.get(key)
 
     def are_held(self, ids: IdList, owner: int, count: int) -> bool:
         """Whether all of an ascending ID list are pending for one owner with one delivery count, as one stretch.
@@ -335,10 +334,9 @@ class Pending(PendingOrders):
         """
         if not ids or self.wide or not isinstance(ids, bytes):
             return False
-        want = keys(ids)
-        if want[-1] not in self._young:
-            return self._by_id.are_held(want, owner, count)
-        found = set(map(self._young.get, want))
+        if ids[-8:] not in self.young:
+            return self._by_id.are_held(keys(ids), owner, count)
+        found = set(map(self.young.get, singles(ids)))
         return all(each is not None and each[1:] == (owner, count) for each in found)
 
     def among(self, ids: Iterable[int]) -> list[int]:
@@ -349,24 +347,20 @@ class Pending(PendingOrders):
 
     def present(self, ids: IdList) -> IdList:
         """Those of an ID list that are pending, ascending, each once."""
-        young = self._young
-        if len(ids) == 8 and ids.__class__ is bytes:
-            key = unpack_key(ids)[0]
-            if key in young:  # in the wide form nothing is
-                return ids
-            if not self.wide:
-                return ids if self._by_id.holds(key) else b""
         if ids.__class__ is bytes and not self.wide:
+            young = self.young
+            if len(ids) == 8:
+                return ids if ids in young or self._by_id.holds(unpack_key(ids)[0]) else b""
             if not ids:
                 return b""
             want = keys(ids)
-            if want[-1] not in young and self._by_id.place_run(want) is not None:
+            if ids[-8:] not in young and self._by_id.place_run(want) is not None:
                 return ids
-            found = sorted(young.keys() & want) if young else []
-            if len(found) == len(want):
-                return from_keys(array("q", found))
+            here = list(filter(young.__contains__, singles(ids))) if young else []
+            if len(here) == len(want):
+                return from_keys(array("q", sorted({*want})))
             held = self._by_id.those_of(want)
-            held.extend(found)
+            held.extend(sorted({*keys(b"".join(here))}))
             return from_keys(held)
         return pack(self.among(unpack(ids)))
 
@@ -374,20 +368,20 @@ class Pending(PendingOrders):
         """The smallest pending ID. There is one."""
         by_id = self._by_id
         if not by_id.chunks:
-            return self.to_id(next(iter(self._young)))
+            return id_of(unpack_key(next(iter(self.young)))[0])
         return self.to_id((by_id.chunks[0] or by_id.load(0))[0][0])
 
     def last(self) -> int:
         """The greatest pending ID. There is one."""
-        if self._young:
-            return self.to_id(next(reversed(self._young)))
+        if self.young:
+            return id_of(unpack_key(next(reversed(self.young)))[0])
         return self.to_id(self._by_id.tops[-1])
 
     def slices(self, start: int) -> Iterator[Chunk]:
         """The entries from ID `start` on, ascending, as columns: keys, times, owners, counts."""
         low = self._by_id.key_from(start)
         yield from self._by_id.slices(low)
-        if self._young:
+        if self.young:
             chunk = self._young_chunk()
             j = bisect_left(chunk[0], low)
             if j < len(chunk[0]):
@@ -409,10 +403,10 @@ class Pending(PendingOrders):
             return []
         low, high = self._by_id.key_from(start), self._by_id.key_to(end)
         page = self._page(low, high, count, owner, time_max) if self.n else []
-        if self._young and len(page) < count:
+        if self.young and len(page) < count:
             rows = (
                 (id_of(key), *delivery)
-                for key, delivery in self._young.items()
+                for key, delivery in zip(self._young_keys(), self.young.values())
                 if low <= key <= high
                 and (owner is None or delivery[1] == owner)
                 and (time_max is None or delivery[0] <= time_max)
@@ -445,7 +439,7 @@ class Pending(PendingOrders):
         """
         for ids, times in self._by_time.slices(start):
             yield from zip(times, self._by_id.ids_of(ids))
-        for key, (time, _, _) in self._young.items():
+        for key, (time, _, _) in zip(self._young_keys(), self.young.values()):
             if time >= start:
                 yield time, id_of(key)
 
@@ -459,10 +453,10 @@ class Pending(PendingOrders):
         if i < len(by_time.tops):
             chunk = by_time.chunks[i]
             return by_time.tops[i] if chunk is None else chunk[1][bisect_left(chunk[1], 0)]
-        return next(iter(self._young.values()))[0] if self._young else None
+        return next(iter(self.young.values()))[0] if self.young else None
 
     def entries(self) -> Iterator[Row]:
         """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
         yield from self._by_id.entries()
-        for key, delivery in self._young.items():
+        for key, delivery in zip(self._young_keys(), self.young.values()):
             yield id_of(key), *delivery

@@ -37,7 +37,7 @@ class PendingOrders:
 
     n           how many entries are in the orders
     wide        whether keys are IDs (engine.pending)
-    _young      by key: the last few deliveries, which are in no order yet (engine.pending)
+    young       by ID list of one: the last few deliveries, which are in no order yet (engine.pending)
     _key_max    no entry has a greater key,
     _time_max   and none a later time; there may be none any more that comes near
     """
@@ -45,7 +45,7 @@ class PendingOrders:
     __slots__ = (
         "n",
         "wide",
-        "_young",
+        "young",
         "_key_max",
         "_time_max",
         "_by_id",
@@ -59,7 +59,7 @@ class PendingOrders:
     def __init__(self) -> None:
         self.n = 0
         self.wide = False
-        self._young: dict[int, Delivery] = {}
+        self.young: dict[bytes, Delivery] = {}
         self._key_max = -KEY_END - 1  # below every key
         self._time_max = 0
         self._shelf = Shelf()
@@ -70,7 +70,7 @@ class PendingOrders:
         self._nack_time = NACK_TIME  # of the next entry in the NACK zone
 
     def __len__(self) -> int:
-        return self.n + len(self._young)
+        return self.n + len(self.young)
 
     def _orders(self) -> Iterator[Order]:
         yield self._by_id
@@ -83,7 +83,7 @@ class PendingOrders:
 
     def _flush(self) -> None:
         """Put the young deliveries into the orders, at the end of each. Reads nothing, so it cannot fail."""
-        young = self._young
+        young = self.young
         if not young:
             return
         run = ids, times, owners, _ = self._young_chunk()
@@ -103,8 +103,11 @@ class PendingOrders:
 
     def _young_chunk(self) -> Chunk:
         """The young deliveries as one more chunk of the order by ID. There are some."""
-        times, owners, counts = zip(*self._young.values())
-        return new_column(self._young), new_column(times), array("I", owners), new_column(counts)
+        times, owners, counts = zip(*self.young.values())
+        return self._young_keys(), new_column(times), array("I", owners), new_column(counts)
+
+    def _young_keys(self) -> Column:
+        return keys(b"".join(self.young))
 
     def _find_max(self) -> None:
         """Something came into the orders, and nothing is young."""
@@ -129,8 +132,8 @@ class PendingOrders:
     def held_by(self, owner: int) -> int:
         """How many entries a consumer has pending."""
         held = self._owner(owner).n
-        if self._young:
-            held += [of for _, of, _ in self._young.values()].count(owner)
+        if self.young:
+            held += [of for _, of, _ in self.young.values()].count(owner)
         return held
 
     def nacked(self) -> int:
@@ -175,7 +178,7 @@ class PendingOrders:
         chunks = self._by_id.chunks
         if not self.away or not chunks:
             return len(self)
-        return self.n * (len(chunks) - chunks.count(None)) // len(chunks) + len(self._young)
+        return self.n * (len(chunks) - chunks.count(None)) // len(chunks) + len(self.young)
 
     def load_all(self) -> None:
         """Bring everything into memory. May raise CorruptBlock."""
@@ -338,7 +341,7 @@ class PendingOrders:
         other = type(self)()
         other.n, other.wide, other._nack_time = self.n, self.wide, self._nack_time
         other._free = self._free[:]
-        other._young = self._young.copy()
+        other.young = self.young.copy()
         other._key_max, other._time_max = self._key_max, self._time_max
         other._by_id.new = other._by_time.new = self._by_id.new
         self._by_id.copy_to(other._by_id)
@@ -387,12 +390,12 @@ class PendingOrders:
 
     def _check_young(self) -> None:
         """What is young would go to the end of every order, and is somebody's."""
-        keys, times = [*self._young], [time for time, _, _ in self._young.values()]
+        keys, times = [*self._young_keys()], [time for time, _, _ in self.young.values()]
         by_id, by_time = self._by_id.tops, self._by_time.tops
         assert len(keys) < YOUNG
         assert not keys or not self.wide
         assert keys == sorted({*keys, *by_id[-1:]})[len(by_id[-1:]) :]
         assert times == sorted([0, *by_time[-1:], *times])[1 + len(by_time[-1:]) :]
-        assert all(self._owned[owner] is not None for _, owner, _ in self._young.values())
+        assert all(self._owned[owner] is not None for _, owner, _ in self.young.values())
         assert self.wide or all(key <= self._key_max for key in [*by_id[-1:], *keys])
         assert self.wide or all(time <= self._time_max for time in [*by_time[-1:], *times])

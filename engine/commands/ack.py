@@ -27,7 +27,8 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
     group = None if stream is None else stream.groups.get(name)
     if group is None:
         return 0
-    held = group.pending.present(id_list(named))
+    ids, pending = id_list(named), group.pending
+    held = ids if ids in pending.young else pending.present(ids)  # mostly one, delivered just now
     if not held:
         return 0
     ctx.effects.append((XACK, ctx.db, key, name, held))

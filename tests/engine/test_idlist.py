@@ -22,6 +22,16 @@ def test_what_is_packed_comes_back(ids: list[int]) -> None:
     assert idlist.count(packed) == len(ids)
     assert idlist.pairs(packed) == [(id >> 64, id & idlist.SEQ_MASK) for id in ids]
     assert idlist.texts(packed) == [b"%d-%d" % pair for pair in idlist.pairs(packed)]
+    if ids:
+        assert idlist.last_id(packed) == ids[-1]
+        assert idlist.last_pair(packed) == idlist.pairs(packed)[-1]
+
+
+@given(st.lists(narrow_ids, max_size=40))
+def test_a_narrow_list_is_made_of_lists_of_one(ids: list[int]) -> None:
+    packed = idlist.pack(ids)
+    assert isinstance(packed, bytes)
+    assert list(idlist.singles(packed)) == [idlist.pack([id]) for id in ids]
 
 
 @given(st.lists(any_ids))
