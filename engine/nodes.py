@@ -285,11 +285,20 @@ class Nodes:
                     return Entries((BlockPart(block, low, low + count, None),), count)
         return self.range(entry_id + 1, MAX, count)
 
+    def one_at_most_after(self, entry_id: int) -> bool:
+        """Whether it shows at a glance that no more than one entry comes after an ID: to those who keep up with what
+        is added."""
+        ids = self.tail_ids
+        return len(ids) > 1 and ids[-2] <= entry_id
+
     def next_after(self, entry_id: int) -> tuple[int, Row] | None:
         """The first live entry after an ID, None if there is none: `after` for those who take one at a time.
 
         May raise CorruptBlock.
         """
+        ids = self.tail_ids
+        if len(ids) > 1 and ids[-2] <= entry_id < ids[-1] and not self.tail_deleted:
+            return ids[-1], self.tail_rows[-1]  # whoever keeps up reads the last one
         if entry_id >= self.last_id:
             return None
         blocks, head = self.blocks, self.head

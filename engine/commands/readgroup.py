@@ -164,7 +164,7 @@ def read_new(
     group = None if stream is None else stream.groups.get(group_name)
     if stream is None or group is None:
         return None
-    if count == 1:
+    if count == 1 or stream.one_at_most_after(group.last_id):
         one = next_one(ctx, key, stream, group, consumer_name)
         if one is not None:
             return Streams(([key, Entries((RowsPart([one[0]], [one[1]]),), 1)],))

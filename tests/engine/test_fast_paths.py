@@ -44,6 +44,8 @@ id_texts = st.one_of(
             b"1_0-1",
             b"1-1\n",
             b"(1-1",
+            b"9" * 100 + b"-1",
+            b"9" * 5_000 + b"-1",  # more than int() takes
         ]
     ),
 )
@@ -174,6 +176,7 @@ def test_what_comes_after_an_id_and_what_is_still_there(actions: list[str], node
             assert after.idlist() == pack(after.ids())
             assert not after or after.first_id() == after.ids()[0]
         assert stream.next_after(start << 64) == next(iter(stream.after(start << 64, 1)), None)
+        assert not stream.one_at_most_after(start << 64) or len(stream.after(start << 64, 2)) < 2
         stream.check()
     for entry_id in added:
         assert stream.still_has(entry_id) == stream.contains(entry_id)
