@@ -147,12 +147,14 @@ class Group:
         time: int,
         counts: int | Sequence[int],
         now: int,
-        *position: int,
+        ms: int = -1,
+        seq: int = 0,
+        read: int = 0,
     ) -> None:
         """Deliver or hand over entries, as the XCLAIM effect says it.
 
         With now = -1 the consumer got nothing new (a history read, or no entries at all): its active time
-        stays, and `time` is when it was seen. With a position (ms, seq, entries_read) the group moves there.
+        stays, and `time` is when it was seen. With a position (ms, seq, entries read) the group moves there.
         """
         consumer = self.consumers.get(name)
         if consumer is None:
@@ -162,8 +164,8 @@ class Group:
         else:
             consumer.seen_time = consumer.active_time = now
         self.pending.deliver(ids, consumer.index, time, counts)
-        if position:
-            ms, seq, self.entries_read = position
+        if ms >= 0:
+            self.entries_read = read
             self.last_id = ms << 64 | seq
 
 
