@@ -30,6 +30,12 @@ QUEUED_BYTES_MAX = 64 << 20
 _NOT_QUEUED = frozenset((b"multi", b"exec", b"discard", b"watch"))
 
 
+def discarded(error: CommandError) -> CommandError:
+    """What EXEC answers where it was refused itself; the transaction is over then."""
+    reason = error.line.removeprefix(b"ERR ")
+    return CommandError(b"EXECABORT Transaction discarded because of: " + reason)
+
+
 class Exec:
     """EXEC may run: the queued commands, in order."""
 
@@ -125,10 +131,7 @@ class Transaction:
             if name == b"exec":
                 # A malformed EXEC ends the transaction all the same, also one that was never begun.
                 self._end()
-                reason = error.line.removeprefix(b"ERR ")
-                raise CommandError(
-                    b"EXECABORT Transaction discarded because of: " + reason
-                ) from None
+                raise discarded(error) from None
             raise
         return _SESSION[name](self, ctx, args)
 

@@ -32,7 +32,7 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.engine.table import TABLE as ENGINE
 from tidelog.engine.table import Command
-from tidelog.engine.transaction import Transaction
+from tidelog.engine.transaction import Transaction, discarded
 from tidelog.engine.waiting import Waiter
 from tidelog.server import errors
 from tidelog.server.acl import User
@@ -290,6 +290,10 @@ class Session:
         return bool(self.channels or self.patterns or self.shard_channels)
 
     def _reject(self, command: Command, error: CommandError) -> None:
+        if command.name == b"exec":  # it ends the transaction all the same
+            self.core.forget(self.transaction)
+            self.settle()
+            error = discarded(error)
         self.transaction.abort()
         self.server.stats.rejected(command.name)
         self.server.stats.error(error.line)

@@ -207,6 +207,23 @@ SCRIPTS = {
         b: HELLO 2
         b: DISCARD
         a: ACL DELUSER bob""",
+    "an EXEC that is refused": """
+        a: ACL SETUSER bob on nopass ~* &* +@all -exec
+        b: AUTH bob x
+        b: EXEC
+        b: MULTI
+        b: GET a
+        b: EXEC
+        b: GET a
+        c: SUBSCRIBE s
+        c: EXEC
+        c: PING
+        a: ACL DELUSER bob
+        a: CONFIG SET requirepass pw
+        d: EXEC
+        d: MULTI
+        d: EXEC
+        a: CONFIG SET requirepass ''""",
     "what holds at once": """
         a: ACL SETUSER bob on >pw ~* +get
         b: AUTH bob pw
