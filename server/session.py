@@ -61,6 +61,9 @@ _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter ha
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
 )
+# What an HTTP request begins with that a web page can have a browser send: the lines of its body would be commands.
+_HTTP = frozenset((b"post", b"host:"))
+_BROWSER = "closing client %d (%s), which speaks HTTP: a web page may be trying to send commands"
 NEVER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
 
@@ -175,6 +178,10 @@ class Session:
             try:
                 command, handler = _resolve(args)
             except CommandError as error:
+                if args[0].lower() in _HTTP:
+                    _logger.warning(_BROWSER, self.id, self.connection.addr)
+                    self.kill()
+                    return
                 command = TABLE.spellings.get(args[0])  # it may be known by now
                 if command is not None:
                     self.server.stats.rejected(command.name)

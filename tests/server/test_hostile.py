@@ -65,6 +65,23 @@ def test_what_is_no_protocol_ends_the_connection(
     client.close()
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"POST / HTTP/1.1\r\nContent-Length: 20\r\n\r\nSET left behind\r\n",
+        b"GET /\r\nHost: localhost:6379\r\n\r\nXADD left * a b\r\nXADD left * a b\r\n",
+        b"*1\r\n$4\r\npost\r\n*3\r\n$3\r\nSET\r\n$4\r\nleft\r\n$1\r\n1\r\n",
+    ],
+)
+def test_a_browser_sends_no_commands(server: Running, others: None, data: bytes) -> None:
+    """Any web page can have the browser of who looks at it send such bytes to a port of that machine."""
+    client = connect(server.port)
+    client.raw(data)
+    assert b"unknown command" not in client.rest()
+    client.close()
+    assert not server.db.exists("left")
+
+
 def test_garbage(server: Running, others: None) -> None:
     seed = 7
     print(f"seed {seed}")
