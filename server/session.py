@@ -390,12 +390,12 @@ class Session:
 
     def send(self, reply: Reply) -> None:
         """The reply of a command."""
-        if self.reply_mode != "on" and not isinstance(reply, Push):
-            if self.reply_mode == "skip":
-                self.reply_mode = "on"
-                self.settle()
-            return
-        self.push(reply)
+        told = self.reply_mode == "on" or isinstance(reply, Push)
+        if self.reply_mode == "skip":
+            self.reply_mode = "on"
+            self.settle()
+        if told:
+            self.push(reply)
 
     def push(self, reply: Reply) -> None:
         """Tell something whatever the reply mode is: a reply, or a message that answers no command."""

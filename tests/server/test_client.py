@@ -396,6 +396,12 @@ def test_reply_skip(server: Running, command: bytes) -> None:
         assert [client.receive(), client.receive()] == [b"1", b"2"]
 
 
+def test_reply_skip_is_over_after_a_message_too(server: Running) -> None:
+    client = dial(server.port)
+    client.send([words.split() for words in (b"CLIENT REPLY SKIP", b"SUBSCRIBE c", b"PING 1")])
+    assert [client.receive(), client.receive()] == [[b"subscribe", b"c", 1], [b"pong", b"1"]]
+
+
 # --- PAUSE
 
 
