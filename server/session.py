@@ -625,6 +625,15 @@ class Session:
         self.authenticated = self.user.nopass and self.user.enabled
         self.settle()
 
+    def last_reply(self, reply: Reply) -> Reply:
+        """What a handler returns that ends its own session: nothing more is run, it is closed behind the reply."""
+        if self.in_exec:  # it is an element of a reply
+            self.server.loop.call_soon(self.close_soon)
+            return reply
+        self.send(reply)
+        self.close_soon()
+        return NO_REPLY
+
     def close_soon(self) -> None:
         """Close when what was sent so far has left."""
         self.connection.close_soon()

@@ -15,7 +15,7 @@ from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.acl import DEFAULT
 from tidelog.server.acl_commands import CATEGORIES
 from tidelog.server.clients import is_plain
-from tidelog.server.replies import NO_REPLY, SetReply
+from tidelog.server.replies import SetReply
 from tidelog.server.table import TABLE, command
 from tidelog.server.users import sign_in, users_changed
 from tidelog.store.face import REDIS_VERSION
@@ -108,9 +108,7 @@ def hello(session: Session, args: list[bytes]) -> Reply:
 
 @command("quit", -1, _SIGN, categories="connection")
 def quit_(session: Session, args: list[bytes]) -> Reply:
-    session.send(OK)
-    session.close_soon()
-    return NO_REPLY
+    return session.last_reply(OK)
 
 
 @command("reset", 1, _SIGN, categories="connection")
@@ -137,11 +135,7 @@ def acl_deluser(session: Session, args: list[bytes]) -> Reply:
     user = session.user
     removed = acl.delusers(args[2:])
     users_changed(session.server, session)
-    if acl.users.get(user.name) is user:
-        return removed
-    session.send(removed)
-    session.close_soon()
-    return NO_REPLY
+    return removed if acl.users.get(user.name) is user else session.last_reply(removed)
 
 
 @command("acl|getuser", 3, _ADMIN)

@@ -177,7 +177,7 @@ def client_kill(session: Session, args: list[bytes]) -> Reply:
         if not victims:
             raise CommandError(b"ERR No such client")
         _kill(session, victims)
-        return _told(session, OK, session in victims)
+        return session.last_reply(OK) if session in victims else OK
     skip_me = True
     matches: list[Matches] = []
     for option, value in _pairs(args):
@@ -193,7 +193,7 @@ def client_kill(session: Session, args: list[bytes]) -> Reply:
         if not (each is session and skip_me) and all(match(each) for match in matches)
     ]
     _kill(session, victims)
-    return _told(session, len(victims), session in victims)
+    return session.last_reply(len(victims)) if session in victims else len(victims)
 
 
 def _pairs(args: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -236,18 +236,6 @@ def _kill(session: Session, victims: list[Any]) -> None:
     for victim in victims:
         if victim is not session:
             victim.kill()
-
-
-def _told(session: Session, reply: Reply, itself: bool) -> Reply:
-    """The reply; one that has killed itself runs nothing more, and is closed when it has got that."""
-    if not itself:
-        return reply
-    if session.in_exec:  # it is an element of a reply
-        session.server.loop.call_soon(session.close_soon)
-        return reply
-    session.send(reply)
-    session.close_soon()
-    return NO_REPLY
 
 
 @command("client|unblock", -3, _ADMIN, categories="connection")

@@ -513,6 +513,10 @@ def test_sessions_of_a_user_that_is_removed_are_closed(server: Running, dial: Di
     # Who removes itself gets the reply, and nothing of what it sent behind it is done.
     ann.send([words("ACL DELUSER ann"), words("SET left behind")])
     assert ann.receive() == 1 and ended(ann)
+    calls(admin, "ACL SETUSER ann on nopass ~* &* +@all")
+    ann = dial(server)
+    calls(ann, "AUTH ann x", "MULTI", "PING", "ACL DELUSER ann", "ECHO a")
+    assert ann.call(b"EXEC") == [("+", b"PONG"), 1, b"a"] and ended(ann)
     assert calls(admin, "EXISTS left", "ACL USERS") == [0, [b"default"]]
     assert server.client().client_list(_type="normal")
 
