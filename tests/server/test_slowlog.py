@@ -21,6 +21,7 @@ KEPT: list[list[bytes]] = [
     [b"HELLO", b"2", b"AUTH", b"u", b"secret"], [b"HELLO", b"2", b"SETNAME", b"auth", b"AUTH", b"u", b"secret"],
     [b"ACL", b"SETUSER", b"bob", b"on", b">secret"], [b"ACL", b"DELUSER", b"bob"],
     [b"CONFIG", b"SET", b"requirepass", b""], [b"CONFIG", b"SET", b"maxclients", b"90", b"RequirePass", b""],
+    [b"WAIT", b"0", b"1"],
     [b"CLIENT", b"SETNAME", b"me"], [b"ECHO", b"\x00\xff"],
 ]
 REPLIES = [
@@ -84,3 +85,11 @@ def test_only_what_is_slow_is_kept(start: Start) -> None:
         assert client.slowlog_len() == 2
         client.config_set("slowlog-max-len", 1)
         assert client.slowlog_len() == 1
+
+
+def test_what_a_command_waits_for_is_not_slow(start: Start) -> None:
+    client = dial(start(slowlog_log_slower_than=20_000, latency_monitor_threshold=20).port)
+    assert client.call(b"WAIT", b"1", b"50") == 0
+    assert client.call(b"WAITAOF", b"0", b"1", b"50") == [1, 0]
+    assert client.call(b"SLOWLOG", b"LEN") == 0
+    assert client.call(b"LATENCY", b"LATEST") == []
