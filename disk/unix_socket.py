@@ -9,7 +9,7 @@ import stat
 
 
 def bind(path: str, mode: int) -> socket.socket:
-    """A socket bound to a path, its file with that mode from the start.
+    """A socket bound to a path, its file with that mode, and never with more.
 
     What an earlier process left there is removed; raises OSError(EADDRINUSE) where somebody listens, and where the
     path is something else than a socket.
@@ -26,6 +26,7 @@ def bind(path: str, mode: int) -> socket.socket:
     try:
         os.fchmod(listening.fileno(), mode)  # the file takes it over
         listening.bind(path)
+        os.chmod(path, mode)  # what the umask took of it
     except OSError as error:
         listening.close()
         raise OSError(error.errno, error.strerror or str(error), path) from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,6 +226,15 @@ def test_a_unix_socket(start: Start, tmp_path: Path) -> None:
         found = client.client_info()
     assert found["flags"] == "U" and found["addr"] == f"{tmp_path / 's'}:0"
     assert running.port
+
+
+def test_the_mode_of_a_unix_socket(start: Start, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        start(unixsocket=str(tmp_path / "s"), unixsocketperm="772")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o772
 
 
 def test_verbatim_in_resp3(server: Running) -> None:
