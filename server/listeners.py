@@ -57,6 +57,10 @@ class Listeners:
                     )
                 )
                 self.ports.append(("unix", config["unixsocket"]))
+            if not self.ports:
+                raise ConfigError(
+                    "nobody could reach it: name a port, a Unix socket, or an address of this machine"
+                )
             if config["metrics-port"]:
                 try:
                     from tidelog.server.metrics import Metrics  # not with the rest: few ask for it

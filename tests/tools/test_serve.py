@@ -272,7 +272,7 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
         assert last.startswith(f"tidelog: cannot listen on 127.0.0.1 port {port}: ")
         assert last.endswith("address already in use")
 
-        done = run("serve", root, "--port", "0", "--metrics-port", port)
+        done = run("serve", root, "--port", free_port(), "--metrics-port", port)
         assert done.code == exits.SYSTEM
         assert done.err.splitlines()[-1].startswith("tidelog: ") and "in use" in done.err
 
@@ -296,6 +296,11 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
     done = run("serve", root, "--port", "0", "--tls-port", free_port())
     assert done.code == exits.USAGE
     assert done.err.splitlines()[-1] == "tidelog: tls-port needs tls-cert-file"
+
+    for nowhere in (["--port", "0"], ["--port", free_port(), "--option", "bind=-192.0.2.77"]):
+        done = run("serve", root, *nowhere)
+        assert done.code == exits.USAGE
+        assert done.err.splitlines()[-1].startswith("tidelog: nobody could reach it: ")
 
     file = tmp_path / "tidelog.toml"
     file.write_text('users = ["user ann on fast"]\n')
