@@ -87,11 +87,12 @@ def serve(db: Store, **options: Any) -> Serving:
         with tidelog.open("orders") as db, tidelog.serve(db, port=0) as server:
             redis.Redis(port=server.port).xadd("orders", {"item": "tea"})
 
-    Raises ConfigError for an option that makes no sense, OSError if the address cannot be listened on.
+    Raises ConfigError for an option that makes no sense, OSError if the address cannot be listened on, StoreClosed.
     """
+    core = db._core
+    core.check_open()
     config = Config()
     config.start(options, fsync=db.fsync)
-    core = db._core
     config.place(core.root)
     if core.checkpoints is not None:
         config.adopt(core.checkpoints.options, db.fsync)

@@ -468,6 +468,8 @@ def test_a_store_that_was_closed_is_not_served(start: Start) -> None:
     running.db.close()
     assert client.rest() == b""
     until(lambda: not running.serving._thread.is_alive())
+    with pytest.raises(tidelog.StoreClosed):
+        tidelog.serve(running.db, port=0)
 
 
 def test_one_server_for_a_store(server: Running) -> None:
