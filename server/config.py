@@ -301,6 +301,8 @@ class Config:
 
 def _option(name: str, where: str) -> Option:
     option = OPTIONS.get(name)
+    if name == USERS:
+        raise ConfigError(f"{where}users stand in the configuration file")
     if option is None:
         near = get_close_matches(name, [*OPTIONS, USERS], 1)
         hint = f"; is {near[0]} meant?" if near else ""

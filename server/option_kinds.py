@@ -201,10 +201,10 @@ class Text(Kind):
 class Words(Text):
     """Words with blanks between them, one at least; a list of strings in TOML and Python, if one likes."""
 
-    allowed = 'words, as "a b" or ["a", "b"]'
-
     def __init__(self, known: tuple[str, ...] = (), *, empty: bool = False) -> None:
         self.known, self.empty = known, empty
+        among = f" among {', '.join(known)}" if known else ""
+        self.allowed = f'words{among}, as "a b" or ["a", "b"]'
 
     def parse(self, text: str) -> str:
         words = super().parse(text).split()

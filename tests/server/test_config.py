@@ -341,6 +341,7 @@ def test_start() -> None:
     [
         ({"prot": 1}, "there is no option 'prot'; is port meant?"),
         ({"xyzzy": 1}, "there is no option 'xyzzy'"),
+        ({"users": ["user ann on"]}, "users stand in the configuration file"),
         ({"port": "1"}, "port must be an integer from 0 to 65535, not '1'"),
         ({"port": True}, "port must be an integer from 0 to 65535, not true"),
         ({"requirepass": 5}, "requirepass must be a string without NUL"),
@@ -456,7 +457,7 @@ def test_the_file(disk: SimulatedDisk) -> None:
         ("[client-output-buffer-limit]\nx = 1", ", line 1: client-output-buffer-limit must be a class of"),
         ("[client-output-buffer-limit]\nx = [1, 1, 1]", ", line 1: client-output-buffer-limit must be a class of"),
         ('bind = ""', ', line 1: bind must be words, as "a b" or ["a", "b"], not \'\''),
-        ('tls-protocols = "SSLv3"', ", line 1: tls-protocols must be words"),
+        ('tls-protocols = "SSLv3"', ", line 1: tls-protocols must be words among TLSv1.2, TLSv1.3, as "),
     ],
 )  # fmt: skip
 def test_a_file_that_makes_no_sense(disk: SimulatedDisk, text: str | bytes, error: str) -> None:
