@@ -216,15 +216,20 @@ class Server:
     # --- CLIENT PAUSE, MONITOR
 
     def pause(self, milliseconds: int, writes_only: bool) -> None:
-        """Hold commands back for so long; `writes_only`: those that write. What came before goes on."""
+        """Hold commands back for so long; `writes_only`: those that write. What came before goes on.
+
+        It takes nothing from a pause before it that holds longer, or more.
+        """
+        until = self.loop.time() + milliseconds / 1000
         if self._pause_timer is not None:
+            until = max(until, self._pause_timer.when())
             self._pause_timer.cancel()
         self._pause_writes_only = (
             writes_only if not self.paused else writes_only and self._pause_writes_only
         )
         self.paused = True
         self._settle_all()
-        self._pause_timer = self.loop.call_later(milliseconds / 1000, self.unpause)
+        self._pause_timer = self.loop.call_at(until, self.unpause)
 
     def unpause(self) -> None:
         """Go on with what was held back."""

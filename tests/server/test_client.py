@@ -437,6 +437,16 @@ def test_unpause(server: Running) -> None:
     assert other.receive() == ("+", b"OK")
 
 
+def test_a_shorter_pause_does_not_end_a_longer_one(server: Running) -> None:
+    admin, client = dial(server.port), dial(server.port)
+    calls(admin, "CLIENT PAUSE 100000 WRITE", "CLIENT PAUSE 1 WRITE")
+    client.begin(b"SET", b"a", b"1")
+    assert calls(admin, "WAIT 1 50") == [0]  # longer than the second one
+    assert client.arrived() == []
+    calls(admin, "CLIENT UNPAUSE")
+    assert client.receive() == ("+", b"OK")
+
+
 def test_pause_of_writes(server: Running) -> None:
     asking, other = dial(server.port), dial(server.port)
     assert asking.call(b"CLIENT", b"PAUSE", b"200", b"WRITE") == ("+", b"OK")
