@@ -375,6 +375,7 @@ class Checkpoints:
             raise self._failed(error)
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
+        _logger.info("checkpoint of %s: LSN %d, in %.3f s", self._root, position.lsn, self.seconds)
         self.residence.next_survey = 0.0  # what was written may leave memory now
         self._release_segments(core, position.lsn)
         return position.lsn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -301,3 +302,13 @@ def _render(form: Form) -> bytes:
         return b":%d\r\n" % form
     kind, line = form
     return b"%b%b\r\n" % (kind.encode(), line)
+
+
+def test_a_checkpoint_is_an_event_that_is_logged(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "tidelog"):
+        ask(server, "XADD s 1-1 a b", "SAVE", "SAVE")  # the second one has nothing to fold
+    told = [r.getMessage() for r in caplog.records if "checkpoint" in r.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith(f"checkpoint of {server.root}: LSN {folded(server)}, in 0.")
