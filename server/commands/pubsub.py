@@ -32,6 +32,8 @@ def psubscribe(session: Session, args: list[bytes]) -> Reply:
 
 @command("ssubscribe", -2, _SUBSCRIBER, (1, -1, 1))
 def ssubscribe(session: Session, args: list[bytes]) -> Reply:
+    if session.in_exec:
+        raise CommandError(b"ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
     return _each(session, args, args[1:], session.server.pubsub.ssubscribe, _of_shards)
 
 

@@ -130,6 +130,7 @@ SCRIPTS = {
         a: SUBSCRIBE x
         a: PUBLISH y one
         a: PSUBSCRIBE p*
+        a: SSUBSCRIBE s
         a: UNSUBSCRIBE
         a: PUNSUBSCRIBE
         a: EXEC""",
