@@ -622,7 +622,9 @@ class Session:
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
-        self.db, self.protocol, self.name, self.reply_mode = 0, 2, b"", "on"
+        self.db, self.protocol, self.name = 0, 2, b""
+        if self.reply_mode == "off":  # a skip is for the reply to RESET
+            self.reply_mode = "on"
         self.no_evict = self.no_touch = False
         self.user = self.server.acl.default
         self.authenticated = self.user.nopass and self.user.enabled

@@ -395,6 +395,7 @@ def test_reply_off_and_on(server: Running) -> None:
         b"XLEN",
         b"XADD s * a 1",
         b"CLIENT REPLY SKIP",
+        b"RESET",
         b"XREAD BLOCK 1 STREAMS n $",
     ],
 )
