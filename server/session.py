@@ -244,7 +244,8 @@ class Session:
     def _unresolved(self, args: list[bytes], error: CommandError) -> CommandError:
         """There is no such command. A transaction is doomed by that; a malformed EXEC ends it."""
         try:
-            self.transaction.submit(self.core.ctx, args)
+            with self.core.lock:  # what it watched goes, and the owner's threads look there
+                self.transaction.submit(self.core.ctx, args)
         except CommandError as told:
             error = told
         self.settle()

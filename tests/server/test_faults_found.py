@@ -499,3 +499,13 @@ def test_closed_while_it_ends_by_itself(start: Start, monkeypatch: pytest.Monkey
     closing.start()
     closing.join(3)
     assert not closing.is_alive()
+
+
+def test_a_malformed_exec_drops_its_watches_under_the_lock(server: Running) -> None:
+    """The owner's threads go through them with each write."""
+    client = dial(server.port)
+    calls(client, "WATCH k", "MULTI")
+    with server.db._core.lock:
+        client.begin(b"EXEC", b"x")
+        assert silent(client)
+    assert client.receive()[1].startswith(b"EXECABORT")
