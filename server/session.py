@@ -141,6 +141,7 @@ class Session:
         self.no_evict = self.no_touch = self.monitor = False
         self.busy = self.closed = False
         self.in_exec = False  # a handler runs as a part of EXEC, and must not wait
+        self.ending = False  # one of those ended it: EXEC's reply is the last
         self.plain = False
         self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
@@ -633,8 +634,8 @@ class Session:
 
     def last_reply(self, reply: Reply) -> Reply:
         """What a handler returns that ends its own session: nothing more is run, it is closed behind the reply."""
-        if self.in_exec:  # it is an element of a reply
-            self.server.loop.call_soon(self.close_soon)
+        if self.in_exec:  # it is an element of the last reply
+            self.ending = True
             return reply
         self.send(reply)
         self.close_soon()

@@ -37,7 +37,7 @@ def exec_(session: Session, args: list[bytes]) -> Reply:
             replies[position] = reply
     finally:
         session.in_exec = False
-    return _told(replies)
+    return _told(session, replies)
 
 
 async def _rest(
@@ -59,7 +59,7 @@ async def _rest(
             replies[position] = reply
     finally:
         session.in_exec = False
-    return _told(replies)
+    return _told(session, replies)
 
 
 def _answer(session: Session, words: list[bytes]) -> Reply:
@@ -76,8 +76,9 @@ def _answer(session: Session, words: list[bytes]) -> Reply:
     return reply
 
 
-def _told(replies: list[Reply]) -> list[Reply]:
-    return [reply for reply in replies if reply is not NO_REPLY]
+def _told(session: Session, replies: list[Reply]) -> Reply:
+    told = [reply for reply in replies if reply is not NO_REPLY]
+    return session.last_reply(told) if session.ending else told
 
 
 @command("discard", 1, "noscript loading stale fast allow_busy", categories="transaction")

@@ -307,6 +307,13 @@ def test_kill_oneself_answers_first(server: Running) -> None:
     addr = facts(client)["addr"].encode()
     assert client.call(b"CLIENT", b"KILL", addr) == ("+", b"OK")
     assert gone(client)
+    client = dial(server.port)
+    own = b"%d" % client.call(b"CLIENT", b"ID")
+    kill = [b"CLIENT", b"KILL", b"ID", own, b"SKIPME", b"no"]
+    client.send([[b"MULTI"], kill, [b"EXEC"], [b"SET", b"left", b"behind"]])
+    assert [client.receive() for _ in range(3)] == [("+", b"OK"), ("+", b"QUEUED"), [1]]
+    assert gone(client)
+    assert not server.db.exists("left")
 
 
 def test_kill_by_age(server: Running) -> None:
