@@ -1,8 +1,8 @@
 """Stats: what the server counts: calls and their times by command, errors by code, totals, and rates.
 
 `call` is on the way of every command, so it notes a time and nothing else. Those are counted together, at the speed of
-C, once a second and when somebody asks (`_count`). All of it is used by the event loop's thread alone, but for the
-rows, which a scrape of the metrics reads as they were up to a second ago.
+C, with each `sample` and when somebody asks (`_count`). All of it is used by the event loop's thread alone, but for the
+rows, which a scrape of the metrics reads as they were a tenth of a second ago.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
 # Rates are those of the last 16 samples, a tenth of a second each, as in Redis.
 SAMPLES: Final = 16
 SAMPLE_GAP_S: Final = 1.0  # nobody was connected in between: what was before tells nothing of now
-COUNT_S: Final = 1.0  # between two counts of the times that were noted
 NEVER_NS: Final = 1 << 62
 
 
@@ -91,7 +90,6 @@ class Stats:
         """CONFIG RESETSTAT. The slow log and the latency events stay."""
         self._rows: dict[bytes, Row] = {}
         self._ran = 0  # calls that the rows count
-        self._count_at = 0.0
         self.spent: defaultdict[bytes, list[int]] = defaultdict(list)  # not in the rows yet
         self.by_error: dict[bytes, int] = {}
         self.errors_told_apart = True
@@ -179,9 +177,7 @@ class Stats:
         if late and not self._late:
             self.delayed_fsyncs += 1
         self._late = late
-        if now >= self._count_at:
-            self._count_at = now + COUNT_S
-            self._count()
+        self._count()
         samples = self._samples
         if samples and now - samples[-1].now > SAMPLE_GAP_S:
             samples.clear()
