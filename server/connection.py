@@ -22,6 +22,7 @@ from tidelog.aof.log import Log
 from tidelog.server import errors
 from tidelog.server.requests import ProtocolError, Requests
 from tidelog.server.session import XADD, Session, is_plain_add
+from tidelog.store.batch import FEW
 from tidelog.store.core import Claim, unheld
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ class Connection(asyncio.Protocol):
                 break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be something else
-                if waiting.keys:
+                # Each may wake somebody, unless it is known beforehand whom (store.hand_out).
+                known = len(some) >= FEW and (session.db, args[1]) in waiting.groups
+                if waiting.keys and not known:
                     ran = session.add_each(some)
                 else:
                     ran = session.add_many([*takewhile(is_plain_add, some)])

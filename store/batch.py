@@ -298,11 +298,18 @@ class _Frames:
             replies.append(reply)
 
     def _takers(self, commands: Sequence[Queued], at: int) -> tuple[Takers | None, int]:
-        """Of the plain XADDs from `at` on, where somebody waits or watches: how far those to one key go, and who gets
-        their messages; if that is not known, just the first, since it may serve somebody.
+        """How far plain XADDs from `at` on may go together where somebody waits or watches, and who gets the messages:
+        those to keys on which nobody waits; those to one key, if it is known whom they serve; else just the first.
         """
         core, db, key = self._core, self._ctx.db, commands[at][0]
+        waited, watched = core.waiting.keys, core.watches.keys
         stop = at + 1
+        if (db, key) not in waited and not watched:
+            for command in commands[stop:]:
+                if command.__class__ is list or (db, command[0]) in waited:
+                    break
+                stop += 1
+            return None, stop
         given = takers(core, db, key, 1)
         if given is not None and stop < len(commands):
             for command in commands[stop:]:

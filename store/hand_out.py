@@ -59,7 +59,7 @@ def takers(core: Core, db: int, key: bytes, count: int) -> Takers | None:
         found.append((waiter, reader[1]))
         if len(found) == count:
             break
-    return group, found
+    return (group, found) if found else None
 
 
 def hand_out(

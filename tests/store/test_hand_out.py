@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.store.test_reload import Boom, Trap, quick  # noqa: F401 - for every test here
 
@@ -156,6 +156,8 @@ def nobody_known() -> Iterator[None]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(actions, max_size=25))
+@example([("wait", "a", READS[0]), ("wait", "b", READS[4]), ("add", 3, "s")])
+@example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("add", 5, "st"), ("add", 3, "t")])
 def test_as_if_everyone_were_asked_after_each_message(script: list[Any]) -> None:
     script = [("do", words, "") for words in BEGIN] + script
     clock, other_clock = testing.Clock(), testing.Clock()
