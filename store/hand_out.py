@@ -120,5 +120,5 @@ def hand_out(
     seen = not others or group.all_seen == (now, place)
     if seen or core.idle([*others], 0, True) == len(others):
         del waiting.signalled[place]
-    else:
+    if waiting.signalled:  # or there are other keys, which an interrupt left
         core.serve(flush)

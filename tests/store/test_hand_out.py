@@ -242,3 +242,21 @@ def test_a_disk_full_after_the_message(tmp_path: Path, known: bool) -> None:
         assert db.xlen("s") == 2 and db.xpending("s", "g")["pending"] == 1
         (((_, entries),)) = db.xreadgroup("g", "d", {"s": ">"})
         assert len(entries) == 1
+
+
+def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
+    """Who was to be asked when an interrupt struck is asked by the next call, also if that knows whom it serves."""
+    told: list[Any] = []
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        crowd(db, told)
+        for words in ("XADD t * f v", "XREADGROUP GROUP g a STREAMS t >"):
+            db._core.run(0, words.encode().split())
+        db._core.run(0, READS[7].format("e").encode().split(), partial(Told, "e", told))
+        with (
+            patch.object(db._core.waiting.__class__, "visits", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            db.execute_command("XADD", "t", "NOMKSTREAM", "*", "f", "v")
+        assert not told
+        db.xadd("s", {"f": "v"})
+        assert sorted(name for name, _ in told) == ["b", "e"]
