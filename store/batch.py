@@ -316,8 +316,13 @@ class _Frames:
                 if command.__class__ is list or command[0] != key:
                     break
                 stop += 1
-            given = takers(core, db, key, stop - at)
-        return given, at + 1 if given is None else stop
+            several = takers(core, db, key, stop - at)
+            if several is not None:
+                group, consumers = several
+                names = sum(len(key) + len(group.name) + len(name) for _, name in consumers)
+                if names <= FRAME_BYTES:  # which the deliveries hold once each
+                    return several, stop
+        return given, at + 1
 
     def _hand_out(self, key: bytes, given: Takers) -> None:
         """What was added to the key goes to its takers; to the first of them, if an XADD was refused."""

@@ -16,6 +16,7 @@ from tests.store.test_reload import Boom, Trap, quick  # noqa: F401 - for every 
 
 import tidelog
 from tidelog import testing
+from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.engine.digest import digest
@@ -260,3 +261,19 @@ def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
         assert not told
         db.xadd("s", {"f": "v"})
         assert sorted(name for name, _ in told) == ["b", "e"]
+
+
+def test_names_too_long_for_the_deliveries_to_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fits into a frame one by one is not refused because it does not together."""
+    told: list[Any] = []
+    monkeypatch.setattr(batch, "FRAME_BYTES", 10_000)
+    monkeypatch.setattr(frame, "BODY_BYTES_MAX", 20_000)
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        crowd(db, told)
+        for name in ("e" * 12_000, "f" * 12_000):
+            args = READS[0].format(name).encode().split()
+            db._core.run(0, args, partial(Told, name[0], told))
+        add(db, [b"s"] * 5)
+    assert [name for name, reply in told if isinstance(reply, list)] == ["b", "c", "d", "e", "f"]
