@@ -20,6 +20,7 @@ from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.engine.digest import digest
+from tidelog.engine.effects import OPCODE, VOLATILE, XADD, XCLAIM
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store import batch, core
@@ -159,6 +160,8 @@ def nobody_known() -> Iterator[None]:
 @given(st.lists(actions, max_size=25))
 @example([("wait", "a", READS[0]), ("wait", "b", READS[4]), ("add", 3, "s")])
 @example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("add", 5, "st"), ("add", 3, "t")])
+@example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("leave", 0, False), ("add", 1, "s")])
+@example([("do", "XGROUP SETID s g $", ""), ("wait", "a", READS[0]), ("add", 1, "s")])
 def test_as_if_everyone_were_asked_after_each_message(script: list[Any]) -> None:
     script = [("do", words, "") for words in BEGIN] + script
     clock, other_clock = testing.Clock(), testing.Clock()
@@ -277,3 +280,23 @@ def test_names_too_long_for_the_deliveries_to_go_together(
             db._core.run(0, args, partial(Told, name[0], told))
         add(db, [b"s"] * 5)
     assert [name for name, reply in told if isinstance(reply, list)] == ["b", "c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_who_watches_or_listens_is_told(count: int) -> None:
+    told: list[Any] = []
+    with testing.store() as db:
+        crowd(db, told)
+        with db.pipeline() as pipe:
+            pipe.watch("s")
+            add(db, [b"s"] * count)
+            pipe.multi()
+            pipe.xlen("s")
+            with pytest.raises(tidelog.WatchError):
+                pipe.execute()
+    with testing.store() as db:
+        crowd(db, told)
+        heard: list[int] = []
+        db._core.listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
+        add(db, [b"s"] * count)
+        assert [opcode for opcode in heard if opcode < VOLATILE] == [XADD, XCLAIM] * count
