@@ -374,23 +374,23 @@ class _Frames:
         slow = False
         while at < count:
             effect, added = None, 1
-            if at >= run_at:
-                effect = decide_xadd_run(state, settings, db, keys[0], rows[at:], now)
+            try:
+                if at >= run_at:
+                    effect = decide_xadd_run(state, settings, db, keys[0], rows[at:], now)
+                    if effect is None:
+                        run_at = at + FEW
+                    else:
+                        added = len(effect[5])
                 if effect is None:
-                    run_at = at + FEW
-                else:
-                    added = len(effect[5])
-            if effect is None:
-                try:
                     effect = decide_add(state, settings, db, keys[at], rows[at], now)
-                except CommandError as error:
-                    self._silent.append(len(replies))
-                    reply(error)
-                    at += 1
-                    continue
-                if effect is None:
-                    slow = True
-                    break
+            except (CommandError, CorruptBlock) as error:
+                self._silent.append(len(replies))
+                reply(error if isinstance(error, CommandError) else StoreDamaged(str(error)))
+                at += 1
+                continue
+            if effect is None:
+                slow = True
+                break
             pack(effect)
             if observed:
                 core.observe(effect)
@@ -420,7 +420,7 @@ class _Frames:
         ctx.effects = []
         try:
             ms, seq, count = decide_xadd_many(ctx, key, rows)
-        except CommandError:
+        except (CommandError, CorruptBlock):
             return False
         packed = core.pack(ctx.effects)
         size = core.packer.getbuffer().nbytes

@@ -65,3 +65,25 @@ def test_what_looks_at_everything_names_the_damage(tmp_path: Path) -> None:
         with pytest.raises(tidelog.StoreDamaged, match="stream 1"):
             db.digest()
         assert db.xlen("good") == 1
+
+
+@pytest.mark.parametrize("count", (1, 4, 200))
+def test_in_a_pipeline_a_damaged_key_is_nobody_elses_trouble(tmp_path: Path, count: int) -> None:
+    clock = testing.Clock()
+    made(tmp_path / "s", clock)
+    damage(tmp_path / "s", STREAM)
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        pipe = db.pipeline(transaction=False)
+        for key in ("good", *["bad"] * count, "good"):
+            pipe.xadd(key, {"n": 1})
+        first, *refused, last = pipe.execute(raise_on_error=False)
+        assert {type(reply) for reply in refused} == {tidelog.StoreDamaged}
+        assert db.xlen("good") == 3 and isinstance(first, bytes) and isinstance(last, bytes)
+        assert not db._core.reloads
+        pipe = db.pipeline(transaction=False)
+        for _ in range(count):
+            pipe.xadd("bad", {"n": 1})
+        assert {type(reply) for reply in pipe.execute(raise_on_error=False)} == {
+            tidelog.StoreDamaged
+        }
+        assert not db._core.reloads
