@@ -270,6 +270,8 @@ class _Frames:
         ctx.effects = []
         try:
             reply = core.decide(ctx, args)
+            if core.state.changes.cold is not None:
+                core.ready(ctx.effects)  # here, where it is this command's trouble alone
         except StoreDamaged as error:
             ctx.effects, reply = [], error
         count = core.pack(ctx.effects)

@@ -10,15 +10,16 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.engine.rowkeys import EXPIRY, GROUP, STREAM
+from tidelog.engine.rowkeys import CHUNK, EXPIRY, GROUP, STREAM
 
 
-def damage(store: Path, prefix: bytes) -> None:
-    """Flip a bit of the first row of a kind."""
+def damage(store: Path, prefix: bytes, at: int = 0) -> None:
+    """Flip a bit of the first row of a kind, or of one behind it."""
     with lmdb.Environment(str(store / "checkpoint"), map_size=1 << 30) as environment:
         with environment.begin(write=True) as txn:
             cursor = txn.cursor()
-            assert cursor.set_range(prefix) and cursor.key().startswith(prefix)
+            assert cursor.set_range(prefix)
+            assert all(cursor.next() for _ in range(at)) and cursor.key().startswith(prefix)
             key, value = cursor.key(), bytearray(cursor.value())
             value[len(value) // 2] ^= 0x10
             txn.put(key, bytes(value))
@@ -86,4 +87,24 @@ def test_in_a_pipeline_a_damaged_key_is_nobody_elses_trouble(tmp_path: Path, cou
         assert {type(reply) for reply in pipe.execute(raise_on_error=False)} == {
             tidelog.StoreDamaged
         }
+        assert not db._core.reloads
+
+
+@pytest.mark.parametrize("order", range(3))
+@pytest.mark.parametrize("words", ("XACK bad g", "XCLAIM bad g b 0"))
+def test_in_a_pipeline_damaged_pending_entries_are_nobody_elses_trouble(
+    tmp_path: Path, words: str, order: int
+) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xgroup_create("bad", "g", mkstream=True)
+        ids = [db.xadd("bad", {"n": n}) for n in range(9)]
+        db.xreadgroup("g", "a", {"bad": ">"})
+        db.checkpoint()
+    damage(tmp_path / "s", CHUNK, order)
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        pipe = db.pipeline(transaction=False).set("k", 1)
+        pipe.execute_command(*words.split(), ids[4])
+        first, refused, last = pipe.set("l", 2).execute(raise_on_error=False)
+        assert isinstance(refused, tidelog.StoreDamaged)
+        assert first and last and db.get("l") == b"2"
         assert not db._core.reloads
