@@ -239,7 +239,7 @@ class Log:
             if flush:
                 self.flush()
             return lsn - 1
-        lsn = self.next_lsn
+        lsn = self.written_lsn + 1
         offset = self.offset
         size = len(body)
         try:
@@ -313,12 +313,11 @@ class Log:
         """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
         if self._gathered:
             self._check()
-            next_lsn = self.next_lsn
             try:
                 body = b"".join(self._gathered)
-                count = next_lsn - 1 - self.written_lsn
+                # `next_lsn` stays: others look at it without the lock, and these units are in no file yet.
+                count = self.next_lsn - 1 - self.written_lsn
                 self.room += len(body)
-                self.next_lsn = next_lsn - count
                 self._gathered = []
                 # Company: to write would give up the interpreter lock with this lock held, and all who come
                 # meanwhile would queue for it. That halves the rate, so here a mapping is worth its price.
@@ -330,7 +329,6 @@ class Log:
                     self._append = alone
             except BaseException as error:
                 self._doubts(error)
-                self.next_lsn = next_lsn
                 # Others wait for these units, and no later round can serve them.
                 self._commit.fail(error)
                 raise

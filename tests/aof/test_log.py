@@ -181,6 +181,22 @@ def test_gathered_units_share_a_frame(root: Path) -> None:
     opened.close()
 
 
+def test_what_is_added_never_grows_less(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks at it without the lock, while another thread flushes, would take what is in no file yet for written."""
+    opened = Opened(root)
+    lsn = opened.add(2, flush=False)
+    seen: list[tuple[int, int]] = []
+
+    def crc(body: bytes) -> int:
+        seen.append((opened.log.written_lsn, opened.log.next_lsn - 1))
+        return crc32c_of(body)
+
+    monkeypatch.setattr("tidelog.aof.log.crc32c_of", crc)
+    opened.log.wait(lsn, WRITTEN)
+    assert seen == [(1, lsn)]
+    opened.close()
+
+
 def test_waiting_for_the_disk_moves_durable(root: Path) -> None:
     opened = Opened(root, policy="always")
     lsn = opened.add()
