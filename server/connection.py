@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
 
     queue     commands that wait for the session to be free
     out       replies of this turn, and behind each its claim: what it rests on, or None. All claims are of `log`
-    rests     what the next reply, and all after it, rest on besides
+    rests     what the next reply, and all after it, rest on besides, or None
     held      replies of turns before that wait for the disk
     slow_since    when it was seen to leave more unread than its soft limit
     adding    it has sent XADDs that run at the end of this turn
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self.queue_bytes = 0
         self.out: list[Any] = []  # bytes, Claim | None, bytes, Claim | None, ...
         self.out_bytes = 0
-        self.rests: list[Claim] = []
+        self.rests: Claim | None = None
         self.log: Log = server.core.log
         self.held: deque[Held] = deque()
         self.held_bytes = 0
@@ -296,14 +296,16 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         if log is not self.log:
             self._begin_anew(log)
-        self.rests.append((log, lsn, wrote))
+        if self.rests is not None:  # of a reply that is not told (CLIENT REPLY), or of one more
+            lsn, wrote = max(lsn, self.rests[1]), wrote or self.rests[2]
+        self.rests = log, lsn, wrote
 
     def _begin_anew(self, log: Log) -> None:
         """What comes rests on another log: that of a store whose memory was rebuilt."""
         if self.out:
             self._seal()
             self.server.turns.await_(self)
-        self.rests.clear()
+        self.rests = None
         self.log = log
 
     def hold(self, claim: Claim, data: bytes, replies: int) -> None:
@@ -315,7 +317,7 @@ class Connection(asyncio.Protocol):
 
     def _claim(self) -> Claim:
         """What the replies of this turn rest on, all together."""
-        claims = [*self.rests, *filter(None, self.out[1::2])]
+        claims = [claim for claim in (self.rests, *self.out[1::2]) if claim is not None]
         lsn = max((claim[1] for claim in claims), default=0)
         return self.log, lsn, any(claim[2] for claim in claims)
 
@@ -327,7 +329,7 @@ class Connection(asyncio.Protocol):
     def _sent(self) -> None:
         self.out.clear()
         self.out_bytes = 0
-        self.rests.clear()
+        self.rests = None
 
     def wait_for_log(self) -> None:
         """The replies of this turn may not leave yet, or not before others."""
@@ -416,8 +418,7 @@ def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: boo
             data = out[0] if len(out) == 2 else b"".join(out[::2])
             connection.out = []  # as `_sent`, without a call
             connection.out_bytes = 0
-            if connection.rests:
-                connection.rests.clear()
+            connection.rests = None
             if connection.closing:
                 connection.write(data)
             elif not connection.transport.is_closing():  # as `write`, without a call

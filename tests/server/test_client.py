@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -413,6 +414,17 @@ def test_reply_skip(server: Running, command: bytes) -> None:
         assert client.receive() == b"2"
     else:
         assert [client.receive(), client.receive()] == [b"1", b"2"]
+
+
+def test_a_client_without_replies_takes_no_memory(server: Running) -> None:
+    client, other = dial(server.port), dial(server.port)
+    log = server.db._core.log  # what a reply rests on is of it
+    assert other.call(b"PING") == ("+", b"PONG")
+    client.send([[b"CLIENT", b"REPLY", b"OFF"]])
+    before = sys.getrefcount(log)
+    client.send([[b"XADD", b"s", b"*", b"a", b"1"]] * 1000)
+    until(lambda: other.call(b"XLEN", b"s") == 1000)
+    assert sys.getrefcount(log) < before + 100
 
 
 def test_reply_skip_is_over_after_a_message_too(server: Running) -> None:
