@@ -166,7 +166,8 @@ class Connection(asyncio.Protocol):
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be something else
                 # Each may wake somebody, unless it is known beforehand whom (store.hand_out).
-                known = len(some) >= FEW and (session.db, args[1]) in waiting.groups
+                many = len(some) >= FEW and is_plain_add(args)
+                known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
                     ran = session.add_each(some)
                 else:

@@ -147,6 +147,14 @@ def test_in_one_turn_each_client_is_answered_what_it_sent(start: Start) -> None:
     assert clients[2].call(b"XLEN", b"s") == 12 + 12
 
 
+def test_an_xadd_of_one_word_begins_no_row(start: Start) -> None:
+    client = dial(start().port)
+    add = [b"XADD", b"s", b"*", b"n", b"1"]
+    client.send([[b"XADD"], add, [b"XADD"], add, add])
+    replies = [client.receive() for _ in range(5)]
+    assert [isinstance(reply, bytes) for reply in replies] == [False, True, False, True, True]
+
+
 def in_one_turn(running: Running, clients: list[Client], sent: list[bytes]) -> None:
     """Send while the server's loop is held up, so that it finds all of it at once."""
     held, gate = threading.Event(), threading.Event()
