@@ -456,10 +456,10 @@ class Log:
         return self.offset + HEADER_BYTES + self._gathered_bytes() + nbytes
 
     def _check(self) -> None:
+        if self._commit.failure is not None:  # first: a log that was retired is closed as well
+            raise self._commit.error()
         if self._closed:
             raise LogClosed("the log is closed")
-        if self._commit.failure is not None:
-            raise self._commit.error()
         if self._doubt is not None:
             raise LogPoisoned(
                 f"a write to the log broke off ({self._doubt!r}); recover before writing again"

@@ -21,6 +21,7 @@ from tests.until import until
 
 import tidelog
 import tidelog.testing
+from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server import serving
 from tidelog.server.config import ConfigError
@@ -509,3 +510,38 @@ def test_a_malformed_exec_drops_its_watches_under_the_lock(server: Running) -> N
         client.begin(b"EXEC", b"x")
         assert silent(client)
     assert client.receive()[1].startswith(b"EXECABORT")
+
+
+def test_who_rests_on_a_log_that_was_given_up_is_told(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one turn: a write that is gathered, one that breaks the log, and one that has it begun anew."""
+    running = start(fsync="everysec")
+    clients = [dial(running.port) for _ in range(3)]
+    for client in clients:
+        assert client.call(b"SET", b"before", b"1") == ("+", b"OK")
+    old, add = running.db._core.log, Log.add
+
+    def broken(log: Log, body: bytes, *rest: Any) -> int:
+        if log is old and b"breaks" in body:
+            error = MemoryError("injected")
+            log._doubts(error)
+            raise error
+        return add(log, body, *rest)
+
+    monkeypatch.setattr(Log, "add", broken)
+    held, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert gate.wait(10)
+
+    running.server.loop.call_soon_threadsafe(hold)
+    assert held.wait(10)
+    for client, key in zip(clients, (b"gathered", b"breaks", b"after"), strict=True):
+        client.begin(b"SET", key, b"1")
+    gate.set()
+    told = [client.receive() for client in clients]
+    assert [reply[1][:20] for reply in told[:2]] == [b"ERR outcome unknown:"] * 2
+    assert told[2] == ("+", b"OK")
+    assert [running.db.get(key) for key in ("gathered", "breaks", "after")] == [None, None, b"1"]

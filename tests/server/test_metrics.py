@@ -173,7 +173,7 @@ def test_the_server_and_its_commands(watched: Watched) -> None:
         until(lambda: watched.running.server.blocked == 1)
         watched.ask("XADD b * x y", "XADD b 0-0 x y", "XADD b nonsense x y", "SET s 1", "XLEN s")
         xadd = (("command", "xadd"),)
-        # Calls are counted once a second.
+        # Calls are counted with each sample of the rates.
         until(lambda: watched.samples().get(("commands_total", xadd)) == 3)
         found = watched.samples()
     assert found["blocked_clients", ()] == 1
