@@ -22,7 +22,7 @@ from tidelog.aof.log import Log
 from tidelog.server import errors
 from tidelog.server.requests import ProtocolError, Requests
 from tidelog.server.session import XADD, Session, is_plain_add
-from tidelog.store.batch import FEW
+from tidelog.store import batch
 from tidelog.store.core import Claim, unheld
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be something else
                 # Each may wake somebody, unless it is known beforehand whom (store.hand_out).
-                many = len(some) >= FEW and is_plain_add(args)
+                many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
                     ran = session.add_each(some)
