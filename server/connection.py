@@ -344,8 +344,8 @@ class Connection(asyncio.Protocol):
         return lsn <= through and (own is log or not lsn)
 
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
-        """Write what may leave by now: what rests on `written` up to `through` does. `error`: what does not hold yet
-        never will. Whether nothing is left.
+        """Write what may leave by now: what rests on `written` up to `through` does. `error`: what is said of a log
+        that failed; it need not be the one that a reply rests on. Whether nothing is left.
         """
         core = self.server.core
         pieces = []
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
                 lsn <= log.synced_lsn and not (wrote and core.relief is not None)
             ):
                 pieces.append(data)
-            elif error is not None or log.failure is not None:
+            elif log.failure is not None:
                 told = b"-%b\r\n" % errors.line(
                     unheld(error or LogPoisoned(str(log.failure)), wrote)
                 )

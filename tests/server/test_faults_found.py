@@ -545,3 +545,42 @@ def test_who_rests_on_a_log_that_was_given_up_is_told(
     assert [reply[1][:20] for reply in told[:2]] == [b"ERR outcome unknown:"] * 2
     assert told[2] == ("+", b"OK")
     assert [running.db.get(key) for key in ("gathered", "breaks", "after")] == [None, None, b"1"]
+
+
+def test_a_log_that_was_given_up_says_nothing_of_the_one_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under `always`: who wrote into the new log is told when the disk has it, not that the old one failed."""
+    with simulated("always") as (running, gate):
+        clients = [dial(running.port) for _ in range(3)]
+        for client in clients:
+            assert client.call(b"SET", b"before", b"1") == ("+", b"OK")
+        old, add = running.db._core.log, Log.add
+
+        def broken(log: Log, body: bytes, *rest: Any) -> int:
+            if log is old and b"breaks" in body:
+                error = MemoryError("injected")
+                log._doubts(error)
+                raise error
+            if log is not old and b"after" in body:
+                gate.open.clear()
+                log.slowest_s = 1.0  # so that another thread syncs
+            return add(log, body, *rest)
+
+        monkeypatch.setattr(Log, "add", broken)
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            held.set()
+            assert go_on.wait(10)
+
+        running.server.loop.call_soon_threadsafe(hold)
+        assert held.wait(10)
+        for client, key in zip(clients, (b"gathered", b"breaks", b"after"), strict=True):
+            client.begin(b"SET", key, b"1")
+        go_on.set()
+        for client in clients[:2]:
+            assert client.receive()[1].startswith(b"ERR outcome unknown:")
+        assert silent(clients[2])
+        gate.open.set()
+        assert clients[2].receive() == ("+", b"OK")
