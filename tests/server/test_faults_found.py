@@ -584,3 +584,20 @@ def test_a_log_that_was_given_up_says_nothing_of_the_one_in_its_place(
         assert silent(clients[2])
         gate.open.set()
         assert clients[2].receive() == ("+", b"OK")
+
+
+@pytest.mark.parametrize("slowest_s", [0.0, 0.1])
+@pytest.mark.parametrize("count", [1, 3, 70])
+def test_each_command_of_a_pipeline_is_told_of_a_sync_that_failed(
+    slowest_s: float, count: int
+) -> None:
+    """As many errors as commands, behind what held before, and then the end."""
+    with simulated("always") as (running, gate):
+        client = dial(running.port)
+        assert client.call(b"SET", b"k", b"1") == ("+", b"OK")
+        running.db._core.log.slowest_s = slowest_s
+        gate.fails["fdatasync"] = errno.EIO
+        client.raw(ADD * count)
+        lines = client.rest().split(b"\r\n")
+        assert lines.pop() == b"" and len(lines) == count
+        assert {line[:21] for line in lines} == {b"-ERR outcome unknown:"}
