@@ -119,9 +119,11 @@ class PubSub:
         push = Push([b"smessage", channel, message])
         return _send(self.shard_channels.get(channel), push, claim)
 
-    def show(self, session: Session, args: list[bytes], monitors: Iterable[Session]) -> None:
-        """Tell those who MONITOR of a command that a session is about to run."""
-        line = monitor_line(session, args, self._core.time_ns() // 1000)
+    def show(
+        self, session: Session, args: list[bytes], db: int, monitors: Iterable[Session]
+    ) -> None:
+        """Tell those who MONITOR of a command that a session runs, and in which database."""
+        line = monitor_line(session, args, db, self._core.time_ns() // 1000)
         if line is not None:
             for monitor in monitors:
                 monitor.push(Status(line))
@@ -218,7 +220,7 @@ _ESCAPES = {
 }
 
 
-def monitor_line(session: Session, args: list[bytes], now_us: int) -> bytes | None:
+def monitor_line(session: Session, args: list[bytes], db: int, now_us: int) -> bytes | None:
     """What MONITOR shows of a command at a time in unix us: secrets blanked; None for commands of administration."""
     try:
         command = TABLE.resolve(args)
@@ -232,7 +234,7 @@ def monitor_line(session: Session, args: list[bytes], now_us: int) -> bytes | No
         addr = b"unix:" + addr.removesuffix(b":0")
     seconds, us = divmod(now_us, 1_000_000)
     shown = b" ".join([quoted(arg) for arg in redacted(args)])
-    return b"%d.%06d [%d %b] %b" % (seconds, us, session.db, addr, shown)
+    return b"%d.%06d [%d %b] %b" % (seconds, us, db, addr, shown)
 
 
 def quoted(raw: bytes) -> bytes:

@@ -260,9 +260,9 @@ class Server:
         """Run this when the pause is over."""
         self._postponed.append((session, args))
 
-    def show(self, session: Session, args: list[bytes]) -> None:
+    def show(self, session: Session, args: list[bytes], db: int) -> None:
         """Show a command to those who MONITOR."""
-        self.pubsub.show(session, args, list(self.monitors.values()))
+        self.pubsub.show(session, args, db, list(self.monitors.values()))
 
     def set_monitor(self, session: Session) -> None:
         """MONITOR."""

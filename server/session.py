@@ -276,8 +276,6 @@ class Session:
         if self.transaction.active and "no_multi" in command.flags:
             self._reject(command, CommandError(errors.NO_MULTI))
             return True
-        if server.monitors:
-            server.show(self, args)
         if server.paused and server.holds(command):
             self.busy = True
             server.postpone(self, args)
@@ -291,6 +289,8 @@ class Session:
             self.last_command = name
             self._finish(None, started, reply)
             return True
+        if server.monitors and name != b"exec":  # which is shown behind what it runs
+            server.show(self, args, self.db)
         return False
 
     @property
@@ -358,7 +358,7 @@ class Session:
         """EXEC: the replies, and which of the commands are handlers' to answer, now that the unit is done."""
         later: list[tuple[int, list[bytes]]] = []
         position = -1
-        stats = self.server.stats
+        stats, monitored = self.server.stats, bool(self.server.monitors)
 
         def one(ctx: Context, words: list[bytes]) -> Reply:
             nonlocal position
@@ -371,6 +371,8 @@ class Session:
                 if reply is not None:
                     note_refusal(self, command, words)
             if reply is None:
+                if monitored:
+                    self.server.show(self, words, ctx.db)
                 if command.name not in ENGINE.commands:
                     later.append((position, words))
                     return None
@@ -385,6 +387,8 @@ class Session:
             (reply, claim), self.db = run_exec(self.core, self.db, self.transaction, args, one)
         finally:
             self.settle()
+            if monitored:
+                self.server.show(self, args, self.db)
         self._rest_on(claim)
         return reply, later
 

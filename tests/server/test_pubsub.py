@@ -285,6 +285,37 @@ def test_monitor_of_redis_py(server: Running) -> None:
         assert monitor.next_command()["command"] == "ECHO after"
 
 
+def shown_to(monitor: Line) -> list[bytes]:
+    """The commands that a monitor was shown by now, each with its database."""
+    lines = monitor.read().split(b"\r\n")
+    return [
+        b"%c %b" % (line[line.index(b"[") + 1], line.partition(b"] ")[2]) for line in lines[:-1]
+    ]
+
+
+def test_monitor_shows_what_runs_and_once(server: Running) -> None:
+    """As Redis: a queued command when EXEC runs it, before EXEC; one that a pause holds back when it is over."""
+    monitor, line = (Line(socket.create_connection(("127.0.0.1", server.port)), 2) for _ in "ab")
+    monitor.say("MONITOR")
+    assert monitor.read() == b"+OK\r\n"
+    for command in ("MULTI", "SET a 1", "SELECT 2", "GET a", "CONFIG GET port", "EXEC"):
+        line.say(command)
+    assert shown_to(monitor) == [
+        b'0 "MULTI"', b'0 "SET" "a" "1"', b'0 "SELECT" "2"', b'2 "GET" "a"', b'2 "EXEC"',
+    ]  # fmt: skip
+    for command in ("MULTI", "SET a 1", "DISCARD"):
+        line.say(command)
+    assert shown_to(monitor) == [b'2 "MULTI"', b'2 "DISCARD"']
+    for command in ("MULTI", "SET a", "EXEC"):
+        line.say(command)
+    assert shown_to(monitor) == [b'2 "MULTI"', b'2 "EXEC"']
+    line.say("CLIENT PAUSE 100 WRITE")
+    line.say("SET a 1")
+    assert shown_to(monitor) == [b'2 "SET" "a" "1"']
+    for each in (monitor, line):
+        each.link.close()
+
+
 # --- events
 
 
@@ -498,9 +529,9 @@ def test_quoted(raw: bytes, shown: bytes) -> None:
 )
 def test_what_monitor_shows(line: str, shown: bytes | None) -> None:
     session: Any = Stub()
-    got = monitor_line(session, line.encode().split(), 1_700_000_000_000_042)
+    got = monitor_line(session, line.encode().split(), session.db, 1_700_000_000_000_042)
     assert got == (None if shown is None else b"1700000000.000042 [0 127.0.0.1:5] " + shown)
     session.connection.kind, session.connection.addr, session.db = "unix", "/run/x.sock:0", 3
     if shown is not None:
-        got = monitor_line(session, line.encode().split(), 1_700_000_000_000_042)
+        got = monitor_line(session, line.encode().split(), session.db, 1_700_000_000_000_042)
         assert got == b"1700000000.000042 [3 unix:/run/x.sock] " + shown
