@@ -27,7 +27,7 @@ from tidelog.server.option_kinds import Limit
 from tidelog.server.pubsub import PubSub
 from tidelog.server.requests import Limits
 from tidelog.server.saving import Saving
-from tidelog.server.session import Session
+from tidelog.server.session import Session, changes
 from tidelog.server.stats import Stats
 from tidelog.server.turns import Turns
 from tidelog.server.users import users_changed
@@ -245,16 +245,13 @@ class Server:
                 session.connection.take_back(args)
                 session.connection.resume()
 
-    def holds(self, command: Command) -> bool:
-        """Whether a pause holds a command back."""
+    def holds(self, session: Session, command: Command) -> bool:
+        """Whether a pause holds a command of this session back."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
-        name = command.name  # a message may tell of something that was written
-        return (
-            not self._pause_writes_only
-            or "write" in command.flags
-            or name in (b"exec", b"publish", b"spublish")
-        )
+        if not self._pause_writes_only or changes(command):
+            return True
+        return command.name == b"exec" and session.queued_change
 
     def postpone(self, session: Session, args: list[bytes]) -> None:
         """Run this when the pause is over."""

@@ -71,6 +71,11 @@ _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
 XADD: Final = frozenset((b"XADD", b"xadd"))
 
 
+def changes(command: Command) -> bool:
+    """Whether CLIENT PAUSE WRITE is about it: it writes, or publishes what may tell of something that was written."""
+    return "write" in command.flags or command.name in (b"publish", b"spublish")
+
+
 def is_plain_add(args: list[bytes]) -> bool:
     """XADD key * field value ..., without options."""
     return len(args) > 4 and args[0] in XADD and args[2] == b"*" and len(args) & 1 == 1
@@ -140,6 +145,7 @@ class Session:
         self.reply_mode = "on"
         self.no_evict = self.no_touch = self.monitor = False
         self.busy = self.closed = False
+        self.queued_change = False  # there is a command in the transaction that `changes` something
         self.in_exec = False  # a handler runs as a part of EXEC, and must not wait
         self.ending = False  # one of those ended it: EXEC's reply is the last
         self.plain = False
@@ -276,7 +282,7 @@ class Session:
         if self.transaction.active and "no_multi" in command.flags:
             self._reject(command, CommandError(errors.NO_MULTI))
             return True
-        if server.paused and server.holds(command):
+        if server.paused and server.holds(self, command):
             self.busy = True
             server.postpone(self, args)
             return True
@@ -286,6 +292,8 @@ class Session:
                 self.transaction.submit(self.core.ctx, args)
             except CommandError as error:
                 reply = error
+            if reply is QUEUED and changes(command):
+                self.queued_change = True
             self.last_command = name
             self._finish(None, started, reply)
             return True

@@ -18,6 +18,7 @@ from tidelog.server.table import HANDLERS, TABLE, command
 @command("multi", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def multi(session: Session, args: list[bytes]) -> Reply:
     reply = session.transaction.submit(session.core.ctx, args)
+    session.queued_change = False
     session.settle()
     return reply
 

@@ -480,6 +480,24 @@ def test_pause_of_writes(server: Running) -> None:
     assert other.receive() == 1
 
 
+def test_pause_of_writes_and_transactions(server: Running) -> None:
+    """Held back is what would write or publish, which is known when EXEC comes (as in Redis)."""
+    asking, reading, writing = (dial(server.port) for _ in range(3))
+    calls(writing, "MULTI", "SET a 1")
+    calls(reading, "MULTI", "SET a 2", "DISCARD", "MULTI", "GET a")
+    assert calls(asking, "CLIENT PAUSE 600000 WRITE") == [("+", b"OK")]
+    assert calls(reading, "EXEC", "MULTI", "EXEC") == [[None], ("+", b"OK"), []]
+    for client, command in ((writing, b"EXEC"), (reading, b"MULTI")):
+        client.begin(command)
+    assert reading.receive() == ("+", b"OK")
+    reading.send([[b"PUBLISH", b"c", b"x"], [b"EXEC"]])
+    time.sleep(0.05)
+    assert reading.arrived() == writing.arrived() == []
+    assert calls(asking, "CLIENT UNPAUSE") == [("+", b"OK")]
+    assert writing.receive() == [("+", b"OK")]
+    assert [reading.receive() for _ in range(2)] == [("+", b"QUEUED"), [0]]
+
+
 def test_redis_py(server: Running) -> None:
     for protocol in (2, 3):
         with server.client(protocol=protocol, client_name="me") as client:
