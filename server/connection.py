@@ -82,8 +82,8 @@ class Connection(asyncio.Protocol):
         if self.kind == "unix":
             self.addr = self.laddr = f"{self.server.config['unixsocket']}:0"
         else:
-            self.addr = _name(transport.get_extra_info("peername"))
-            self.laddr = _name(transport.get_extra_info("sockname"))
+            self.addr = address_name(transport.get_extra_info("peername"))
+            self.laddr = address_name(transport.get_extra_info("sockname"))
             if peer is not None:
                 _keep_alive(peer, self.server.config["tcp-keepalive"])
         self.session = Session(self.server, self.server.next_id(), self)
@@ -433,7 +433,8 @@ def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: boo
         touched[0].server.stats.net_output_bytes += sent
 
 
-def _name(address: object) -> str:
+def address_name(address: object) -> str:
+    """As CLIENT LIST shows it."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = address[0], address[1]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

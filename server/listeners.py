@@ -1,16 +1,25 @@
-"""Listeners: the addresses a server listens on: TCP, TLS, a Unix socket, and HTTP for its metrics."""
+"""Listeners: the addresses a server listens on: TCP, TLS, a Unix socket, and HTTP for its metrics.
+
+Who connects by TLS is no client yet while both sides agree on keys, but has a descriptor of ours already. `Handshakes`
+bounds how many those are, and for how long: else a peer that says nothing could take all of them, and the log could not
+open its next file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
+import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.disk import unix_socket
 from tidelog.server.config import ConfigError
-from tidelog.server.connection import Connection
+from tidelog.server.connection import Connection, address_name
+from tidelog.server.logs import VERBOSE
 from tidelog.server.tls import context
 
 if TYPE_CHECKING:
@@ -19,6 +28,9 @@ if TYPE_CHECKING:
 
 # An address of `bind` with a `-` before it may be missing on this machine; these are other troubles.
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
+
+HANDSHAKE_S: Final = 10.0  # after so long the peer is given up
+HANDSHAKES_SPARE: Final = 4  # above `maxclients`: who is one too many can be told so only by TLS
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -31,6 +43,7 @@ class Listeners:
 
     def __init__(self, server: Server) -> None:
         self.ports: list[tuple[str, str]] = []
+        self.handshakes = Handshakes(server)
         self.metrics: Metrics | None = None
         self._server = server
         self._listening: list[asyncio.Server] = []
@@ -82,12 +95,12 @@ class Listeners:
         config, loop = self._server.config, self._server.loop
         for word in config["bind"].split():
             host = word.removeprefix("-")
+            make = partial(Connection, self._server, kind)
             try:
                 listening = await loop.create_server(
-                    lambda: Connection(self._server, kind),
+                    make if tls is None else partial(_Accepted, self.handshakes, make, tls),
                     None if host == "*" else host,
                     port,
-                    ssl=tls,
                     backlog=config["tcp-backlog"],
                     reuse_address=True,
                 )
@@ -123,3 +136,61 @@ class Listeners:
         if self.metrics is not None:
             self.metrics.stop()
             self.metrics = None
+
+
+class Handshakes:
+    """The TLS connections that are no clients yet."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._under_way: dict[Connection, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(
+        self, link: socket.socket, peer: str, connection: Connection, tls: ssl.SSLContext
+    ) -> None:
+        """A peer has connected."""
+        server = self._server
+        if len(server.sessions) + len(self) >= server.clients_max + HANDSHAKES_SPARE:
+            link.close()
+            server.stats.connections_received += 1
+            server.stats.rejected_connections += 1
+            return
+        shaking = self._shake(link, peer, connection, tls)
+        self._under_way[connection] = server.loop.create_task(shaking)
+
+    def end(self, connection: Connection) -> None:
+        """It is a client now, or gone."""
+        self._under_way.pop(connection, None)
+
+    async def _shake(
+        self, link: socket.socket, peer: str, connection: Connection, tls: ssl.SSLContext
+    ) -> None:
+        try:
+            await self._server.loop.connect_accepted_socket(
+                lambda: connection, link, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError as error:
+            why = str(error) or "it has closed the connection"
+            _logger.log(VERBOSE, "no TLS with %s: %s", peer, why)
+        finally:
+            self.end(connection)
+
+
+class _Accepted(asyncio.Protocol):
+    """Takes a socket out of the hands of the loop's server, which does not tell of a handshake that fails."""
+
+    def __init__(
+        self, handshakes: Handshakes, make: Callable[[], Connection], tls: ssl.SSLContext
+    ) -> None:
+        self._handshakes = handshakes
+        self._make = make
+        self._tls = tls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        link = transport.get_extra_info("socket").dup()
+        cast(asyncio.Transport, transport).abort()  # nothing was read yet
+        peer = address_name(transport.get_extra_info("peername"))
+        self._handshakes.begin(link, peer, self._make(), self._tls)

@@ -122,8 +122,10 @@ class Server:
         """A new connection: None, or why it is refused."""
         self.stats.connections_received += 1
         session = connection.session
+        handshakes = self.listeners.handshakes
+        handshakes.end(connection)
         refusal = None
-        if len(self.sessions) >= self.clients_max:
+        if len(self.sessions) + len(handshakes) >= self.clients_max:
             refusal = errors.MAX_CLIENTS
         elif (
             connection.kind != "unix"

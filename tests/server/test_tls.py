@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import logging
 import shutil
+import socket
 import ssl
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.server.conftest import Start
+from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.until import until
 
 from tidelog.engine.errors import CommandError
+from tidelog.server import listeners
 from tidelog.server.config import Config, ConfigError
+from tidelog.server.logs import VERBOSE
 from tidelog.server.tls import context
 
 
@@ -254,3 +260,52 @@ def test_a_renewed_certificate(folder: Path, caplog: pytest.LogCaptureFixture) -
     newest = made(folder, "new")
     config.set([(b"tls-cert-file", new.certificate.encode())])
     shake_hands(server, client(newest))
+
+
+# --- connections
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as link:
+        port: int = link.getsockname()[1]
+        return port
+
+
+def ask(trusted: Files, port: int) -> bytes:
+    """What a client is told that connects and sends PING."""
+    with socket.create_connection(("127.0.0.1", port), 10) as link:
+        with client(trusted).wrap_socket(link, server_hostname="localhost") as secure:
+            secure.sendall(b"PING\r\n")
+            return secure.recv(100)
+
+
+def test_who_stalls_in_the_handshake_takes_no_more_than_clients_may(
+    start: Start, ours: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the log could not open its next file, by the doing of one who has not even said a word."""
+    monkeypatch.setattr(listeners, "HANDSHAKE_S", 1.0)
+    port = free_port()
+    running = start(tls_port=port, tls_auth_clients="no", maxclients=3, **files(ours))
+    handshakes, stats = running.server.listeners.handshakes, running.server.stats
+    with caplog.at_level(VERBOSE, "tidelog.server"):
+        for _ in range(20):
+            dial(port)
+        until(lambda: stats.connections_received == 20 - 3 - listeners.HANDSHAKES_SPARE)
+        assert len(handshakes) == 3 + listeners.HANDSHAKES_SPARE
+        assert stats.rejected_connections == stats.connections_received
+        assert dial(running.port).rest() == b"-ERR max number of clients reached\r\n"
+        until(lambda: not len(handshakes))
+        assert ask(ours, port) == b"+PONG\r\n"
+        plain = dial(port)
+        plain.raw(b"*1\r\n$4\r\nPING\r\n")
+        plain.rest()
+        until(lambda: "WRONG_VERSION_NUMBER" in caplog.text)
+    assert "no TLS with 127.0.0.1:" in caplog.text
+
+
+def test_who_is_one_too_many_is_told_so(start: Start, ours: Files) -> None:
+    port = free_port()
+    running = start(tls_port=port, tls_auth_clients="no", maxclients=1, **files(ours))
+    with running.client() as one:
+        one.ping()
+        assert ask(ours, port) == b"-ERR max number of clients reached\r\n"
