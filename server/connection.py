@@ -263,6 +263,7 @@ class Connection(asyncio.Protocol):
         self._sent()
         self.session.end()
         self.server.left(self)
+        self.transport = _GONE
 
     # --- replies
 
@@ -402,6 +403,31 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         self.closing = True
         self.transport.abort()
+
+
+class _Gone(asyncio.Transport):
+    """In place of a transport that was lost: with it go its buffers and the state of TLS. A connection and its session
+    refer to each other, and stay until the collector comes by, which `tidelog serve` has it do seldom.
+    """
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+_GONE: Final = _Gone()
 
 
 def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: bool) -> None:

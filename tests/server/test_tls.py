@@ -5,6 +5,7 @@ The certificates are made with the command `openssl`, which is a package of the 
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import socket
@@ -309,3 +310,18 @@ def test_who_is_one_too_many_is_told_so(start: Start, ours: Files) -> None:
     with running.client() as one:
         one.ping()
         assert ask(ours, port) == b"-ERR max number of clients reached\r\n"
+
+
+def test_a_connection_that_is_gone_keeps_nothing_of_its_tls(start: Start, ours: Files) -> None:
+    """Tens of kilobytes each, and the collector comes seldom."""
+    port = free_port()
+    running = start(tls_port=port, tls_auth_clients="no", **files(ours))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert ask(ours, port) == b"+PONG\r\n"
+        until(lambda: not running.server.sessions)
+        until(lambda: not any(isinstance(each, ssl.SSLObject) for each in gc.get_objects()))
+    finally:
+        gc.enable()
