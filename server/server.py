@@ -35,6 +35,7 @@ from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
+HTTP_WARNING_S: Final = 60.0  # between two lines of the log about clients that speak HTTP (as Redis)
 LOOK_S: Final = 1.0  # between two looks at all sessions: with thousands of them each takes a while
 FILES_RESERVED: Final = 32  # descriptors that are not for clients
 
@@ -93,6 +94,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._look_at = 0.0
+        self._http_warning_at = 0.0  # not before
         self._leaving: asyncio.Task[None] | None = None  # kept, or it might be collected half way
         self._watch_config()
 
@@ -144,6 +146,17 @@ class Server:
         """A connection is gone."""
         self.sessions.pop(connection.session.id, None)
         self.turns.forget(connection)
+
+    def warn_of_http(self, session: Session) -> None:
+        """A client is closed because it speaks HTTP. Said now and then: others are not to fill the log at will."""
+        now = self.loop.time()
+        if now >= self._http_warning_at:
+            self._http_warning_at = now + HTTP_WARNING_S
+            _logger.warning(
+                "closing client %d (%s), which speaks HTTP: a web page may be trying to send commands; others like it "
+                "are closed unsaid for a minute",
+                *(session.id, session.connection.addr),
+            )
 
     @property
     def blocked(self) -> int:

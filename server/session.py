@@ -63,7 +63,6 @@ _SUBSCRIBED = frozenset(
 )
 # What an HTTP request begins with that a web page can have a browser send: the lines of its body would be commands.
 _HTTP = frozenset((b"post", b"host:"))
-_BROWSER = "closing client %d (%s), which speaks HTTP: a web page may be trying to send commands"
 NEVER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
 
@@ -186,7 +185,7 @@ class Session:
                 command, handler = _resolve(args)
             except CommandError as error:
                 if args[0].lower() in _HTTP:
-                    _logger.warning(_BROWSER, self.id, self.connection.addr)
+                    self.server.warn_of_http(self)
                     self.kill()
                     return
                 command = TABLE.spellings.get(args[0])  # it may be known by now

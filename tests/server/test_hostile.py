@@ -82,6 +82,17 @@ def test_a_browser_sends_no_commands(server: Running, others: None, data: bytes)
     assert not server.db.exists("left")
 
 
+def test_who_speaks_http_does_not_fill_the_log(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        client = connect(server.port)
+        client.raw(b"POST / HTTP/1.1\r\n\r\n")
+        assert client.rest() == b""
+        client.close()
+    assert caplog.text.count("speaks HTTP") == 1
+
+
 def test_garbage(server: Running, others: None) -> None:
     seed = 7
     print(f"seed {seed}")
