@@ -23,6 +23,7 @@ from tidelog.server.acl import Acl
 from tidelog.server.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.listeners import Listeners
+from tidelog.server.logs import VERBOSE
 from tidelog.server.option_kinds import Limit
 from tidelog.server.pubsub import PubSub
 from tidelog.server.requests import Limits
@@ -35,7 +36,9 @@ from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
-HTTP_WARNING_S: Final = 60.0  # between two lines of the log about clients that speak HTTP (as Redis)
+HTTP_WARNING_S: Final = (
+    60.0  # between two lines of the log about clients that speak HTTP (as Redis)
+)
 LOOK_S: Final = 1.0  # between two looks at all sessions: with thousands of them each takes a while
 FILES_RESERVED: Final = 32  # descriptors that are not for clients
 
@@ -138,13 +141,24 @@ class Server:
             refusal = errors.PROTECTED
         if refusal is not None:
             self.stats.rejected_connections += 1
+            why = refusal.decode().partition(". ")[0]
+            _logger.log(VERBOSE, "refused %s: %s", connection.addr, why)
             return refusal
         self.sessions[session.id] = session
+        _logger.log(VERBOSE, "client %d connects from %s", session.id, connection.addr)
         return None
 
     def left(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.sessions.pop(connection.session.id, None)
+        session = self.sessions.pop(connection.session.id, None)
+        if session is not None:
+            age = self.loop.time() - connection.created
+            name = session.name.decode("utf-8", "backslashreplace")
+            _logger.log(
+                VERBOSE,
+                "client %d (%s) %sis gone after %.3f s",
+                *(session.id, connection.addr, f"named {name} " if name else "", age),
+            )
         self.turns.forget(connection)
 
     def warn_of_http(self, session: Session) -> None:

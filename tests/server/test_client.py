@@ -20,6 +20,7 @@ from tests.server.real_redis import real_redis
 from tests.server.wire import Client, calls
 from tests.until import until
 
+from tidelog.server.logs import VERBOSE
 from tidelog.testing import Clock
 
 # fmt: off
@@ -431,6 +432,31 @@ def test_reply_skip_is_over_after_a_message_too(server: Running) -> None:
     client = dial(server.port)
     client.send([words.split() for words in (b"CLIENT REPLY SKIP", b"SUBSCRIBE c", b"PING 1")])
     assert [client.receive(), client.receive()] == [[b"subscribe", b"c", 1], [b"pong", b"1"]]
+
+
+# --- the log
+
+
+def test_who_comes_and_goes_is_in_the_log(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(VERBOSE, "tidelog.server"):
+        running = start(maxclients=1)
+        client = dial(running.port)
+        calls(client, "CLIENT SETNAME shop")
+        dial(running.port).rest()
+        client.close()
+        until(lambda: not running.server.sessions)
+    addr = r"127\.0\.0\.1:\d+"
+    said = [row.getMessage() for row in caplog.records if row.levelno == VERBOSE]
+    for line, pattern in zip(
+        said,
+        (
+            rf"client 1 connects from {addr}",
+            rf"refused {addr}: ERR max number of clients reached",
+            rf"client 1 \({addr}\) named shop is gone after \d\.\d+ s",
+        ),
+        strict=True,
+    ):
+        assert re.fullmatch(pattern, line)
 
 
 # --- PAUSE
