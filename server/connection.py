@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
             and commands[0][0] in XADD
             and self._failure is None
             and all(map(is_plain_add, commands))
-            and not self._full
+            and not self.full
         ):
             self.adding = True
             return commands
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Give the session one command after the other, until it is busy; XADDs in a row together."""
         session = self.session
         waiting = self.server.core.waiting
-        room = WAITING_BYTES_MAX - self.held_bytes if self._writable else -1  # see `_full`
+        room = WAITING_BYTES_MAX - self.held_bytes if self._writable else -1  # see `full`
         numbered = enumerate(commands)
         for at, args in numbered:
             if session.busy or self.closing or self.out_bytes > room:
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             session.execute(args)
 
     @property
-    def _full(self) -> bool:
+    def full(self) -> bool:
         """There are so many replies that nobody has taken yet that no more are to be made."""
         return self.out_bytes + self.held_bytes > WAITING_BYTES_MAX or not self._writable
 
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     def resume(self) -> None:
         """The session is free for its next command."""
-        while self.queue and not (self.session.busy or self.closing or self._full):
+        while self.queue and not (self.session.busy or self.closing or self.full):
             # Some at a time: each that makes it busy would have the rest put by again.
             commands: list[list[bytes]] = []
             while self.queue and len(commands) < RUN:

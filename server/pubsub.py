@@ -21,7 +21,7 @@ from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.events import Event, Notifications, events
 from tidelog.engine.glob import matcher
-from tidelog.engine.reply import Status
+from tidelog.engine.reply import Reply, Status
 from tidelog.engine.state import State
 from tidelog.server.replies import Push
 from tidelog.server.slowlog import redacted
@@ -126,7 +126,7 @@ class PubSub:
         line = monitor_line(session, args, db, self._core.time_ns() // 1000)
         if line is not None:
             for monitor in monitors:
-                monitor.push(Status(line))
+                _push(monitor, Status(line))
 
     # --- keyspace events
 
@@ -204,8 +204,19 @@ def _send(listeners: _Listeners | None, push: Push, claim: Claim | None) -> int:
         if claim is not None:
             log, lsn, _ = claim
             session.connection.rests_on(log, lsn, False)
-        session.push(push)
+        _push(session, push)
     return len(listeners)
+
+
+def _push(session: Session, message: Reply) -> None:
+    """Nobody asked for it, so nothing but the limit of its output keeps a client from being sent more than it reads:
+    a look now and then would be too late."""
+    connection = session.connection
+    if connection.closing:
+        return
+    session.push(message)
+    if connection.full:
+        session.server.check_behind(session)
 
 
 # --- MONITOR

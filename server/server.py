@@ -24,7 +24,6 @@ from tidelog.server.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.listeners import Listeners
 from tidelog.server.logs import VERBOSE
-from tidelog.server.option_kinds import Limit
 from tidelog.server.pubsub import PubSub
 from tidelog.server.requests import Limits
 from tidelog.server.saving import Saving
@@ -202,13 +201,12 @@ class Server:
         self.stats.sample(now, core.log.parked and core.relief is None)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
-            self._look(now)
+            self._look()
         self.clock = now  # after the look: nobody was silent while the loop did something else
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         """Close whom nobody misses: clients that were silent for too long, and those that do not read."""
         idle = self.config["timeout"]
-        normal, pubsub = self.config.normal_limits, self.config.pubsub_limits
         for session in list(self.sessions.values()):
             connection = session.connection
             if (
@@ -220,16 +218,17 @@ class Server:
                 _logger.info("closing idle client %d (%s)", session.id, connection.addr)
                 session.kill()
             else:
-                listens = session.subscribed or session.monitor
-                self._check_behind(session, now, pubsub if listens else normal)
+                self.check_behind(session)
 
-    def _check_behind(self, session: Session, now: float, limits: Limit) -> None:
+    def check_behind(self, session: Session) -> None:
         """Close a client that does not read what it is sent."""
+        listens = session.subscribed or session.monitor
+        limits = self.config.pubsub_limits if listens else self.config.normal_limits
         hard, soft, soft_seconds = limits
         if not (hard or soft):
             return
-        connection = session.connection
-        behind = connection.unread_bytes
+        connection, now = session.connection, self.loop.time()
+        behind = connection.unread_bytes + connection.out_bytes
         if soft and behind > soft:
             connection.slow_since = connection.slow_since or now
         else:

@@ -16,7 +16,10 @@ import redis
 import redis.asyncio
 from tests.oracle.conftest import Oracle, oracle  # noqa: F401  # a fixture
 from tests.oracle.wire import encode
-from tests.server.conftest import Running
+from tests.server.conftest import Running, Start
+from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.server.wire import calls
+from tests.until import until
 
 import tidelog
 from tidelog.server.pubsub import PubSub, monitor_line, quoted
@@ -209,6 +212,22 @@ def test_the_same_bytes_as_redis(
     assert {name: data.split(b"\r\n") for name, data in got.items()} == {
         name: data.split(b"\r\n") for name, data in wanted.items()
     }
+
+
+def test_who_does_not_read_is_closed_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the next look: by then there may be gigabytes, and each message is there once for each of them."""
+    monkeypatch.setattr("tidelog.server.server.LOOK_S", 1e9)
+    running = start(client_output_buffer_limit="pubsub 2mb 0 0")
+    until(lambda: running.server._look_at > 1e8)  # the only one is over
+    stuck, watching, client = dial(running.port), dial(running.port), dial(running.port)
+    calls(stuck, "SUBSCRIBE c")
+    calls(watching, "MONITOR")
+    message = encode([b"PUBLISH", b"c", b"x" * 100_000])
+    for _ in range(10):
+        client.raw(message * 20)
+        for _ in range(20):
+            client.receive()
+    until(lambda: len(running.server.sessions) == 1)
 
 
 # --- redis-py
@@ -418,7 +437,11 @@ class Stub:
         self.got: list[Any] = []
         self.rested: list[int] = []
         self.connection = SimpleNamespace(
-            rests_on=lambda log, lsn, wrote: self.rested.append(lsn), addr="127.0.0.1:5", kind="tcp"
+            rests_on=lambda log, lsn, wrote: self.rested.append(lsn),
+            addr="127.0.0.1:5",
+            kind="tcp",
+            closing=False,
+            full=False,
         )
 
     def push(self, reply: Any) -> None:
