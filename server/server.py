@@ -212,8 +212,7 @@ class Server:
             if (
                 idle
                 and self.clock - session.last_active > idle
-                and not session.busy
-                and not session.subscribed
+                and not (session.busy or session.subscribed or session.monitor)
             ):
                 _logger.info("closing idle client %d (%s)", session.id, connection.addr)
                 session.kill()

@@ -114,6 +114,21 @@ def test_half_a_command_and_silence(start: Start) -> None:
     client.close()
 
 
+def test_who_listens_is_not_idle(start: Start) -> None:
+    """As Redis: who asks for messages, and sends nothing more, is not disconnected by `timeout`."""
+    running = start(timeout=1)
+    monitor, subscriber, idle = (connect(running.port) for _ in range(3))
+    assert monitor.call(b"MONITOR") == ("+", b"OK")
+    assert subscriber.call(b"SUBSCRIBE", b"c") == [b"subscribe", b"c", 1]
+    assert idle.rest() == b""
+    time.sleep(1.2)
+    client = connect(running.port)
+    assert client.call(b"PUBLISH", b"c", b"x") == 1
+    assert [monitor.receive()[1].split()[-1] for _ in range(2)] == [b'"c"', b'"x"']
+    for each in (monitor, subscriber, idle, client):
+        each.close()
+
+
 def test_one_that_never_reads(server: Running, others: None) -> None:
     """It asks and asks and takes no answer: the server stops reading from it, and what it keeps is bounded."""
     server.db.set("big", b"x" * (1 << 20))
