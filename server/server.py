@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import resource
 import secrets
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,7 @@ class Server:
             query_bytes_max=config["client-query-buffer-limit"],
         )
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        self.clients_max = config["maxclients"]
+        self.clients_max = self._clients_wanted = config["maxclients"]
         self._pause_writes_only = False
         self._pause_timer: asyncio.TimerHandle | None = None
         self._postponed: list[tuple[Session, list[bytes]]] = []
@@ -112,13 +113,12 @@ class Server:
 
     def _limit_clients(self) -> None:
         """No more clients than this process may have descriptors for (as Redis, which says so too)."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        possible = soft - FILES_RESERVED
-        if self.clients_max > possible > 0:
+        possible = _possible_clients()
+        if self.clients_max > possible:
             _logger.warning(
                 "maxclients is %d, but this process may open %d files: %d clients are served; raise it with "
                 "`ulimit -n`",
-                *(self.clients_max, soft, possible),
+                *(self.clients_max, possible + FILES_RESERVED, possible),
             )
             self.clients_max = possible
 
@@ -349,8 +349,14 @@ class Server:
             checkpoints.change(make_options(**self.config.store_options()))
 
     def _set_clients_max(self, value: int) -> None:
-        self.clients_max = value
-        self._limit_clients()
+        possible = _possible_clients()
+        if value > possible and value != self._clients_wanted:  # which is set back
+            raise ValueError(
+                "The operating system is not able to handle the specified number of clients, try with "
+                f"{possible}"
+            )
+        self._clients_wanted = value
+        self.clients_max = min(value, possible)
 
     # --- the end
 
@@ -410,6 +416,14 @@ class Server:
 def _expire(ctx: Any) -> None:
     """A unit of nothing: those before it delete what is due (`Core.begin`)."""
     return None
+
+
+def _possible_clients() -> int:
+    """How many clients there are descriptors for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(soft - FILES_RESERVED, 1)
 
 
 def _is_loopback(address: str) -> bool:

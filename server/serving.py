@@ -106,7 +106,8 @@ def serve_forever(
 
     Raises what `tidelog.open` and `Server.start` raise.
     """
-    _allow_files(config["maxclients"] + FILES_RESERVED)
+    _allow_clients(config["maxclients"])
+    config.on("maxclients", _allow_clients)  # before the server looks how many there can be
     options = make_options(**config.store_options())
     config.place(root)
     core = open_core(root, options, None, SYSTEM)
@@ -141,8 +142,9 @@ async def _until_told(
     await server.ended
 
 
-def _allow_files(wanted: int) -> None:
-    """Let this process open so many files, as far as the system lets it (as Redis does at its start)."""
+def _allow_clients(clients: int) -> None:
+    """Let this process open a file for each, as far as the system lets it (as Redis does)."""
+    wanted = clients + FILES_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         try:

@@ -434,6 +434,24 @@ def test_reply_skip_is_over_after_a_message_too(server: Running) -> None:
     assert [client.receive(), client.receive()] == [[b"subscribe", b"c", 1], [b"pong", b"1"]]
 
 
+def test_more_clients_than_there_may_be_files(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused in the words of Redis, not accepted and ignored."""
+    monkeypatch.setattr("tidelog.server.server.resource.getrlimit", lambda which: (200, 200))
+    running = start(maxclients=1000)
+    client = dial(running.port)
+    refused = ("-", b"ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
+               b"able to handle the specified number of clients, try with 168")  # fmt: skip
+    assert calls(client, "CONFIG SET maxclients 169", "CONFIG SET maxclients 168 hz 20") == [
+        refused, ("+", b"OK"),
+    ]  # fmt: skip
+    assert calls(client, "CONFIG SET maxclients 1000", "CONFIG GET maxclients") == [
+        refused, [b"maxclients", b"168"],
+    ]  # fmt: skip
+    assert running.server.clients_max == 168
+
+
 # --- the log
 
 
