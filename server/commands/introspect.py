@@ -75,7 +75,7 @@ def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
         found = TABLE.commands[name]
     if found is None:
         raise CommandError(b"ERR Invalid command specified")
-    if not keys(found):
+    if all(run.use == ("not_key",) for run in keys(found)):  # channels of shards stand like keys
         raise CommandError(b"ERR The command has no key arguments")
     if len(args) != found.arity and (found.arity >= 0 or len(args) < -found.arity):
         raise CommandError(b"ERR Invalid number of arguments specified for command")
