@@ -8,30 +8,48 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from tidelog.tools.text import columns
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
 
 Advance = Callable[[int], None]
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
-    """Print a table: drawn with rich on a terminal, in plain columns elsewhere.
+PROSE: Final = 12  # so wide a column of several words has to be, to be read
 
-    The columns named in `right` (separated by blanks) are set to the right.
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
+    """Print a table: drawn with rich on a terminal that is wide enough, in plain columns elsewhere.
+
+    The columns named in `right` (separated by blanks) are set to the right. Nothing is cut off: prose goes on in the
+    next line of its cell, and an ID, a name or a time is there to be copied.
     """
     if not sys.stdout.isatty():
         sys.stdout.write(columns(head, rows, right))
         return
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     drawn = Table()
-    for name in head:
-        drawn.add_column(name, justify="right" if name in right.split() else "left")
+    least = 1  # the width of the frame, and of the narrowest columns within it
+    for name, *cells in zip(head, *rows, strict=True):
+        width = max(map(cell_len, (name, *cells)))
+        prose = any(" " in cell for cell in cells)
+        least += 3 + (min(width, PROSE) if prose else width)
+        justify: JustifyMethod = "right" if name in right.split() else "left"
+        drawn.add_column(name, justify=justify, no_wrap=not prose, overflow="fold")
+    if least > console.width:
+        sys.stdout.write(columns(head, rows, right))
+        return
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
-    Console().print(drawn)
+    console.print(drawn)
 
 
 @contextmanager

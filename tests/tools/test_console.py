@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.tools.made import Made
+from tests.tools.queue_made import START, mails
+
+from tidelog.testing import Clock
 
 
-def on_a_terminal(*args: object) -> tuple[str, str]:
+def on_a_terminal(*args: object, width: int = 200) -> tuple[str, str]:
     """What the command line writes to a terminal on standard output, and to one on standard error."""
     said = []
     ends = [pty.openpty(), pty.openpty()]
@@ -23,7 +27,7 @@ def on_a_terminal(*args: object) -> tuple[str, str]:
         [sys.executable, "-c", script],
         stdout=ends[0][1],
         stderr=ends[1][1],
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": str(width)},
     )
     assert child.wait(60) == 0
     for master, slave in ends:
@@ -43,6 +47,18 @@ def test_a_table_is_drawn(made: Made) -> None:
     out, err = on_a_terminal("aof", "ls", made.root)
     assert "\u2502" in out and "00000000000000000001.aof" in out
     assert "reading" in err and "reading" not in out
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 160])
+def test_no_id_is_cut_off_where_the_terminal_is_narrow(width: int, tmp_path: Path) -> None:
+    """What is listed is there to be copied into the next command."""
+    with mails(tmp_path / "data", Clock(START)):
+        pass
+    out, _ = on_a_terminal("queue", "dead", "ls", tmp_path / "data", "mails", width=width)
+    assert all(id in out for id in ("1700000061000-0", "1700000061000-1", "1700003661000-0"))
+    assert "2023-11-14T22:14:21.000Z" in out
+    assert "\u2026" not in out  # the sign that rich puts for what it cut off
+    assert ("\u2502" in out) == (width >= 120)  # drawn where there is room
 
 
 def test_progress_stays_out_of_a_file(made: Made, tmp_path: Path) -> None:
