@@ -53,23 +53,44 @@ def examples() -> list[tuple[str, int, str]]:
     ("page", "line", "source"), examples(), ids=[f"{page}:{line}" for page, line, _ in examples()]
 )
 def test_example(page: str, line: int, source: str, tmp_path: Path) -> None:
+    lines = done_in(tmp_path, "-W", "error", "-c", QUIET + source)
+    if page != SHOWING_IDS:
+        assert lines == list(printed(source))
+
+
+def done_in(directory: Path, *args: str) -> list[str]:
+    """The lines that Python prints when it is called there."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", QUIET + source],
-        cwd=tmp_path,
+        [sys.executable, *args],
+        cwd=directory,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    if page != SHOWING_IDS:
-        assert done.stdout.splitlines() == list(printed(source))
+    return done.stdout.splitlines()
 
 
 def printed(source: str) -> Iterator[str]:
     """What the comments behind the prints of an example say that it prints; `; ` stands between lines."""
     for comment in re.findall(r"\bprint\(.*\) +# (.*)$", source, re.M):
         yield from comment.split("; ")
+
+
+def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
+    """In one directory, as a reader does; and what is restored at its end is what the last example made."""
+    for page, _, source in examples():
+        if page == "README.md":
+            assert done_in(tmp_path, "-W", "error", "-c", QUIET + source) == list(printed(source))
+    shown = re.findall(
+        r"^\$ tidelog (snapshot .*|verify .*)$", (ROOT / "README.md").read_text(), re.M
+    )
+    listed, restored, verified, *_ = shown
+    assert listed.split()[-1] == restored.split()[-2].split("/")[0]
+    assert restored.split()[-1] == verified.split()[-1]
+    for line in (listed, restored, verified):
+        assert done_in(tmp_path, "-m", "tidelog", *line.split())
 
 
 def test_the_first_example_is_the_queue() -> None:
