@@ -39,7 +39,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     try:
         return None if value is None else parse_time(value, time.time_ns() // 1_000_000)
     except ValueError:
-        hint = f"{value!r} is no time: try 2026-11-21T10:00, unix milliseconds, or 15m"
+        hint = f"{value!r} is no time: try 2026-11-21T10:00, a unix time, or 15m"
         raise click.BadParameter(hint) from None
 
 

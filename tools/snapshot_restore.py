@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -12,27 +11,20 @@ import click
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.restore import restore
 from tidelog.tools.snapshot_facts import SNAPSHOT_PATH, progress
-from tidelog.tools.text import age_seconds, examples, milliseconds, time_text
+from tidelog.tools.text import examples, parse_time, time_text
 
 DIRECTORY = click.Path(path_type=Path, readable=False)
 
 
 def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """Unix ms of `2026-11-21T10:00`, of unix seconds, or of `15m` (as long ago). Without a zone it is UTC."""
+    """The value of --until-time, as tools.text.parse_time reads it."""
     if text is None:
         return None
-    ago = age_seconds(text)
-    if ago is not None:
-        return time.time_ns() // 1_000_000 - ago * 1000
     try:
-        if text.replace(".", "", 1).isdecimal():
-            whole, _, fraction = text.partition(".")
-            return int(whole or 0) * 1000 + int(fraction[:3].ljust(3, "0"))
-        parsed = datetime.fromisoformat(text)
-        return max(milliseconds(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)), 0)
+        return max(parse_time(text, time.time_ns() // 1_000_000), 0)
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{text!r} is no time: give 2026-11-21T10:00:00Z, unix seconds, or 15m for as long ago"
+            f"{text!r} is no time: give 2026-11-21T10:00:00Z, a unix time, or 15m for as long ago"
         ) from None
 
 
@@ -61,7 +53,7 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
     "--until-time",
     "until_ms",
     callback=moment,
-    help="Go on up to the last unit of this time: ISO 8601, unix seconds, or 15m for as long ago.",
+    help="Go on up to the last unit of this time: ISO 8601, a unix time, or 15m for as long ago.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def command(

@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 _PLAIN: Final = re.compile(rb"[!#-&(-~]+")  # printable ASCII without blanks and quotes
@@ -18,6 +19,7 @@ _ESCAPES: Final = {
     0x22: '\\"',
     0x5C: "\\\\",
 }
+_MILLISECONDS_FROM: Final = 10**11  # as ms it is in March 1973, as seconds in the year 5138
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -62,15 +64,17 @@ def time_text(ms: int) -> str:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Unix ms of `2026-11-21T10:00`, of a unix time in ms, or of `15m` (as long ago: s, m, h, d).
+    """Unix ms of `2026-11-21T10:00`, of a unix time, or of `15m` (as long ago: s, m, h, d).
 
-    An ISO time without a zone is UTC. Raises ValueError.
+    An ISO time without a zone is UTC. A unix time may be in seconds or, as IDs and `--json` have it, in milliseconds:
+    which it is, its size says, up to the year 5138. Raises ValueError.
     """
     ago = age_seconds(text)
     if ago is not None:
         return now_ms - ago * 1000
-    if text.isdecimal():
-        return int(text)
+    if re.fullmatch(r"\d+(\.\d*)?", text):
+        number = Decimal(text)
+        return int(number if number >= _MILLISECONDS_FROM else number * 1000)
     moment = datetime.fromisoformat(text)
     return milliseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
