@@ -14,13 +14,18 @@ from typing import Final, NamedTuple
 import click
 
 from tidelog.aof import durable, identity, recovery, segment
-from tidelog.aof.errors import Damage, DamagedFile, MissingSegment, NewerFormat
+from tidelog.aof.errors import AofError, Damage, DamagedFile, MissingSegment, NewerFormat
 from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
 from tidelog.disk import recipe
 from tidelog.engine.as_commands import keys
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.walk import walk
+from tidelog.store.errors import TidelogError
 from tidelog.tools import console, exits
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.records import records_of
+from tidelog.tools.replay import contents
+from tidelog.tools.snapshot_facts import progress
 from tidelog.tools.text import argument, examples, time_text
 
 KEYS_SHOWN: Final = 20
@@ -104,12 +109,8 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
             return found, DamagedFile(path, 16, belongs_elsewhere(header))
         if header.first_lsn != first:
             return found, DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
-        if not found and first != 1:
+        if not found and first != 1 and not files.has_checkpoint:
             reason = "segments before the first are missing"
-            if files.has_checkpoint:
-                reason = (
-                    "the log goes on behind a checkpoint, which cannot be part of a repaired copy"
-                )
             return found, MissingSegment(path, 1, header.first_lsn, reason)
         if found:
             found[-1] = found[-1]._replace(end=header.before)
@@ -137,11 +138,30 @@ def command(path: Path, target: Path | None) -> int:
     for damage in filter(None, (broken_store, found.damage)):
         click.echo(f"damage: {damage.path}, byte {damage.offset}: {damage.reason}")
     if files.has_checkpoint:
+        whole = opens_through(files)
+        if whole is not None:
+            click.echo(
+                f"The checkpoint holds what is damaged: the store opens, through LSN {whole}."
+            )
+            click.echo("Nothing was written. For a copy with all of it and without the damage:")
+            click.echo(f"  tidelog snapshot create {files.root}")
+            click.echo("  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY")
+            return exits.DAMAGED
         click.echo("The checkpoint, which may hold more than what can be kept here, is left out.")
-    if not found.last_lsn:
+    first = segment.first_lsn_of(found.kept[0].path.name) if found.kept else 1
+    if found.last_lsn < first:
         click.echo("Nothing before the damage can be kept.")
         return exits.DAMAGED
-    click.echo(f"Can be kept: LSN 1 to {found.last_lsn}, up to {time_text(found.now)}.")
+    kept = f"LSN {first} to {found.last_lsn}, up to {time_text(found.now)}."
+    if first > 1:
+        click.echo(f"Whole: {kept} What came before is not in the log. With a snapshot:")
+        # The restore looks at the frame behind its bound as well, which must not be the damaged one.
+        bound = f"--aof {files.root} --until-lsn {found.last_lsn - 1}"
+        click.echo(f"  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY {bound}")
+        show_lost(files, found)
+        click.echo("Nothing was written.")
+        return exits.DAMAGED
+    click.echo(f"Can be kept: {kept}")
     show_lost(files, found)
     if target is None:
         click.echo("Nothing was written. For a repaired copy:  --to NEW-DIRECTORY")
@@ -149,6 +169,17 @@ def command(path: Path, target: Path | None) -> int:
     write_copy(files, found, target)
     click.echo(f"The repaired copy is {target}; {files.root} is as it was.")
     return exits.OK
+
+
+def opens_through(files: LogFiles) -> int | None:
+    """The last LSN of a store that opens in spite of the damage in its log, every row included; None if none does."""
+    try:
+        if any(walk(files.disk, files.checkpoint.parent, progress)):
+            return None
+        with contents(files) as held:
+            return held.last_lsn
+    except (AofError, TidelogError, CorruptBlock):
+        return None
 
 
 def show_lost(files: LogFiles, found: Plan) -> None:

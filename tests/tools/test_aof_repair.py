@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,3 +93,49 @@ def test_never_into_a_directory_that_holds_something(run: Run, made: Made) -> No
     done = run("aof", "repair", made.root, "--to", made.root)
     assert (done.code, "is not empty" in done.err) == (exits.USAGE, True)
     assert contents(made.root) == before
+
+
+def test_damage_that_the_checkpoint_holds_loses_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands before the damage would be less than the store has: it is not offered, but a way to all of it."""
+    monkeypatch.chdir(tmp_path)
+    with tidelog.open("db") as db:
+        for n in range(5):
+            db.xadd("orders", {"n": n})
+        db.checkpoint()
+        db.xadd("orders", {"n": 5})
+    segment = Path("db/aof/00000000000000000001.aof")
+    data = bytearray(segment.read_bytes())
+    data[300] ^= 1
+    segment.write_bytes(data)
+
+    done = run("aof", "repair", "db", "--to", "copy")
+    assert (done.code, done.err) == (exits.DAMAGED, "")
+    assert "the store opens, through LSN 7" in done.out and "Nothing was written" in done.out
+    assert not Path("copy").exists()
+    create, restore = re.findall(r"^  tidelog (snapshot .*)$", done.out, re.M)
+    assert run(*create.split()).code == 0
+    (made,) = Path("db/snapshots").glob("0*")
+    words = restore.replace("SNAPSHOT", str(made)).replace("NEW-DIRECTORY", "copy").split()
+    assert run(*words).code == 0
+    assert run("verify", "copy").code == 0
+    with tidelog.open("copy") as db:
+        assert db.xlen("orders") == 6
+
+
+def test_a_damaged_checkpoint_does_not_stand_for_the_log(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with tidelog.open("db") as db:
+        for n in range(5):
+            db.xadd("orders", {"n": n})
+        db.checkpoint()
+    for name, offset in ("aof/00000000000000000001.aof", 300), ("checkpoint/data.mdb", -100):
+        data = bytearray(Path("db", name).read_bytes())
+        data[offset] ^= 1
+        Path("db", name).write_bytes(data)
+    done = run("aof", "repair", "db", "--to", "copy")
+    assert (done.code, done.err) == (0, "")
+    assert "Can be kept: LSN 1 to 3," in done.out

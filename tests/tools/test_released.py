@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,44 @@ def test_nothing_is_said_of_a_state_that_is_not_whole(run: Run, released: Made) 
         assert done.code != 0 and done.out == ""
 
 
-def test_repair_says_that_it_cannot(run: Run, released: Made) -> None:
+def test_a_log_that_begins_behind_a_checkpoint_is_not_damaged(run: Run, released: Made) -> None:
     done = run("aof", "repair", released.root)
-    assert done.code == exits.DAMAGED
-    assert "goes on behind a checkpoint" in done.out and "is left out" in done.out
+    assert (done.code, done.err) == (0, "")
+    assert "is not damaged" in done.out
+
+
+def test_repair_of_a_log_that_begins_behind_a_checkpoint(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No copy can be made of it alone; what it says to do instead can be done."""
+    monkeypatch.chdir(tmp_path)
+    with tidelog.open("db", retain_bytes=0, checkpoint_bytes=0, save=()) as db:
+        db.xadd("orders", {"n": 0})
+        db.checkpoint()
+    for _ in range(2):  # each life begins a segment, and its checkpoint releases those before
+        with tidelog.open("db", retain_bytes=0, checkpoint_bytes=0, save=()) as db:
+            db.xadd("orders", {"n": 1})
+            db.checkpoint()
+    with tidelog.open("db", checkpoint_bytes=0, save=()) as db:
+        made = db.snapshot()
+        for n in range(5):
+            db.xadd("orders", {"n": n})
+    segment = max(Path("db/aof").glob("*.aof"))
+    assert min(Path("db/aof").glob("*.aof")).name != "00000000000000000001.aof"
+    last = [json.loads(line) for line in run("aof", "dump", "db", "--json").out.splitlines()][-1]
+    data = bytearray(segment.read_bytes())
+    data[last["offset"] + 60] ^= 1
+    segment.write_bytes(data)
+
+    done = run("aof", "repair", "db", "--to", "copy")
+    assert (done.code, done.err) == (exits.DAMAGED, "")
+    assert f"to {last['lsn'] - 1}, up to" in done.out and "Nothing was written." in done.out
+    assert not Path("copy").exists()
+    (advice,) = re.findall(r"^  tidelog (snapshot restore .*)$", done.out, re.M)
+    words = advice.replace("SNAPSHOT", str(made.path)).replace("NEW-DIRECTORY", "copy").split()
+    assert run(*words).code == 0
+    with tidelog.open("copy") as db:
+        assert db.xlen("orders") == 3 + 3  # one less than is whole
 
 
 def test_segments_that_go_while_they_are_read(made: Made) -> None:
