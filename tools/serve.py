@@ -145,9 +145,9 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
-        if error.filename is None:  # of an address; others say of which file they are
-            raise CannotListen(error.strerror or str(error)) from error
-        raise
+        # Of an address, or of a file that is not the store's, which has errors of its own.
+        said = error.strerror or str(error)
+        raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
 
 
 def configured(

@@ -276,6 +276,11 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
         assert done.code == exits.SYSTEM
         assert done.err.splitlines()[-1].startswith("tidelog: ") and "in use" in done.err
 
+    socket_path = tmp_path / "missing" / "orders.sock"
+    done = run("serve", root, "--port", "0", "--unixsocket", socket_path)
+    assert done.code == exits.SYSTEM
+    assert done.err.splitlines()[-1] == f"tidelog: {socket_path}: No such file or directory"
+
     with tidelog.open(root):
         done = run("serve", root, "--port", "0")
         assert (done.code, done.out) == (exits.LOCKED, "")
