@@ -86,7 +86,8 @@ def exit_code(error: Exception) -> int | None:
         (exits.NEWER,       (aof.NewerFormat, store.NewerFormat, snapshot.NewerSnapshot)),
         (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked, snapshot.SnapshotsLocked)),
         (exits.DAMAGED,     (aof.Damage, store.StoreDamaged, snapshot.SnapshotDamaged, CorruptBlock)),
-        (exits.SYSTEM,      (OSError, store.CannotOpen)),
+        (exits.REFUSED,     (store.UnitTooLarge,)),
+        (exits.SYSTEM,      (OSError, aof.NoSpace, store.NotStored, store.CannotOpen)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),
     )
     # fmt: on

@@ -201,3 +201,22 @@ def test_an_output_that_takes_nothing(made: Made, command: str) -> None:
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *words]
     closed = subprocess.run(shell, stderr=subprocess.PIPE, env=env, text=True)
     assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def on_a_disk_of(nbytes: int, *args: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line where no file may be longer, which fails as a full disk does."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-m", "tidelog", *map(str, args)]
+    shell = ["prlimit", f"--fsize={nbytes}", *words]
+    return subprocess.run(shell, capture_output=True, env=env, text=True)
+
+
+@pytest.mark.parametrize("args", [("dead", "redrive"), ("purge", "--yes")])
+def test_a_write_for_which_there_is_no_room(tmp_path: Path, args: tuple[str, ...]) -> None:
+    with tidelog.queue(tmp_path / "data", "mails") as mails:
+        mails.put_many([1, 2])
+        job = mails.get()
+        assert job is not None and job.fail("no such address")
+    done = on_a_disk_of(100, "queue", *args, tmp_path / "data", "mails")
+    assert done.returncode == exits.SYSTEM
+    assert "nothing of this call was stored" in done.stderr and "Traceback" not in done.stderr
