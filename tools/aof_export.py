@@ -99,7 +99,7 @@ def command(
             )
         out: BinaryIO = sys.stdout.buffer
         if output is not None:
-            out = stack.enter_context(output.open("xb"))  # never over what is there
+            out = stack.enter_context(new_file(output))
         for line in exported(base, lost, to_lsn, Target(target)):
             out.write(resp(line))
         out.flush()
@@ -107,6 +107,20 @@ def command(
         click.echo(json.dumps({"checkpoint_lsn": base.lsn, "lost": as_objects(lost)}), err=True)
     elif lost:
         click.echo(as_table(lost), nl=False, err=True)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to be written, never over what is there; removed if that fails, since half an export looks like all."""
+    file = path.open("xb")
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iterator[Command]:

@@ -220,3 +220,11 @@ def test_a_write_for_which_there_is_no_room(tmp_path: Path, args: tuple[str, ...
     done = on_a_disk_of(100, "queue", *args, tmp_path / "data", "mails")
     assert done.returncode == exits.SYSTEM
     assert "nothing of this call was stored" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_half_an_export_does_not_stay(made: Made, tmp_path: Path) -> None:
+    """It would load without a complaint, and what is missing would be missed later."""
+    path = tmp_path / "orders.resp"
+    done = on_a_disk_of(500, "aof", "export", "--resp", made.root, "-o", path)
+    assert (done.returncode, done.stderr) == (exits.SYSTEM, f"tidelog: {path}: File too large\n")
+    assert not path.exists()
