@@ -157,8 +157,11 @@ def main() -> None:
     leave_with_the_parent()
     # The failures of the poisoned line are on record; on the terminal they would look like the demo's own.
     logging.getLogger("tidelog.queue").addHandler(logging.NullHandler())
-    with tidelog.open(sys.argv[1], fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
-        Life(db, task).run()
+    try:
+        with tidelog.open(sys.argv[1], fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
+            Life(db, task).run()
+    except (OSError, tidelog.TidelogError) as error:  # a full disk
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from tidelog.engine.state import State
 from tidelog.tools import exits
 from tidelog.tools.aof_verify import Verification
 from tidelog.tools.demo import default_files, read_lines
-from tidelog.tools.demo_child import decode, encode, lines_of, result
+from tidelog.tools.demo_child import NOBODY, Task, decode, encode, lines_of, result
 from tidelog.tools.demo_proof import Ledger, leftovers
 
 LINES = [b"first", b"", b"third"]
@@ -71,6 +74,25 @@ def test_a_store_that_cannot_be_made(run: Run, tmp_path: Path) -> None:
     assert done.code == exits.SYSTEM
     assert done.err.startswith(f"tidelog: {tmp_path}/no/such: No such file or directory; create")
     assert done.err.count("\n") == 1
+
+
+def test_a_child_for_which_there_is_no_room(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"a\nb\n")
+    task = Task(str(tmp_path / "lines"), 1, "no", 100.0, 0, NOBODY)
+    child = [sys.executable, "-m", "tidelog.tools.demo_child", str(tmp_path / "data")]
+    with subprocess.Popen(
+        ["prlimit", "--fsize=200", *child],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as running:
+        assert running.stdin is not None and running.stderr is not None
+        running.stdin.write(task.dump())
+        running.stdin.flush()  # and stays open: without a parent the child would end
+        said = running.stderr.read().decode()
+        assert running.wait(60) == 1
+    assert "File too large" in said
+    assert said.count("\n") == 1, said
 
 
 def test_there_is_always_something_to_read() -> None:
