@@ -34,6 +34,7 @@ from tidelog.tools.aof_verify import Verification
 from tidelog.tools.demo_child import NOBODY, WHOLE_LOG, Task, lines_of
 from tidelog.tools.demo_proof import ADDS, DONE, Ledger, leftovers
 from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.queue_stats import a_number
 from tidelog.tools.text import examples
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
@@ -76,7 +77,8 @@ class Course:
     "--seconds",
     default=15.0,
     show_default=True,
-    type=click.FloatRange(1),
+    type=click.FloatRange(1, 86_400),
+    callback=a_number,
     help="About how long it may take.",
 )
 @click.option(

@@ -69,6 +69,13 @@ def test_a_file_that_is_no_use(run: Run, tmp_path: Path, name: str, code: int) -
     assert name in done.err
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_time_that_is_none(run: Run, seconds: str) -> None:
+    done = run("demo", "--lines", 5, "--seconds", seconds)
+    assert (done.code, done.out) == (exits.USAGE, "")
+    assert "Invalid value for '--seconds'" in done.err
+
+
 def test_a_store_that_cannot_be_made(run: Run, tmp_path: Path) -> None:
     done = run("demo", "--lines", 5, "--keep", tmp_path / "no" / "such")
     assert done.code == exits.SYSTEM
