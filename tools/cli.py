@@ -67,7 +67,15 @@ def cli() -> None:
     """
 
 
-@click.group(cls=LazyGroup, table=AOF)
+@click.group(
+    cls=LazyGroup,
+    table=AOF,
+    epilog=examples(
+        "tidelog aof ls orders-data",
+        "tidelog aof dump orders-data --key orders --limit 3",
+        "tidelog aof verify orders-data; echo $?",
+    ),
+)
 def command() -> None:
     """Look into the append-only file of a store."""
 

@@ -15,6 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from tidelog.tools.bench import machine, report, subjects
 from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.row import Row
+from tidelog.tools.text import examples
 
 # fmt: off
 ROUNDS, SLICE_S = 15, 0.1
@@ -24,7 +25,9 @@ NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items(
 
 
 @click.command(
-    help="Measure tidelog beside other queues on this machine.", epilog=f"Subjects: {NAMES}."
+    help="Measure tidelog beside other queues on this machine.",
+    epilog=f"Subjects: {NAMES}.\n\n"
+    + examples("tidelog bench --quick", "tidelog bench --only xadd --only always"),
 )
 @click.option(
     "--only",
