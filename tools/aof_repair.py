@@ -148,7 +148,7 @@ def command(path: Path, target: Path | None) -> int:
             click.echo("  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY")
             return exits.DAMAGED
         click.echo("The checkpoint, which may hold more than what can be kept here, is left out.")
-    first = segment.first_lsn_of(found.kept[0].path.name) if found.kept else 1
+    first = int(found.kept[0].path.stem) if found.kept else 1
     if found.last_lsn < first:
         click.echo("Nothing before the damage can be kept.")
         return exits.DAMAGED
