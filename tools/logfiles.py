@@ -13,22 +13,32 @@ import click
 
 from tidelog.aof import identity, recovery, segment
 from tidelog.aof.durable import Promise
-from tidelog.aof.errors import Damage, MissingSegment, Vanished
+from tidelog.aof.errors import RESTORE, Damage, MissingSegment, NotAStore, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reader import Scan, Segment
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
+from tidelog.snapshot import manifest
 
 # Whether it can be read is for the store to say, with its own exit codes.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
-def store_root(disk: Disk, path: Path) -> Path:
-    """The directory of a store; its folder aof/ is taken for the store, too."""
+def place_of(disk: Disk, path: Path) -> Path:
+    """The directory of a store; its folder aof/ is taken for the store, too. It may be that of a snapshot."""
     if path.name == identity.AOF and disk.exists(path.parent / identity.NAME):
         return path.parent
     return path
+
+
+def store_root(disk: Disk, path: Path) -> Path:
+    """The same for tools that look at files which a snapshot does not have. Raises NotAStore for one."""
+    root = place_of(disk, path)
+    if disk.exists(root / manifest.NAME) and not disk.exists(root / identity.NAME):
+        advice = f"See  tidelog snapshot show  and  verify, or make a store of it: {RESTORE}"
+        raise NotAStore(root, "it is a snapshot", advice)
+    return root
 
 
 class LogFiles:

@@ -15,7 +15,7 @@ from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.names import queue_names
 from tidelog.tools import exits
-from tidelog.tools.logfiles import LogFiles, store_root
+from tidelog.tools.logfiles import LogFiles, place_of
 from tidelog.tools.queue_value import one_line
 
 USUAL_GROUP: Final = "workers"
@@ -88,7 +88,7 @@ def now_ns() -> int:
 
 def opened(path: Path) -> tidelog.Store:
     """A store to look into."""
-    return tidelog.open(store_root(RealDisk(), path), read_only=True, clock=CLOCK)
+    return tidelog.open(place_of(RealDisk(), path), read_only=True, clock=CLOCK)
 
 
 def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Opened:

@@ -222,6 +222,20 @@ def test_a_write_for_which_there_is_no_room(tmp_path: Path, args: tuple[str, ...
     assert "nothing of this call was stored" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [*READERS, "verify", "aof repair"])
+def test_a_snapshot_in_the_place_of_a_store(run: Run, tmp_path: Path, command: str) -> None:
+    with tidelog.open(tmp_path / "data") as db:
+        db.xadd("orders", {"item": "tea"})
+        made = db.snapshot()
+    done = run(*command.split(), made.path)
+    assert (done.code, done.out) == (exits.NOT_A_STORE, "")
+    assert "is not a tidelog store: it is a snapshot." in done.err
+    assert "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY" in done.err
+    assert (
+        run("queue", "ls", made.path).code == 0
+    )  # what only reads through the store reads it as any other
+
+
 def test_half_an_export_does_not_stay(made: Made, tmp_path: Path) -> None:
     """It would load without a complaint, and what is missing would be missed later."""
     path = tmp_path / "orders.resp"
