@@ -36,9 +36,7 @@ from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
-HTTP_WARNING_S: Final = (
-    60.0  # between two lines of the log about clients that speak HTTP (as Redis)
-)
+HTTP_WARNING_S: Final = 60.0  # from one line of the log about such clients to the next (as Redis)
 LOOK_S: Final = 1.0  # between two looks at all sessions: with thousands of them each takes a while
 FILES_RESERVED: Final = 32  # descriptors that are not for clients
 
