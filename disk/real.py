@@ -31,6 +31,11 @@ READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
+MOVED: Final = (
+    "the directory was moved away or replaced, or its LOCK removed, since it was opened; what has its name now is "
+    "left alone: close the store, and open it where it is"
+)
+
 # statfs(2) f_type: ext2/3/4, xfs, tmpfs
 MAPS_ARE_SAFE: Final = frozenset((0xEF53, 0x58465342, 0x01021994))
 
@@ -149,6 +154,18 @@ class RealFile:
         found = os.fstat(self._fd)
         return found.st_dev, found.st_ino
 
+    def has_its_name(self) -> bool:
+        """Does the path lead to this file, and to no other or none?"""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self.identity()
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
+
     def fdatasync(self) -> None:
         try:
             os.fdatasync(self._fd)
@@ -180,14 +197,19 @@ class RealDisk:
     def __init__(self) -> None:
         self.background = True
         self._may_map: dict[Path, bool] = {}
+        self._locks: dict[Path, RealFile] = {}  # by their directories
 
     def open(self, path: Path, *, write: bool = False) -> RealFile:
+        if write:
+            self._check_place(path)
         return self._file(path, os.O_RDWR if write else os.O_RDONLY)
 
     def create(self, path: Path) -> RealFile:
+        self._check_place(path)
         return self._file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def lock(self, path: Path) -> RealFile | None:
+        self._check_place(path)
         file = self._file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,15 +218,19 @@ class RealDisk:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
             raise
+        self._locks[path.parent] = file
         return file
 
     def rename(self, source: Path, target: Path) -> None:
+        self._check_place(target)
         os.rename(source, target)
 
     def unlink(self, path: Path) -> None:
+        self._check_place(path)
         os.unlink(path)
 
     def mkdir(self, path: Path) -> None:
+        self._check_place(path)
         os.mkdir(path, 0o700)
 
     def listdir(self, path: Path) -> list[str]:
@@ -229,6 +255,17 @@ class RealDisk:
 
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
         return self, path
+
+    def _check_place(self, path: Path) -> None:
+        """Before a name is changed in or below a directory whose lock is held: is it still that directory?
+
+        Somebody may have moved it away and put another in its place, whose files would be taken for this one's.
+        """
+        for directory, lock in list(self._locks.items()):
+            if lock.closed:
+                self._locks.pop(directory, None)
+            elif directory in path.parents and not lock.has_its_name():
+                raise OSError(errno.ESTALE, MOVED, str(directory))
 
     def _file(self, path: Path, flags: int) -> RealFile:
         fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
