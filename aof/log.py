@@ -38,7 +38,7 @@ from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.start import Start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
-from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.disk.real import NOT_BEGUN, OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
 
@@ -522,7 +522,7 @@ class Log:
                 recipe.publish_open(self._disk, file, path)
             except OSError as error:
                 file.close()
-                if error.errno not in OUT_OF_SPACE:
+                if error.errno not in NOT_BEGUN:
                     self._poison(error)
                     raise self._commit.error() from error
                 raise

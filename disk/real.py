@@ -30,6 +30,8 @@ ZEROS: Final = bytes(256 << 10)
 READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+# No descriptor was free, or `_check_place` found another directory: of these, too, the disk knows nothing.
+NOT_BEGUN: Final = OUT_OF_SPACE | {errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 MOVED: Final = (
     "the directory was moved away or replaced, or its LOCK removed, since it was opened; what has its name now is "

@@ -129,6 +129,37 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
     life.close()
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ESTALE])
+@pytest.mark.parametrize("operation", ["create", "rename", "sync_directory"])
+def test_a_segment_that_could_not_be_begun_is_begun_later(operation: str, code: int) -> None:
+    """No descriptor was free, say: the disk was not asked, so nothing is in doubt."""
+    disk, past = SimulatedDisk(), Past()
+    life = Life(disk, past)
+    life.add()
+    short = False
+
+    def before(named: str, path: Path) -> None:
+        if short and named == operation:
+            raise OSError(code, "injected", str(path))
+
+    disk.before = before
+    refused = 0
+    for turn in range(90):
+        short = turn % 3 != 0
+        units = len(past.units)
+        try:
+            life.add(2, 300)
+        except OSError as error:
+            assert error.errno == code
+            refused += 1
+            assert len(past.units) == units and life.log.failure is None
+    assert refused > 3
+    life.wait(FSYNCED)
+    assert past.units_in(read_back(disk.killed())) == len(past.units)
+    assert past.units_in(read_back(disk.power_loss(random.Random(1)))) == len(past.units)
+    life.close()
+
+
 def test_after_a_failed_fsync_nothing_is_acknowledged() -> None:
     disk, past = SimulatedDisk(), Past()
     life = Life(disk, past)
