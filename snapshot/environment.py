@@ -188,17 +188,18 @@ class Environment:
         self.fixed = read_only and not (
             disk.exists(lock) and disk.writable(lock) and disk.writable(self.path)
         )
+        file = disk.open(self.path)
+        try:
+            self.identity = file.identity()
+        finally:
+            file.close()
+        # Last: one that nobody has would stay open, and could not be opened again in this process.
         try:
             self._lmdb: lmdb.Environment | None = _open_lmdb(
                 directory, self.fixed, lock=not self.fixed
             )
         except (lmdb.Error, OSError) as error:
             raise _not_opened(self.path, error) from error
-        file = disk.open(self.path)
-        try:
-            self.identity = file.identity()
-        finally:
-            file.close()
 
     def close(self) -> None:
         """Give up one use; the last one closes. Transactions of this environment must have ended. In a forked

@@ -229,21 +229,23 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
     LMDB writes to a descriptor. It gets one end of a socket, so that the file itself is written as all others are.
     """
     file = disk.create(folder / DATA)
-    source, sink = socket.socketpair()
-    copier = _Copier(environment, sink)
     try:
+        source, sink = socket.socketpair()
+        copier = _Copier(environment, sink)
         copier.start()
-        offset = 0
-        with progress("copying", environment.size()) as advance:
-            while piece := source.recv(PIECE_BYTES):
-                file.write(offset, piece)
-                offset += len(piece)
-                advance(len(piece))
+        try:
+            offset = 0
+            with progress("copying", environment.size()) as advance:
+                while piece := source.recv(PIECE_BYTES):
+                    file.write(offset, piece)
+                    offset += len(piece)
+                    advance(len(piece))
+        finally:
+            # If writing failed, the copier finds nobody to talk to, and ends. A plain close would not be enough where
+            # a forked child holds the same socket.
+            _shut(source)
+            copier.join()
     finally:
-        # If writing failed, the copier finds nobody to talk to, and ends. A plain close would not be enough where
-        # a forked child holds the same socket.
-        _shut(source)
-        copier.join()
         file.close()
     if copier.failure is not None:
         raise copier.failure

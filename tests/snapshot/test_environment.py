@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import lmdb
 import pytest
 from tests.snapshot.world import DISK, cold, environment, write
 
+from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot import environment as module
+from tidelog.snapshot import portable
 from tidelog.snapshot.environment import ColdRows, open_environment
 from tidelog.snapshot.errors import CheckpointError
 
@@ -371,3 +376,48 @@ def test_an_environment_that_cannot_be_opened(
     monkeypatch.setattr(lmdb, "Environment", refuse)
     with pytest.raises(CheckpointError, match="ulimit -v"):
         open_environment(DISK, tmp_path / "c")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_open_that_failed_can_be_tried_again(tmp_path: Path, there: bool) -> None:
+    """No descriptor was free, say: at each step. LMDB lets no file be opened twice in a process."""
+
+    class Short(RealDisk):
+        left = 0
+
+        def _file(self, path: Path, flags: int) -> RealFile:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+            return super()._file(path, flags)
+
+    kept: list[OSError] = []  # and what their frames hold
+    disk = Short()
+    for steps in range(9):
+        if there:
+            with environment(tmp_path / f"{steps}"):
+                pass
+        disk.left = steps
+        try:
+            open_environment(disk, tmp_path / f"{steps}").close()
+        except OSError as error:
+            kept.append(error)
+        disk.left = 99
+        env = open_environment(disk, tmp_path / f"{steps}")
+        write(env, {b"a": b"1"})
+        env.close()
+    assert len(kept) >= 2
+
+
+def test_a_copy_without_a_socket_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_free() -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with environment(tmp_path / "c") as env:
+        monkeypatch.setattr(socket, "socketpair", none_free)
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(OSError, match="open files"):
+            portable.copy_of(DISK, env, tmp_path, portable.silent)
+        assert os.listdir("/proc/self/fd") == before
