@@ -23,7 +23,7 @@ from tidelog.engine.block import Block, Decoded, Row, encode
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.frozen_pending import Given, Handed
-from tidelog.engine.group import FrozenGroup, load_group
+from tidelog.engine.group import FrozenGroup, LostGroup, load_group
 from tidelog.engine.idmp import Idmp
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.nodes import NEVER_HANDED, NO_CUT
@@ -197,6 +197,8 @@ class FrozenStream:
         groups: list[FrozenGroup] = []
         rows: list[bytes | None] = []  # key, payload or None if it goes, key, ...
         for group in stream.groups.values():
+            if group.lost:  # its rows stay
+                continue
             frozen = group.freeze()
             if not frozen.pending.is_small():
                 groups.append(frozen)
@@ -421,7 +423,7 @@ class _StoredPages:
 
 
 def unpack_stream(cold: ColdStore, number: int) -> Stream:
-    """A stream as its STREAM row has it, with its groups. Raises CorruptBlock."""
+    """A stream as its STREAM row has it, with its groups, lost ones among them. Raises CorruptBlock."""
     row = cold.get(stream_row(number))
     if row is None:
         raise CorruptBlock(f"stream {number}: its row is missing")
@@ -432,7 +434,10 @@ def unpack_stream(cold: ColdStore, number: int) -> Stream:
     except Exception as error:
         raise CorruptBlock(f"stream {number}: its row is unreadable: {error}") from error
     for group_number, name in group_numbers:
-        stream.groups[name] = load_group(cold, number, group_number)
+        try:
+            stream.groups[name] = load_group(cold, number, group_number)
+        except CorruptBlock as damage:
+            stream.groups[name] = LostGroup(name, group_number, str(damage))
     return stream
 
 

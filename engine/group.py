@@ -14,12 +14,12 @@ A GROUP row is a msgpack array:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 import msgpack
 
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.frozen_pending import FrozenPending
 from tidelog.engine.idlist import IdList
 from tidelog.engine.pending import NOBODY, Pending
@@ -52,6 +52,7 @@ class Group:
     """A consumer group: `>` serves what comes after `last_id`.
 
     number    of the group in its stream, never used again there
+    lost      it is a `LostGroup`
     all_seen  (unix ms, (database, key)): when, and at which key, all who wait for its messages were seen last, None if
               that is not known; the store's
     """
@@ -60,6 +61,8 @@ class Group:
         *("number", "name", "last_id", "entries_read", "pending", "consumers", "owners"),
         *("all_seen", "_handed"),
     )
+
+    lost: ClassVar[bool] = False
 
     def __init__(self, name: bytes, last_id: int, entries_read: int, number: int) -> None:
         self.number = number
@@ -167,6 +170,38 @@ class Group:
         if ms >= 0:
             self.entries_read = read
             self.last_id = ms << 64 | seq
+
+
+class LostGroup(Group):
+    """A group whose row cannot be read. All that is known is that it is there: what else is asked raises CorruptBlock.
+
+    So the stream can be read and goes on, with its other groups. The rows of this one stay as they are until it is
+    destroyed.
+    """
+
+    __slots__ = ("damage",)
+
+    lost = True
+
+    def __init__(self, name: bytes, number: int, damage: str) -> None:
+        # The other slots stay empty, and `__getattr__` speaks for them.
+        self.number = number
+        self.name = name
+        self.entries_read = UNKNOWN
+        self.damage = damage
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        raise CorruptBlock(
+            f"{self.damage}: the group {echo(self.name)!r} cannot be read. The entries and other groups of its stream "
+            "can; XGROUP DESTROY gives it up"
+        )
+
+    def set_position(self, last_id: int, entries_read: int) -> NoReturn:
+        """A log says so. It is no group again by that."""
+        raise CorruptBlock(self.damage)
+
+    def evict(self, cold: ColdStore, stream: int) -> None:
+        """There is nothing to forget."""
 
 
 class FrozenGroup:

@@ -17,7 +17,7 @@ from tidelog.engine.pending import NOBODY
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 
-_CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUMER})
+_CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUMER, e.XGROUP_SETID})
 
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:
@@ -31,6 +31,8 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
         group = stream.groups.get(effect[3]) if isinstance(stream, Stream) else None
         if group is None or not group.pending.away:
             continue
+        if opcode == e.XGROUP_SETID:
+            continue  # a lost group said so by now
         if opcode == e.XGROUP_DELCONSUMER:
             _drop(group, effect[4], alone=len(effects) == 1)
             continue

@@ -73,7 +73,7 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
     for at in range(0, len(groups), FIGURES):
         with core.lock:
             for index, stream, group in groups[at : at + FIGURES]:
-                if stream.groups.get(group.name) is group:
+                if stream.groups.get(group.name) is group and not group.lost:
                     found[index].groups.append(_group(core, stream, group))
         time.sleep(PAUSE_S)
     return [each._replace(groups=_distinct(each.groups)) for each in found]

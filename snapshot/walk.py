@@ -40,6 +40,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine import ids, keyrow, rowkeys
 from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.freeze import load_stream
+from tidelog.engine.group import LostGroup
 from tidelog.engine.pages import ColdPages, Page
 from tidelog.snapshot.environment import ColdRows, open_environment, opened
 from tidelog.snapshot.errors import CheckpointError
@@ -350,7 +351,10 @@ class _Walker:
         if pages != data:
             self.find(f"stream {number}: {pages} pages, and entries of {data}", number)
         for group in stream.groups.values():
-            self.group(number, group)
+            if isinstance(group, LostGroup):
+                self.find(group.damage.removeprefix(f"{self.path}: "), number)
+            else:
+                self.group(number, group)
         groups = self.rows_of.get(rowkeys.group_prefix(number), 0)
         if groups != len(stream.groups):
             self.find(

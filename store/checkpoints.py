@@ -209,7 +209,8 @@ class Checkpoints:
             logged, _ = core.log.since(self.position)
             # A pending entry takes more in memory than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
-            pending = sum(len(group.pending) for each in streams for group in each.groups.values())
+            groups = (group for each in streams for group in each.groups.values())
+            pending = sum(len(group.pending) for group in groups if not group.lost)
         changed = logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // LOGGED_BYTES)
         if changed > budget and core.relief is None:
             core.press(threading.Event())

@@ -47,8 +47,8 @@ def takers(core: Core, db: int, key: bytes, count: int) -> Takers | None:
     # Only then the next message of the stream is the next one of the group, and counted as one more.
     if (
         group is None
+        or group.entries_read != stream.entries_added  # first: of a lost group no more is known
         or group.last_id != stream.last_id
-        or group.entries_read != stream.entries_added
     ):
         return None
     found: list[Consumes] = []

@@ -43,7 +43,8 @@ def stream_bytes(stream: Stream) -> int:
         entry = TAIL_ENTRY_BYTES + sum(map(len, row)) + FIELD_BYTES * len(row)
         size += len(stream.tail_rows) * entry
     for group in stream.groups.values():
-        size += GROUP_BYTES + group.pending.resident() * PENDING_BYTES
+        if not group.lost:
+            size += GROUP_BYTES + group.pending.resident() * PENDING_BYTES
     return size
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.engine.rowkeys import CHUNK, EXPIRY, GROUP, STREAM
+from tidelog.engine.rowkeys import CHUNK, EXPIRY, STREAM
 
 
 def damage(store: Path, prefix: bytes, at: int = 0) -> None:
@@ -35,7 +35,7 @@ def made(path: Path, clock: testing.Clock) -> None:
         db.checkpoint()
 
 
-@pytest.mark.parametrize("kind", (STREAM, GROUP, EXPIRY))
+@pytest.mark.parametrize("kind", (STREAM, EXPIRY))
 def test_a_damaged_key_whose_time_has_passed_holds_up_no_other(
     tmp_path: Path, kind: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
