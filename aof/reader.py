@@ -97,12 +97,26 @@ def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment
 
 
 def segment_paths(disk: Disk, directory: Path) -> list[Path]:
-    """The files in `directory` that have a segment's name, in order. Raises MissingSegment, OSError."""
+    """The files in `directory` that have a segment's name, in order. Raises MissingSegment, OSError.
+
+    A large directory is listed piece by piece. Beside a writer that begins two segments meanwhile the first of them
+    may be passed over and the second not. So it is listed again, and what was passed over is there then.
+    """
+    names = _names(disk, directory)
+    for _ in range(_LISTS_MAX):
+        again = _names(disk, directory)
+        if not names or set(names).issuperset(n for n in again if names[0] < n < names[-1]):
+            break
+        names = again
+    return [directory / name for name in names]
+
+
+def _names(disk: Disk, directory: Path) -> list[str]:
     try:
         names = disk.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         raise MissingSegment(directory, 1, 0, "the directory of the segments is missing") from None
-    return [directory / name for name in names if segment.first_lsn_of(name) is not None]
+    return [name for name in names if segment.first_lsn_of(name) is not None]
 
 
 def belongs_elsewhere(header: SegmentHeader) -> str:
