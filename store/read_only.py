@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, recovery
-from tidelog.aof.reader import FrameTuple, Replay, Scan, segments
+from tidelog.aof.reader import FrameTuple, Replay, Scan, Segment, segments
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
@@ -157,7 +157,7 @@ class ReadOnlyCore(Core):
                 self._follow_log()
                 return
             except (aof.Vanished, FileNotFoundError):
-                pass  # released: a newer checkpoint holds it
+                pass  # released: a newer checkpoint holds it; or another history
         # Over the newest checkpoint: that lets go of the one before, whose pages the writer may then use again.
         if self.waiting.keys:
             self.waiting.signal(list(self.waiting.keys))
@@ -172,11 +172,7 @@ class ReadOnlyCore(Core):
                 continue
             if info.header.first_lsn > self._follow.next_lsn:
                 raise aof.Vanished(info.path)
-            at = (
-                self._at
-                if self._at is not None and self._at.segment == info.header.first_lsn
-                else None
-            )
+            at = None if self._at is None else _place_in(info, self._at)
             following = Scan(self._disk, info, live=True, start=at)
             replay = Replay(self._apply)
             replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
@@ -234,6 +230,21 @@ class ReadOnlyCore(Core):
         self.state = opened.state()
         self._follow.next_lsn = opened.meta.position.lsn + 1
         self.now = max(self.now, opened.meta.now)
+
+
+def _place_in(info: Segment, at: Position) -> Position | None:
+    """Where a segment goes on from `at`; None: with its first frame. Raises Vanished if it does not.
+
+    A restored store may have got the directory's name, or a recovery after a failed fsync may have found less than was
+    read here: then the same LSNs stand for other records.
+    """
+    header = info.header
+    if header.first_lsn == at.lsn + 1:
+        if header.before.crc == at.crc:
+            return None
+    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:
+        return at
+    raise aof.Vanished(info.path)
 
 
 def is_snapshot(disk: Disk, root: Path) -> bool:
