@@ -200,6 +200,11 @@ class Environment:
             )
         except (lmdb.Error, OSError) as error:
             raise _not_opened(self.path, error) from error
+        if not self.fixed:
+            # Who was killed reading keeps a place in the table. The writer clears them with a checkpoint, but where it
+            # makes none for long, readers that are started and killed would fill the table.
+            with contextlib.suppress(lmdb.Error):
+                self._lmdb.reader_check()
 
     def close(self) -> None:
         """Give up one use; the last one closes. Transactions of this environment must have ended. In a forked
@@ -315,7 +320,12 @@ def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) 
 
 def _not_opened(path: Path, error: Exception) -> CheckpointError:
     text = str(error)
-    if "already open" in text:
+    if isinstance(error, lmdb.ReadersFullError):
+        advice = (
+            f"{MAX_READERS} processes and threads read it: close one of them; those of them that were killed go "
+            "with the writer's next checkpoint"
+        )
+    elif "already open" in text:
         advice = (
             "this process was forked while its parent was reading or writing it; start such processes with "
             "multiprocessing's `spawn` or `forkserver`, or fork before the store is opened"

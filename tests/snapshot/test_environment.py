@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -421,3 +422,29 @@ def test_a_copy_without_a_socket_leaves_no_file_open(
         with pytest.raises(OSError, match="open files"):
             portable.copy_of(DISK, env, tmp_path, portable.silent)
         assert os.listdir("/proc/self/fd") == before
+
+
+def test_readers_that_were_killed_do_not_fill_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside somebody who has it open, and makes no checkpoint that would clear them."""
+    monkeypatch.setattr(module, "MAX_READERS", 4)  # one of them stays
+    code = """
+import os, signal, sys
+from pathlib import Path
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot import environment
+environment.MAX_READERS = 4
+opened = environment.open_environment(RealDisk(), Path(sys.argv[1]), read_only=True)
+rows = environment.ColdRows(opened)
+print(rows.get(b"a"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with environment(tmp_path) as env, cold(env) as rows:
+        write(env, {b"a": b"1"})
+        rows.renew()
+        for _ in range(6):
+            argv = [sys.executable, "-c", code, str(tmp_path)]
+            done = subprocess.run(argv, capture_output=True, text=True)
+            assert done.stdout == "b'1'\n", done.stderr
+            assert done.returncode == -signal.SIGKILL
