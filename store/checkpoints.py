@@ -307,7 +307,7 @@ class Checkpoints:
                             raise StoreClosed(
                                 "the store was closed while a checkpoint was being written"
                             ) from None
-                        # Memory was rebuilt meanwhile.
+                        # Memory was rebuilt meanwhile, or is about to be.
         finally:
             relief = core.relief
             if relief is not None:  # also after a failure: better too much memory than to hang
@@ -352,7 +352,8 @@ class Checkpoints:
                 meta,
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
-                cancelled=lambda: core.state is not state or core.ended or self._abandoned,
+                # Trouble: a unit broke, perhaps while it copied what it was about to change.
+                cancelled=lambda: bool(core.state is not state or core.trouble or self._abandoned),
                 progress=lambda rows: self._press(core),
             )
             committed = True

@@ -9,6 +9,8 @@ import pytest
 
 import tidelog
 from tidelog.disk.real import RealDisk
+from tidelog.engine.freeze import Frozen
+from tidelog.engine.stream import Stream
 from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.snapshot.environment import ColdRows
@@ -39,6 +41,36 @@ def test_memory_that_is_rebuilt_meanwhile_ends_no_checkpoint(
         monkeypatch.setattr(checkpoints, "write_checkpoint", disturbed)
         assert db.checkpoint() == db.info()["written_lsn"]
         assert len(tried) == 2 and db.xlen("s") == 2
+
+
+def test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It strikes while a stream that is about to change is copied; nobody calls before the checkpoint would commit."""
+    copy, struck = Frozen._copy, []
+
+    def strikes(frozen: Frozen, stream: Stream, *, waits: bool) -> None:
+        if waits and not struck:
+            struck.append(True)
+            raise KeyboardInterrupt
+        copy(frozen, stream, waits=waits)
+
+    monkeypatch.setattr(Frozen, "_copy", strikes)
+    with opened(tmp_path / "s") as db:
+        db.xadd("s", {"n": 0})
+        before = db.digest()
+
+        def disturbed(*args: Any, **more: Any) -> None:
+            if not struck:
+                with pytest.raises(KeyboardInterrupt):
+                    db.xadd("s", {"n": 1})
+            write_checkpoint(*args, **more)
+
+        monkeypatch.setattr(checkpoints, "write_checkpoint", disturbed)
+        assert db.checkpoint() == db.info()["written_lsn"]
+        assert struck and db.digest() == before
+    with opened(tmp_path / "s") as db:
+        assert db.digest() == before
 
 
 def test_a_commit_that_could_not_be_looked_at_is_found_by_the_next(
