@@ -24,7 +24,7 @@ from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
 from tidelog.store.async_methods import AsyncMethods
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.core import Answer, Claim, Core, unheld
+from tidelog.store.core import RELIEF_S, Answer, Claim, Core, unheld
 from tidelog.store.encode import encode, encode_all, encode_row
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.face import Face, nothing
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from tidelog.store.queue.aio import AsyncQueue
 
 T = TypeVar("T")
-RELIEF_S = 0.01  # how often a task looks whether memory is within its budget again
 
 
 class AsyncStore(Face, AsyncMethods):

@@ -41,6 +41,7 @@ from tidelog.snapshot.meta import Meta, read_meta
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back
+from tidelog.store.waiters import Bell
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -77,7 +78,7 @@ class _Request:
 
     def __init__(self, work: Callable[[Core], Any]) -> None:
         self.work = work
-        self.done = threading.Event()
+        self.done = Bell()
         self.answer: Any = None
         self.error: BaseException | None = None
 
@@ -88,7 +89,7 @@ class _Request:
             self.answer = self.work(core)
         except BaseException as error:
             self.error = error
-        self.done.set()
+        self.done.ring()
 
 
 class Checkpoints:
@@ -113,7 +114,7 @@ class Checkpoints:
         # Of the requests, and of whether there is a thread to serve them.
         self._gate = threading.Lock()
         self._requests: deque[_Request] = deque()
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
@@ -221,13 +222,12 @@ class Checkpoints:
     def _run(self) -> None:
         while True:
             self._wake.wait(LOOK_S)
-            self._wake.clear()
             core = self._core()
             while self._requests:
                 self._requests.popleft().serve(core)
             with self._gate:
                 if self._requests:
-                    self._wake.set()
+                    self._wake.ring()
                 elif self._stopping or core is None or core.ended:
                     self._stopping = True
                     return
@@ -256,7 +256,7 @@ class Checkpoints:
                 raise StoreClosed("the store was closed; open it again")
             self._start()
             self._requests.append(request)
-            self._wake.set()
+            self._wake.ring()
         request.done.wait()
         if request.error is not None:
             raise request.error
@@ -510,7 +510,7 @@ class Checkpoints:
         with self._gate:
             self._stopping = True
             thread = self._thread
-        self._wake.set()
+        self._wake.ring()
         for each in (thread, self._publisher):
             if each is not None and each is not threading.current_thread():
                 each.join()
@@ -524,7 +524,7 @@ class Checkpoints:
     def give_up(self) -> None:
         """End the checkpoint that is being written, and make no other. Rows may be read on."""
         self._stopping = self._abandoned = True
-        self._wake.set()
+        self._wake.ring()
         with self._one:
             pass
 

@@ -24,6 +24,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import msgpack
@@ -59,6 +60,7 @@ from tidelog.store.errors import (
 from tidelog.store.hand_out import hand_out, takers
 from tidelog.store.waiters import Caller
 
+RELIEF_S = 0.01  # how often who waits looks whether memory is within its budget again
 EXPIRE_KEYS = 1000  # how many keys one unit lets expire
 RELOAD = "memory may be ahead of the log"
 
@@ -349,8 +351,10 @@ class Core:
         except aof.AofError as error:
             raise unheld(error, wrote) from error
         relief = self.relief
-        if wrote and relief is not None:
-            relief.wait()
+        if wrote:
+            while relief is not None and relief is self.relief:
+                # Not by its own `wait`: an interrupt in there could leave it locked, and who is to set it would hang.
+                sleep(RELIEF_S)
 
     def press(self, relief: threading.Event | None) -> None:
         """Memory is over its budget: who writes waits for `relief` before the reply; None: it is not any more."""

@@ -1,4 +1,5 @@
 """Whom to answer when a blocked read is served: a thread that sleeps, or a task of an event loop (see `store.aio`).
+And the bell that wakes a thread of the store's own.
 
 The store serves a waiter under its lock, from whichever thread woke it, and calls `deliver` or `fail` once.
 `nudge` wakes the caller early with nothing, to look at its timers again. All three are called with the lock held, never
@@ -72,3 +73,29 @@ class ThreadCaller(Caller):
         """Until nudged, or for so long; None = for ever. Interruptible by signals."""
         if self._gate.acquire(True, -1 if seconds is None else min(seconds, WAIT_SECONDS_MAX)):
             self._open = False
+
+
+class Bell:
+    """What a thread of the store waits for; one ring is for one wait.
+
+    In place of `threading.Event`, whose lock is taken by Python code: an interrupt that strikes there leaves it taken,
+    and whoever sets it or waits from then on hangs. Here that happens in C.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """End a wait, or the next one. Twice is as good as once."""
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:  # by another thread, since the line above
+                pass
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until it rings, or for so long; None = for ever."""
+        self._lock.acquire(True, -1 if seconds is None else min(seconds, WAIT_SECONDS_MAX))

@@ -33,6 +33,7 @@ from tidelog.store.queue.retention import sweep
 from tidelog.store.queue.rows import shown
 from tidelog.store.queue.shared import Delivery, Leftover, Shared
 from tidelog.store.queue.streams import depth
+from tidelog.store.waiters import Bell
 
 BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
 STALE_MS: Final = 86_400_000  # a consumer that holds nothing and was not seen for so long goes
@@ -59,7 +60,7 @@ class Leases:
         self.shared: weakref.WeakValueDictionary[Place, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.armed = self.over = False
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._troubled = False
@@ -86,24 +87,32 @@ class Leases:
         self.armed = True
         if self._manual:
             return
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    _see_to_the_end(self)
-                    self._thread = threading.Thread(
-                        target=_run,
-                        args=(weakref.ref(self, partial(_end, self._wake)), self._wake),
-                        name="tidelog-leases",
-                        daemon=True,
-                    )
-                    self._thread.start()
-        self._wake.set()
+        try:
+            if self._thread is None:
+                with self._starting:
+                    if self._thread is None:
+                        self._start()
+            self._wake.ring()
+        except BaseException:
+            self.armed = False  # the next one tries again
+            raise
+
+    def _start(self) -> None:
+        _see_to_the_end(self)
+        thread = threading.Thread(
+            target=_run,
+            args=(weakref.ref(self, partial(_end, self._wake)), self._wake),
+            name="tidelog-leases",
+            daemon=True,
+        )
+        thread.start()
+        self._thread = thread  # an interrupt before this costs a second thread, and no lease
 
     def close(self) -> None:
         """The store is about to be closed: a last beat, and the thread ends."""
         self.beat()
         self.over = True
-        self._wake.set()
+        self._wake.ring()
 
     def ticked(self) -> None:
         """A clock that is moved by hand was moved."""
@@ -272,21 +281,21 @@ def leases_of(core: Core) -> Leases:
     return found
 
 
-def _run(leases_ref: weakref.ref[Leases], wake: threading.Event) -> None:
+def _run(leases_ref: weakref.ref[Leases], wake: Bell) -> None:
     while True:
         leases = leases_ref()
         if leases is None:
-            return
+            break
         pause = leases.beat()
         if leases.over:
-            return
+            break
         del leases
-        if wake.wait(pause):
-            wake.clear()
+        wake.wait(pause)
+    wake.ring()  # another one, of a start that was interrupted
 
 
-def _end(wake: threading.Event, gone: object) -> None:
-    wake.set()
+def _end(wake: Bell, gone: object) -> None:
+    wake.ring()
 
 
 _started: weakref.WeakSet[Leases] = weakref.WeakSet()

@@ -55,7 +55,7 @@ def test_what_is_stored_leaves_before_the_next_one(
 
     monkeypatch.setattr(checkpoints, "write_checkpoint", write)
     looking._not_before = looking._press_at = 0.0
-    looking._wake.set()
+    looking._wake.ring()
     assert written.wait(60)
     assert seen[0] < BUDGET
     assert db.xlen("s") == 1150 and len(db.xrange("s", count=10)) == 10

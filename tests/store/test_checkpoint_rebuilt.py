@@ -47,7 +47,8 @@ def test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It strikes while a stream that is about to change is copied; nobody calls before the checkpoint would commit."""
-    copy, struck = Frozen._copy, []
+    copy = Frozen._copy
+    struck: list[bool] = []
 
     def strikes(frozen: Frozen, stream: Stream, *, waits: bool) -> None:
         if waits and not struck:

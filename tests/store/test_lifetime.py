@@ -13,13 +13,16 @@ import textwrap
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import tidelog
 from tidelog.disk.real import RealFile
+from tidelog.store import waiters
 from tidelog.store.lifetime import Keeper
 
 
@@ -324,6 +327,73 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
             thread.join(20)
     with tidelog.open(path) as again:
         assert again.get("k") == b"1"
+
+
+def pressed(db: tidelog.Store) -> None:
+    core = db._core
+    relief = threading.Event()
+    core.press(relief)
+
+    def relieve() -> None:
+        core.press(None)
+        relief.set()
+
+    timer = threading.Timer(0.2, relieve)
+    timer.start()
+    try:
+        db.set("k", 1)
+    finally:
+        timer.join(20)
+        assert not timer.is_alive()
+
+
+@pytest.mark.parametrize(
+    "call", [lambda db: db.queue("q").get(block=0), tidelog.Store.checkpoint, pressed]
+)
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_interrupt_while_a_thread_of_the_store_is_woken_locks_nothing(
+    tmp_path: Path, call: Callable[[tidelog.Store], Any], at: int
+) -> None:
+    """It strikes in the standard library, between its taking a lock and its caller's knowing of that."""
+    place = str(Path(waiters.__file__).resolve().parent)
+    passed = 0
+
+    def leaving(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal passed
+        caller = frame.f_back and frame.f_back.f_back
+        if (
+            event == "return"
+            and caller
+            and os.path.realpath(caller.f_code.co_filename).startswith(place)
+        ):
+            passed += 1
+            if passed == at + 1:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return leaving
+
+    def calling(frame: FrameType, event: str, arg: Any) -> Any:
+        return leaving if frame.f_code is threading.Condition.__enter__.__code__ else None
+
+    db = tidelog.open(tmp_path / "s")
+    db.queue("q").put(1)
+    before = sys.gettrace()
+    sys.settrace(calling)
+    try:
+        call(db)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+
+    def go_on() -> None:
+        call(db)
+        db.close()
+
+    others = threading.Thread(target=go_on, daemon=True)
+    others.start()
+    others.join(20)
+    assert not others.is_alive()
 
 
 def test_an_interrupted_close_is_finished_by_the_next(

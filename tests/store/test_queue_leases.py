@@ -368,7 +368,7 @@ def test_a_blocked_worker_keeps_its_job(real: tidelog.Store) -> None:
     queue.put(1)
     job = take(queue)
     queue._leases.over = True
-    queue._leases._wake.set()
+    queue._leases._wake.ring()
     until(lambda: not lease_threads(), "the thread goes on")
     assert queue.get("ben", block=0.15) is None
     assert job.ack()
