@@ -171,6 +171,9 @@ class Face:
         }
 
     def _config_get(self, patterns: tuple[str, ...]) -> dict[str, str]:
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise DataError(f"a pattern of config_get must be a str, not {pattern!r}")
         settings: dict[str, str] = {
             name: str(getattr(self._core.settings, slot)) for name, slot in LIMITS.items()
         }
@@ -189,7 +192,7 @@ class Face:
         for option, setting in pairs:
             if option == "appendfsync":
                 self.fsync = setting
-            elif option in LIMITS and str(setting).isdigit():
+            elif isinstance(option, str) and option in LIMITS and str(setting).isdigit():
                 with self._core.lock:
                     setattr(self._core.settings, LIMITS[option], int(setting))
             else:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Staged = tuple[Shape[Any], list[bytes]] | Light
+_SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
 _ERROR_CHARS = 100  # of the command that an error message quotes
 
 
@@ -79,9 +80,16 @@ class _Queue(PipelineMethods):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Queue a command given as words; before `multi` and after `watch`, run it."""
+        words = command_words(args)
+        if not words:
+            raise DataError("execute_command needs a command")
+        if words[0].upper() in _SESSION:
+            raise DataError(
+                f"{words[0].decode().upper()} is no command of a pipeline: "
+                "use its methods multi, execute, discard and watch"
+            )
         if self._at_once:
             return self._face.execute_command(*args, **options)
-        words = command_words(args)
         self._stage((shapes.shape_of(encode(args[0]), options), words))
         return self
 

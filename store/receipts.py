@@ -10,7 +10,7 @@ LEVELS = {"written": WRITTEN, "fsynced": FSYNCED}
 
 def level_number(level: str) -> int:
     """The log's number for a level's name. Raises DataError."""
-    if level not in LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         raise DataError(f"level must be one of: {', '.join(LEVELS)}")
     return LEVELS[level]
 

@@ -145,6 +145,8 @@ def listed_ids(given: Ids) -> list[str] | None:
     """The IDs of a call, None if it means all. Raises DataError."""
     if given is None:
         return None
+    if not isinstance(given, Iterable):
+        raise DataError(f"ids must be an ID or several of them, not {given!r}")
     found = [given] if isinstance(given, str) else list(given)
     for id in found:
         _number(id)
