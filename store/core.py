@@ -180,6 +180,8 @@ class Core:
         with self.lock:
             if reader is None or reader[2] is None or self.trouble is not None or self.listener:
                 return False
+            if self.waiting.signalled:  # which an interrupt left: who decides serves them
+                return False
             now = self.time_ns() // 1_000_000
             if now != self.now:
                 now = self._tick(now)

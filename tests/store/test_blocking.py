@@ -18,6 +18,7 @@ import tidelog
 from tidelog.disk.real import RealFile
 from tidelog.engine.digest import digest
 from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.waiting import Waiting
 from tidelog.store.waiters import ThreadCaller
 from tidelog.testing import Clock
 from tidelog.testing import store as temporary_store
@@ -91,6 +92,32 @@ def test_who_waits_again_waits_as_one_who_is_decided_again(
             )
             core.waiting.remove(waiter)
     assert outcomes[0] == outcomes[1]
+
+
+def test_who_was_signalled_before_an_interrupt_is_served_though_the_next_call_waits_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def strikes(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with temporary_store() as db:
+        core = db._core
+        waiters = []
+        for key in ("s", "t"):
+            db.xgroup_create(key, "g", mkstream=True)
+            read = f"XREADGROUP GROUP g c COUNT 1 BLOCK 0 STREAMS {key} >".encode().split()
+            waiters.append(core.run(0, read, ThreadCaller)[0])
+        first, second = waiters
+        db.xadd("t", {"n": 1})
+        assert second.owner.done and not first.owner.done
+        with monkeypatch.context() as patch:
+            patch.setattr(Waiting, "visits", strikes)
+            patch.setattr("tidelog.store.core.takers", lambda *given: None)
+            with pytest.raises(KeyboardInterrupt):
+                db.xadd("s", {"n": 1})
+        if not core.wait_again(second):
+            core.run(0, read, ThreadCaller, True, second)
+        assert first.owner.done
 
 
 @pytest.fixture
