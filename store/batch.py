@@ -148,6 +148,10 @@ def _unit(
             if ctx.effects:
                 if size:
                     log.reserve(size)
+                if core.state.changes.cold is not None:
+                    core.ready(
+                        ctx.effects
+                    )  # here, where it is not yet known whether anything has changed
                 changed = True
                 core.apply(ctx.effects)
         if count:

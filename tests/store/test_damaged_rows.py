@@ -91,6 +91,23 @@ def test_in_a_pipeline_a_damaged_key_is_nobody_elses_trouble(tmp_path: Path, cou
 
 
 @pytest.mark.parametrize("order", range(3))
+def test_a_transaction_that_meets_damaged_pending_entries_first_has_changed_nothing(
+    tmp_path: Path, order: int
+) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xgroup_create("bad", "g", mkstream=True)
+        ids = [db.xadd("bad", {"n": n}) for n in range(9)]
+        db.xreadgroup("g", "a", {"bad": ">"})
+        db.checkpoint()
+    damage(tmp_path / "s", CHUNK, order)
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        unit = db.pipeline().get("k").xack("bad", "g", ids[4]).set("k", 1)
+        with pytest.raises(tidelog.StoreDamaged):
+            unit.execute()
+        assert not db.exists("k") and not db._core.reloads
+
+
+@pytest.mark.parametrize("order", range(3))
 @pytest.mark.parametrize("words", ("XACK bad g", "XCLAIM bad g b 0"))
 def test_in_a_pipeline_damaged_pending_entries_are_nobody_elses_trouble(
     tmp_path: Path, words: str, order: int
