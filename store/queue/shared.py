@@ -81,8 +81,15 @@ class Delivery:
         return self.until is None or mono < self.until
 
     def take_finished(self) -> list[int]:
-        """Take the finished jobs, to be written. The worker may be adding to them meanwhile."""
-        return list(map(deque.popleft, repeat(self.finished, len(self.finished))))
+        """Take the finished jobs, to be written. The worker may be adding to them meanwhile, and another thread take
+        some: the beat does, while a consumer is closed.
+        """
+        taken: list[int] = []
+        try:
+            taken.extend(map(deque.popleft, repeat(self.finished, len(self.finished))))
+        except IndexError:
+            pass  # what was taken before stays taken
+        return taken
 
     def still_held(self, group: Group, jobs: Sequence[int]) -> list[int]:
         """[lock] Those of its open jobs that nobody else was given."""

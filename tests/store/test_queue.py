@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -31,6 +32,7 @@ from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.queue.names import queue_names
+from tidelog.store.queue.shared import Delivery
 
 LONG = 30  # seconds of real time after which a test gives up
 DAY = 86_400
@@ -548,6 +550,16 @@ def test_the_acks_of_a_batch_go_with_the_next_beat(
     clock.advance(1)
     assert pending(db) == 1 == db.xlen("jobs")
     finish(consumer, 1)
+
+
+def test_of_finished_jobs_two_threads_take_each_what_the_other_did_not(jobs: tidelog.Queue) -> None:
+    class Meanwhile(deque[int]):
+        def __len__(self) -> int:
+            return super().__len__() + 1  # the other one took a job right after the look
+
+    delivery = Delivery(jobs._shared, jobs._options, b"anna", True)
+    delivery.finished = Meanwhile([1, 2])
+    assert delivery.take_finished() == [1, 2]
 
 
 def test_the_acks_of_a_batch_go_with_the_close_of_its_consumer(
