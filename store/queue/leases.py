@@ -228,8 +228,8 @@ class _Beat:
             most = b"%d" % options.max_failures
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", most])
         if mono >= shared.next_tidy:
-            shared.next_tidy = mono + TIDY_SECONDS
-            _tidy(ctx, shared, options, group)
+            more = _tidy(ctx, shared, options, group)
+            shared.next_tidy = mono if more else mono + TIDY_SECONDS
 
 
 def _renew(
@@ -249,8 +249,8 @@ def _renew(
         )
 
 
-def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> None:
-    """Remove consumers that hold nothing and were not seen for a day."""
+def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
+    """Remove consumers that hold nothing and were not seen for a day; whether some are left for the next beat."""
     consumers = [reference() for reference in shared.workers.valuerefs()]
     live = {consumer.worker.encode() for consumer in consumers if consumer is not None}
     stale = [
@@ -262,6 +262,7 @@ def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> None:
     ]
     for name in stale[:CONSUMERS_MAX]:
         ctx.effects.append((XGROUP_DELCONSUMER, ctx.db, options.key, options.group_key, name))
+    return len(stale) > CONSUMERS_MAX
 
 
 def _to_look_after(shared: Shared) -> list[Delivery]:

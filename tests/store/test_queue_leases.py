@@ -323,6 +323,22 @@ def test_a_consumer_that_was_not_seen_for_a_day_is_removed(
     assert holding.ack()
 
 
+def test_many_consumers_that_were_not_seen_for_a_day_are_removed_beat_by_beat(
+    db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock
+) -> None:
+    """A program may make a queue object, and with it a worker without a name, for each of its requests."""
+    for n in range(250):
+        jobs.put(n)
+        assert take(jobs, f"request-{n}").ack()
+    jobs.put("long")
+    holding = take(jobs, "holding")
+    clock.advance(2 * DAY)
+    for _ in range(3):
+        clock.advance(1)
+    assert names(db) == {"holding"}
+    assert holding.ack()
+
+
 def test_a_consumer_that_waits_is_not_removed(
     db: tidelog.Store, jobs: tidelog.Queue, clock: testing.Clock
 ) -> None:
