@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -130,7 +131,9 @@ class Ahead:
         self._spare: _Spare | None = None
         self._ended: list[tuple[File, int]] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self._stopping = (
+            False  # no Event: an interrupt can leave its lock taken, and `stop` would hang
+        )
         self._thread: threading.Thread | None = None
 
     def fill(self, file: File, start: int, end: int, *, gently: bool) -> None:
@@ -143,7 +146,7 @@ class Ahead:
             with contextlib.suppress(OSError):
                 while filling.piece():
                     if pause and self._thread is not None:
-                        self._stopping.wait(pause)
+                        time.sleep(pause)
 
         self.do(job)
 
@@ -184,21 +187,21 @@ class Ahead:
             job()
             return
         self._jobs.put(job)
-        if self._thread is None and not self._stopping.is_set():
+        if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="tidelog-ahead", daemon=True)
             with contextlib.suppress(RuntimeError):  # no more threads: the next one tries again
                 thread.start()
                 self._thread = thread
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping:
             job = self._jobs.get()
             if job is not None:
                 job()
 
     def stop(self) -> None:
         """End the thread, which is waited for; remove the spare; finish with segments that ended."""
-        self._stopping.set()
+        self._stopping = True
         if self._filling is not None:
             self._filling.taken = True
         if self._spare is not None:

@@ -312,19 +312,26 @@ class EverySecond:
         self._commit = commit
         self._oldest = oldest
         self._park = park
-        self._stop = threading.Event()
+        self._going = (
+            threading.Lock()
+        )  # no Event: an interrupt can leave its lock taken, and `stop` would hang
+        self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._stop.set()
+        if self._going.locked():
+            try:
+                self._going.release()
+            except RuntimeError:  # by another thread, since the line above
+                pass
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._park(False)
 
     def _run(self) -> None:
         pause = EVERY_S
-        while not self._stop.wait(pause):
+        while not self._going.acquire(timeout=pause):
             pause = self.tick(time.monotonic())
 
     def tick(self, now: float) -> float:
