@@ -98,8 +98,8 @@ class Expiries(dict[bytes, int]):
 
     def load(self, key: bytes, at: int) -> None:
         """A key has this time: it was counted already."""
+        heappush(self._heap, (at, key))  # first: an interrupt in between leaves a time of nobody
         self[key] = at
-        heappush(self._heap, (at, key))
         if len(self._heap) > 2 * _residents(self) + 64:
             self._heap = [(at, key) for key, at in self.items()]
             heapify(self._heap)

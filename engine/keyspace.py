@@ -320,9 +320,10 @@ class Keyspace(dict[bytes, Value]):
             return None
         expire_at = row[0]
         value = self._value(row)
-        super().__setitem__(key, value)
+        # The value last: an interrupt in between leaves a key that is not in memory yet.
         if expire_at != NO_EXPIRY:
             self.expires.load(key, expire_at)
+        super().__setitem__(key, value)
         if self._order is not None:
             self._order.add(key)
         return value

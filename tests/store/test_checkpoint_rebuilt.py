@@ -17,6 +17,7 @@ from tidelog.snapshot.environment import ColdRows
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.restore import restore
 from tidelog.store import checkpoints
+from tidelog.testing import Clock
 
 
 def opened(path: Path) -> tidelog.Store:
@@ -72,6 +73,30 @@ def test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost(
         assert struck and db.digest() == before
     with opened(tmp_path / "s") as db:
         assert db.digest() == before
+
+
+@pytest.mark.parametrize(
+    "place", ["tidelog.engine.expiries.heappush", "tidelog.engine.expiries.Expiries.load"]
+)
+def test_a_key_keeps_its_time_though_an_interrupt_strikes_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def strikes(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    clock = Clock()
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        db.set("k", "v", px=1000)
+        db.checkpoint()
+    with tidelog.open(tmp_path / "s", fsync="no", clock=clock) as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, strikes)
+            with pytest.raises(KeyboardInterrupt):
+                db.get("k")
+        assert db.get("k") == b"v" and db.pttl("k") == 1000
+        clock.advance(2)
+        db.ping()
+        assert db.dbsize() == 0
 
 
 def test_a_commit_that_could_not_be_looked_at_is_found_by_the_next(
