@@ -215,12 +215,15 @@ class RealDisk:
         file = self._file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._locks[path.parent] = file
         except OSError as error:
             file.close()
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
             raise
-        self._locks[path.parent] = file
+        except BaseException:  # an interrupt: the lock may be held
+            file.close()
+            raise
         return file
 
     def rename(self, source: Path, target: Path) -> None:

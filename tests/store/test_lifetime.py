@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import gc
 import os
 import pickle
@@ -405,6 +406,22 @@ def test_an_interrupt_while_a_thread_of_the_store_is_woken_locks_nothing(
     others.start()
     others.join(20)
     assert not others.is_alive()
+
+
+def test_an_open_that_is_interrupted_while_it_locks_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def interrupted(descriptor: int, how: int) -> None:
+        lock(descriptor, how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tidelog.open(tmp_path / "s")
+    tidelog.open(tmp_path / "s").close()
 
 
 def test_an_interrupted_close_is_finished_by_the_next(
