@@ -7,8 +7,8 @@ threads costs the syncer more than the fsync. A lost link would hang all behind 
 interrupted still passes the chain on.
 
 Who leads: `_leading` is True while somebody, caller or syncer, runs rounds. It is only an economy:
-rounds of two leaders exclude each other in the `sync` they call, so a flag left wrong by an interrupt
-costs a useless round and never an answer.
+rounds of two leaders exclude each other in the `sync` they call. An interrupt may leave it True with nobody
+leading: so who has waited for long has the syncer run a round, which costs a useless one where an fsync is slow.
 
 After a failed sync the failure is recorded first; then the chain runs, and every waiter finds it.
 """
@@ -28,6 +28,7 @@ Callback = Callable[[LogPoisoned | None], object]
 
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
+DOUBT_S: Final = 1.0  # after which a waiter doubts that somebody leads
 _PARKED_POLL_S: Final = 0.02
 
 _logger = logging.getLogger("tidelog")
@@ -106,7 +107,9 @@ class GroupCommit:
             if lead:
                 self._round()
             elif waiter is not None:
-                waiter.lock.acquire()
+                while not waiter.lock.acquire(timeout=DOUBT_S):
+                    with self._gate:
+                        self._signal()
                 _pass_on(waiter.next)
         except BaseException:
             if waiter is not None:

@@ -257,6 +257,21 @@ def test_an_interrupted_leader_hands_over() -> None:
     commit.stop()
 
 
+def test_a_leader_that_is_interrupted_before_it_hands_over_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def strikes(commit: GroupCommit) -> None:
+        raise KeyboardInterrupt
+
+    commit = GroupCommit(iter(range(1, 9)).__next__, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupCommit, "_hand_over", strikes)
+        with pytest.raises(KeyboardInterrupt):
+            commit.wait(1)
+    joined(started(lambda: commit.wait(2), lambda: commit.wait(2)))
+    commit.stop()
+
+
 def test_event_loop_clients_of_a_round_are_one_call() -> None:
     device = Device()
     commit = GroupCommit(device.sync, 0)
