@@ -4,7 +4,7 @@ Alone, a caller syncs itself: a thread's wake-up costs about as much as the fsyn
 company the syncer thread does, so that the next fsync starts at once. It wakes only the first of those
 whose records are now on the disk; each, on waking, wakes the next (the chain), because waking sixteen
 threads costs the syncer more than the fsync. A lost link would hang all behind it, so a waiter that is
-interrupted still passes the chain on.
+interrupted still passes the chain on, and one that has its answer waits for the chain no longer than DOUBT_S.
 
 Who leads: `_leading` is True while somebody, caller or syncer, runs rounds. It is only an economy:
 rounds of two leaders exclude each other in the `sync` they call. An interrupt may leave it True with nobody
@@ -28,7 +28,9 @@ Callback = Callable[[LogPoisoned | None], object]
 
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
-DOUBT_S: Final = 1.0  # after which a waiter doubts that somebody leads
+DOUBT_S: Final = (
+    1.0  # after which a waiter doubts that somebody leads, and that the chain is coming
+)
 _PARKED_POLL_S: Final = 0.02
 
 _logger = logging.getLogger("tidelog")
@@ -109,6 +111,8 @@ class GroupCommit:
             elif waiter is not None:
                 while not waiter.lock.acquire(timeout=DOUBT_S):
                     with self._gate:
+                        if waiter not in self._waiters:
+                            break  # in a chain, so it has its answer: a link of that was lost
                         self._signal()
                 _pass_on(waiter.next)
         except BaseException:

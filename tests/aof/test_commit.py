@@ -272,6 +272,22 @@ def test_a_leader_that_is_interrupted_before_it_hands_over_leaves_nobody_waiting
     commit.stop()
 
 
+def test_a_lost_link_of_the_chain_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device()
+    commit = GroupCommit(device.sync, 0)
+    device.hold()
+    first = device.write()
+    leader = started(lambda: commit.wait(first))
+    assert device.entered.acquire(timeout=PATIENCE_S)
+    second = device.write()
+    waiting = started(lambda: commit.wait(second), lambda: commit.wait(second))
+    until(lambda: queued(commit) == 2)
+    monkeypatch.setattr("tidelog.aof.commit._pass_on", lambda waiter: None)
+    device.gate.release(9)
+    joined(leader + waiting)
+    commit.stop()
+
+
 def test_event_loop_clients_of_a_round_are_one_call() -> None:
     device = Device()
     commit = GroupCommit(device.sync, 0)
