@@ -131,9 +131,8 @@ class Ahead:
         self._spare: _Spare | None = None
         self._ended: list[tuple[File, int]] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._stopping = (
-            False  # no Event: an interrupt can leave its lock taken, and `stop` would hang
-        )
+        # No Event: an interrupt can leave its lock taken, and `stop` would hang.
+        self._stopping = False
         self._thread: threading.Thread | None = None
 
     def fill(self, file: File, start: int, end: int, *, gently: bool) -> None:

@@ -208,7 +208,8 @@ class GroupCommit:
                 return
             if not waiter.enlisted:
                 return
-        while not waiter.go:  # the chain is running towards it
+        until = time.monotonic() + DOUBT_S
+        while not waiter.go and time.monotonic() < until:  # the chain is running towards it
             time.sleep(0.0001)
         _pass_on(waiter.next)
 
@@ -319,9 +320,8 @@ class EverySecond:
         self._commit = commit
         self._oldest = oldest
         self._park = park
-        self._going = (
-            threading.Lock()
-        )  # no Event: an interrupt can leave its lock taken, and `stop` would hang
+        # No Event: an interrupt can leave its lock taken, and `stop` would hang.
+        self._going = threading.Lock()
         self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)
         self._thread.start()

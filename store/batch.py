@@ -151,7 +151,7 @@ def _unit(
                 if core.state.changes.cold is not None:
                     core.ready(
                         ctx.effects
-                    )  # here, where it is not yet known whether anything has changed
+                    )  # may refuse: outside of `changed`, if these are the first
                 changed = True
                 core.apply(ctx.effects)
         if count:
