@@ -65,7 +65,8 @@ def follow(
     """Feed `apply` the records behind `start` of the log in `directory`, whole frames and then whole units.
 
     `advance` is told the bytes of the frames. Reads only, also beside a writer. Raises DoesNotFit where the
-    log does not go on from `start`, and the other kinds of Damage; NewerFormat; Vanished; OSError.
+    log does not go on from `start`, and the other kinds of Damage, unless it lies behind `bound.lsn`; NewerFormat;
+    Vanished; OSError.
     """
     promises = durable.read(disk, directory, uuid)  # before the segments are listed
     found, at = beginning(disk, directory, uuid, start)
@@ -73,6 +74,7 @@ def follow(
     replay.epochs += start.epochs
     replay.now = start.now
     place = _Place(start, bound, advance)
+    ended = False
     for info in found:
         scan = Scan(disk, info, promises, live=True, start=at)
         at = None
@@ -80,16 +82,20 @@ def follow(
         replay.run(info.path, place.within(scan.tuples()))
         if place.beyond is not None:
             _apply_part(info.path, place, uuid, replay)
+            ended = True
             break
         error = scan.error()
         if error is not None:
-            raise error
+            if place.position.lsn < bound.lsn:
+                raise error
+            ended = True  # what is damaged lies behind the bound
+            break
     return Tail(
         place.position,
         tuple(replay.epochs),
         place.now,
         place.position.lsn - start.lsn,
-        place.beyond is not None,
+        ended,
     )
 
 

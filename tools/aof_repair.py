@@ -155,8 +155,7 @@ def command(path: Path, target: Path | None) -> int:
     kept = f"LSN {first} to {found.last_lsn}, up to {time_text(found.now)}."
     if first > 1:
         click.echo(f"Whole: {kept} What came before is not in the log. With a snapshot:")
-        # The restore looks at the frame behind its bound as well, which must not be the damaged one.
-        bound = f"--aof {files.root} --until-lsn {found.last_lsn - 1}"
+        bound = f"--aof {files.root} --until-lsn {found.last_lsn}"
         click.echo(f"  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY {bound}")
         show_lost(files, found)
         click.echo("Nothing was written.")

@@ -9,8 +9,9 @@ import pytest
 from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store
 
 from tidelog.aof import durable, identity
+from tidelog.aof.errors import Damage
 from tidelog.aof.reader import Scan, segments
-from tidelog.aof.segment import Position
+from tidelog.aof.segment import Position, file_name
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
@@ -85,6 +86,24 @@ def test_every_lsn(seed: int) -> None:
         assert tail.bound == (lsn < len(records))
         inside += expected not in frame_ends
     assert inside > 10, "bounds inside of frames are the interesting ones"
+
+
+def test_damage_behind_the_bound_is_none_of_its_business() -> None:
+    records = everything(a_log(4))
+    known = list(frames(a_log(4)))
+    for at, behind in zip(known[::5], known[1::5]):
+        if behind.position.segment != at.position.segment:
+            continue
+        disk = a_log(4)
+        file = disk.open(AOF / file_name(at.position.segment), write=True)
+        file.write(behind.position.offset - 1, b"\xc1")  # the end of the next frame
+        file.close()
+        taken: list[Effect] = []
+        tail = follow(disk, AOF, UUID, BEGIN, taken.extend, Bound(lsn=at.position.lsn))
+        assert taken == records[: at.position.lsn] and tail.bound
+        assert tail.position == at.position
+        with pytest.raises(Damage):
+            follow(disk, AOF, UUID, BEGIN, taken.extend, Bound(lsn=at.position.lsn + 1))
 
 
 def test_every_time() -> None:
