@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from tests.until import until
 
-from tidelog.aof.commit import EverySecond, GroupCommit
+from tidelog.aof.commit import EverySecond, GroupCommit, _Waiter
 from tidelog.aof.errors import LogPoisoned
 
 PATIENCE_S = 20.0
@@ -286,6 +286,14 @@ def test_a_lost_link_of_the_chain_holds_up_nobody_for_long(monkeypatch: pytest.M
     device.gate.release(9)
     joined(leader + waiting)
     commit.stop()
+
+
+def test_an_interrupted_waiter_looks_for_a_lost_link_no_longer_than_others() -> None:
+    commit = GroupCommit(Device().sync, 0)
+    waiter, behind = _Waiter(1), _Waiter(1)
+    waiter.enlisted, waiter.next = True, behind  # in a chain, whose link to it was lost
+    joined(started(lambda: commit._resign(waiter)))
+    assert behind.go
 
 
 def test_event_loop_clients_of_a_round_are_one_call() -> None:
