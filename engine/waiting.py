@@ -141,6 +141,13 @@ class Waiting:
                     del self._queues[place]
                     self._claims.pop(place, None)
 
+    def ask_always(self, waiter: Waiter) -> None:
+        """A waiter does not wait for new messages of a group alone any more: it is visited, not handed anything."""
+        if waiter.reader is not None:
+            waiter.reader = None
+            for place in waiter.keys:
+                self.groups.pop(place, None)
+
     def signal(self, places: Iterable[Place]) -> None:
         """Remember keys that may have become ready; keys nobody waits on are passed over."""
         for place in places:

@@ -37,6 +37,12 @@ _DRY = {
 }
 
 
+def no_permission(denied: tuple[str, bytes]) -> CommandError:
+    """The error for what `User.denies` returned."""
+    reason, what = denied
+    return CommandError(_NOPERM[reason] % what if reason == COMMAND else _NOPERM[reason])
+
+
 class Acl:
     """All users.
 
@@ -108,15 +114,13 @@ class Acl:
         denied = user.denies(command, args)
         if denied is None:
             return None
-        reason, what = denied
         if queued:
-            line = (
+            return CommandError(
                 b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. "
                 b"This command is no longer allowed for the following reason: "
-            ) + _NOPERM_QUEUED[reason]
-        else:
-            line = _NOPERM[reason] % what if reason == COMMAND else _NOPERM[reason]
-        return CommandError(line)
+                + _NOPERM_QUEUED[denied[0]]
+            )
+        return no_permission(denied)
 
     def dry_run(self, user: User, command: Command, args: list[bytes]) -> bytes | None:
         """What ACL DRYRUN says of a call that would be refused, or None."""

@@ -118,6 +118,12 @@ class User:
                         return CHANNEL, channel
         return None
 
+    def denies_wait(self, command: Command, args: list[bytes]) -> tuple[str, bytes] | None:
+        """As `denies`, of a command that waits already. A user who is switched off may not go on waiting."""
+        if not self.enabled:
+            return COMMAND, command.name
+        return self.denies(command, args)
+
     def _allows_key(self, key: bytes, needed: int) -> bool:
         return any(may & needed == needed and matches(key) for matches, may in self._keys)
 

@@ -35,11 +35,11 @@ from tidelog.engine.table import Command
 from tidelog.engine.transaction import Transaction, discarded
 from tidelog.engine.waiting import Waiter
 from tidelog.server import errors
-from tidelog.server.acl import User
+from tidelog.server.acl import User, no_permission
 from tidelog.server.render import rendered
 from tidelog.server.replies import NO_REPLY, Push
 from tidelog.server.table import HANDLERS, TABLE, Handler
-from tidelog.server.users import note_refusal
+from tidelog.server.users import note_denied, note_refusal
 from tidelog.store.batch import run_exec
 from tidelog.store.core import Answer, Claim
 from tidelog.store.errors import StoreDamaged, TidelogError
@@ -138,6 +138,8 @@ class Session:
         self.last_active = connection.created
         self.blocked: Waiter | None = None
         self._kept: Waiter | None = None  # of the last read with a `reader` that had to wait
+        # What a blocked read gets in place of an answer, and why: its user may not make it any more.
+        self._forbidden: tuple[CommandError, tuple[str, bytes]] | None = None
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
@@ -588,12 +590,37 @@ class Session:
                     self._idle()
                 return
             self._rest_on(claim)
+            if self._forbidden is not None and reply is self._forbidden[0]:
+                note_denied(self, self._command, self._forbidden[1])
+                self._reject(self._command, self._forbidden[0])
+                self._idle()
+                return
         else:
             failure, caller.error = caller.error, None
             assert failure is not None
             reply = self.refused(self._command, failure)
         self._finish(self._command, started, reply)
         self._idle()
+
+    def judge(self) -> None:
+        """After a change of users: see whether the user may still make the read that is blocked."""
+        waiter = self.blocked
+        if waiter is None:
+            return
+        denied = self.user.denies_wait(self._command, waiter.args)
+        if denied is not None:
+            self.forbid(denied)
+        elif self._forbidden is not None:  # the change was taken back
+            self._forbidden = None
+            self.core.allow(waiter)
+
+    def forbid(self, denied: tuple[str, bytes]) -> None:
+        """The blocked read gets NOPERM as soon as it is served; nothing is delivered then."""
+        waiter = self.blocked
+        if waiter is not None:
+            self._kept = None  # it does not ask for messages any more
+            self._forbidden = no_permission(denied), denied
+            self.core.forbid(waiter, self._forbidden[0])
 
     def unblock(self, error: bool) -> bool:
         """CLIENT UNBLOCK: end a blocked command as if its time were up, or with an error. False: it is not blocked."""

@@ -433,6 +433,17 @@ class Core:
                 if not waiter.owner.done:
                     self.waiting.remove(waiter)
 
+    def forbid(self, waiter: Waiter, error: CommandError) -> None:
+        """A parked caller gets this error when it is served, and nothing else; unless it was served already."""
+        with self.lock:
+            self.waiting.ask_always(waiter)
+            waiter.work = lambda ctx: error
+
+    def allow(self, waiter: Waiter) -> None:
+        """Take `forbid` back."""
+        with self.lock:
+            waiter.work = None
+
     def desert(self, thread: int) -> None:
         """An interrupt struck a thread after its call was parked, and perhaps before it waited: nobody waits there."""
         if self._end is None:
