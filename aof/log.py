@@ -124,6 +124,7 @@ class Log:
         "_every_second",
         "_began",
         "_doubt",
+        "_refused",
         "_fsync_failed",
         "_closed",
         "_clock",
@@ -197,6 +198,7 @@ class Log:
         self._commit = GroupCommit(self._sync, recovered.last_lsn)
         self._began = began
         self._doubt: BaseException | None = None
+        self._refused: tuple[str, int, int] | None = None  # why, bytes, and `next_lsn` of then
         self._fsync_failed = False
         self._closed = False
         self.slowest_s = UNPROVEN_S
@@ -407,6 +409,19 @@ class Log:
         """Why the log is poisoned or in doubt, None while it is neither."""
         return self._commit.failure or self._doubt
 
+    def refusal(self) -> str | None:
+        """Why the last unit could not be logged, as on a full disk; None once another unit was, or `try_again` made
+        room. Without the lock."""
+        refused = self._refused
+        return None if refused is None or refused[2] != self.next_lsn else refused[0]
+
+    def try_again(self) -> None:
+        """[lock] See whether there is room by now for the unit that was refused last. Raises as `reserve`."""
+        refused = self._refused
+        if refused is not None and refused[2] == self.next_lsn:
+            self.reserve(refused[1])
+            self._refused = None
+
     def exposed(self) -> tuple[int, float]:
         """What a power cut could take at this moment: bytes, and the age in seconds of the oldest."""
         oldest = self._oldest()
@@ -446,8 +461,9 @@ class Log:
             elif self._end_after(nbytes) > self._limit:
                 self._roll(nbytes)
             self._extend(self._end_after(nbytes))
-        except (AofError, OSError):
-            raise  # from a step that can be taken again
+        except (AofError, OSError) as error:  # from a step that can be taken again
+            self._refused = str(error), nbytes, self.next_lsn
+            raise
         except BaseException as error:
             self._doubts(error)
             raise

@@ -208,6 +208,11 @@ class Collector:
             int(log.failure is not None),
         )
         yield _gauge(
+            "log_refuses_writes",
+            "1 while writes are refused, as on a full disk.",
+            int(log.refusal() is not None),
+        )
+        yield _gauge(
             "log_replies_parked",
             "1 while replies wait for a disk that lags behind.",
             int(log.parked),

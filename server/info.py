@@ -131,7 +131,8 @@ def _persistence(server: Server) -> Rows:
     yield "aof_last_rewrite_time_sec", took
     yield "aof_current_rewrite_time_sec", -1
     yield "aof_last_bgrewrite_status", "err" if failed or REWRITE in saving.failed else "ok"
-    yield "aof_last_write_status", "ok" if core.log.failure is None else "err"
+    written = core.log.failure is None and core.log.refusal() is None
+    yield "aof_last_write_status", "ok" if written else "err"
     yield "aof_last_cow_size", 0
     yield "module_fork_in_progress", 0
     yield "module_fork_last_cow_size", 0
@@ -274,6 +275,7 @@ def _tidelog(server: Server) -> Rows:
     yield "unsynced_seconds", f"{age:.3f}"
     yield "reloads", core.reloads
     yield "failure", _line(log.failure)
+    yield "refusal", _line(log.refusal())
     for name, value in checkpoint_facts(core).items():
         yield name, _line(value)
 

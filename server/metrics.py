@@ -97,6 +97,9 @@ class Metrics:
             core.look(nothing)  # which also rebuilds memory, if that is due
         except TidelogError as error:
             return str(error)
+        refusal = core.log.refusal()
+        if refusal is not None:
+            return f"writes are refused: {refusal}"
         answered = threading.Event()
         try:
             self._server.loop.call_soon_threadsafe(answered.set)

@@ -200,6 +200,7 @@ class Server:
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look()
+            core.try_again()  # a probe that takes writers elsewhere has to learn that there is room
         self.clock = now  # after the look: nobody was silent while the loop did something else
 
     def _look(self) -> None:

@@ -321,6 +321,17 @@ class Core:
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
 
+    def try_again(self) -> None:
+        """See whether the log has room again for what it refused last, so that `Log.refusal` tells without a write."""
+        if self.log.refusal() is None:
+            return
+        with self.lock:
+            if self.trouble is None:
+                try:
+                    self.log.try_again()
+                except Exception as error:
+                    self.unreserved(error)
+
     def claim(self) -> Claim:
         """[lock] What a call that wrote nothing has to wait for: all that was applied."""
         return self.log, self.log.next_lsn - 1, False

@@ -60,6 +60,9 @@ class _ReadLog:
     def exposed(self) -> tuple[int, float]:
         return 0, 0.0
 
+    def refusal(self) -> str | None:
+        return None
+
     def wait(self, lsn: int, level: int) -> None: ...
 
     def subscribe(self, lsn: int, level: int, callback: Callable[[None], object]) -> None:
