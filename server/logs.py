@@ -17,6 +17,7 @@ from logging.handlers import WatchedFileHandler
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tidelog.disk.log_file import open_log_file
 from tidelog.server.config import Config, ConfigError
 
 VERBOSE: Final = 15
@@ -40,7 +41,7 @@ class Logs:
         path: str = config["logfile"]
         if path:
             try:
-                self._handler = WatchedFileHandler(path, encoding="utf-8")
+                self._handler = _LogFile(path)
             except OSError as error:
                 raise ConfigError(f"logfile {path}: {error.strerror or error}") from error
         self._handler.setFormatter(JsonLines() if config["log-format"] == "json" else TextLines())
@@ -76,6 +77,13 @@ class Logs:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _LogFile(WatchedFileHandler):
+    """A log file that nobody but its user may read: it names clients, users and keys."""
+
+    def _open(self) -> Any:
+        return open_log_file(self.baseFilename)
 
 
 def _without_chatter(record: logging.LogRecord) -> bool:

@@ -196,6 +196,26 @@ def test_a_file_that_is_moved_away(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
+def test_a_log_file_is_for_its_user_alone(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "tidelog.log"
+    before = os.umask(umask)
+    try:
+        with logs(logfile=str(path)):
+            logging.getLogger("tidelog").warning("one")
+            assert path.stat().st_mode & 0o777 == 0o600
+            path.rename(tmp_path / "tidelog.log.1")
+            logging.getLogger("tidelog").warning("two")
+            assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)  # as logrotate makes it for a group that may read
+        with logs(logfile=str(path)):
+            logging.getLogger("tidelog").warning("three")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [line.split()[-1] for line in path.read_text().splitlines()] == ["two", "three"]
+
+
 # --- a process
 
 
