@@ -1,4 +1,4 @@
-"""Listeners: the addresses a server listens on: TCP, TLS, a Unix socket, and HTTP for its metrics.
+"""Listeners: who connects to the addresses of a server (addresses.py): TCP, TLS, a Unix socket, HTTP for metrics.
 
 Who connects by TLS is no client yet while both sides agree on keys, but has a descriptor of ours already. `Handshakes`
 bounds how many those are, and for how long: else a peer that says nothing could take all of them, and the log could not
@@ -8,7 +8,6 @@ open its next file.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import ssl
@@ -17,17 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.disk import unix_socket
-from tidelog.server.config import ConfigError
+from tidelog.server.addresses import Address, Addresses
 from tidelog.server.connection import Connection, address_name
 from tidelog.server.logs import VERBOSE
-from tidelog.server.tls import context
 
 if TYPE_CHECKING:
     from tidelog.server.metrics import Metrics
     from tidelog.server.server import Server
-
-# An address of `bind` with a `-` before it may be missing on this machine; these are other troubles.
-_NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 HANDSHAKE_S: Final = 10.0  # after so long the peer is given up
 HANDSHAKES_SPARE: Final = 4  # above `maxclients`: who is one too many can be told so only by TLS
@@ -49,74 +44,55 @@ class Listeners:
         self._listening: list[asyncio.Server] = []
         self._unix: str | None = None
 
-    async def start(self) -> None:
-        """Listen. Raises OSError, which names the address, and ConfigError for certificates that cannot be read."""
+    async def start(self, addresses: Addresses | None = None) -> None:
+        """Listen, on these addresses or on those of the configuration. Raises as `Addresses`, and OSError where another
+        process began to listen on one of them since."""
         server = self._server
-        config = server.config
+        addresses = addresses or Addresses(server.config)
+        bound = addresses.taken()
         try:
-            for kind, port, tls in (
-                ("tcp", config["port"], None),
-                ("tls", config["tls-port"], context(config) if config["tls-port"] else None),
-            ):
-                if port or (kind == "tcp" and config.ephemeral):
-                    await self._listen(kind, port, tls)
-            if config["unixsocket"]:
-                mode = int(config["unixsocketperm"], 8)
-                listening = unix_socket.bind(config["unixsocket"], mode)
-                self._unix = config["unixsocket"]
-                self._listening.append(
-                    await server.loop.create_unix_server(
-                        lambda: Connection(server, "unix"), sock=listening
-                    )
-                )
-                self.ports.append(("unix", config["unixsocket"]))
-            if not self.ports:
-                raise ConfigError(
-                    "nobody could reach it: name a port, a Unix socket, or an address of this machine"
-                )
-            if config["metrics-port"]:
-                try:
-                    from tidelog.server.metrics import Metrics  # not with the rest: few ask for it
-                except ImportError as error:
-                    raise ConfigError(
-                        f"metrics-port needs what `pip install 'tidelog[server]'` installs: {error}"
-                    ) from error
-                self.metrics = Metrics(server)
-                self.metrics.start()
-                self.ports.append(("http", f"{config['metrics-bind']}:{config['metrics-port']}"))
+            while bound:
+                await self._listen(bound[0], addresses.tls)
+                self.ports.append((bound[0].kind, bound[0].name))
+                del bound[0]  # what listens is closed with its server
         except BaseException:
+            for address in bound:
+                address.link.close()
+                if address.kind == "unix":
+                    unix_socket.remove(address.name)
             self.stop()
             raise
-        for kind, address in self.ports:
-            _logger.info("listening on %s (%s)", address, kind)
+        for kind, name in self.ports:
+            _logger.info("listening on %s (%s)", name, kind)
 
-    async def _listen(self, kind: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """On every address of `bind` (as in Redis, with `-` before those that may be missing)."""
-        config, loop = self._server.config, self._server.loop
-        for word in config["bind"].split():
-            host = word.removeprefix("-")
-            make = partial(Connection, self._server, kind)
-            try:
-                listening = await loop.create_server(
-                    make if tls is None else partial(_Accepted, self.handshakes, make, tls),
-                    None if host == "*" else host,
-                    port,
-                    backlog=config["tcp-backlog"],
-                    reuse_address=True,
+    async def _listen(self, address: Address, tls: ssl.SSLContext | None) -> None:
+        server, loop = self._server, self._server.loop
+        make = partial(Connection, server, address.kind)
+        try:
+            if address.kind == "http":
+                from tidelog.server.metrics import Metrics  # not with the rest: few ask for it
+
+                self.metrics = Metrics(server)
+                self.metrics.start(address.link)
+            elif address.kind == "unix":
+                self._listening.append(await loop.create_unix_server(make, sock=address.link))
+                self._unix = address.name
+            else:
+                if address.kind == "tls":
+                    assert tls is not None
+                    accept: Callable[[], asyncio.Protocol] = partial(
+                        _Accepted, self.handshakes, make, tls
+                    )
+                else:
+                    accept = make
+                backlog = server.config["tcp-backlog"]
+                self._listening.append(
+                    await loop.create_server(accept, sock=address.link, backlog=backlog)
                 )
-            except OSError as error:
-                if word.startswith("-") and error.errno not in _NOT_MISSING:
-                    continue
-                raise OSError(
-                    error.errno, f"cannot listen on {host} port {port}: {error.strerror or error}"
-                ) from error
-            self._listening.append(listening)
-            for each in listening.sockets:
-                name = each.getsockname()
-                port = port or name[1]  # the same on every address, where the system chose it
-                self.ports.append(
-                    (kind, f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}")
-                )
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot listen on {address.name}: {error.strerror or error}"
+            ) from error
 
     def port(self, kind: str = "tcp") -> int:
         """The port that is listened on, which the system may have chosen; 0 = none."""

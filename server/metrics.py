@@ -41,15 +41,9 @@ class Metrics:
         self._thread: threading.Thread | None = None
         self.collector = Collector(server)
 
-    def start(self) -> None:
-        """Listen on `metrics-bind`, `metrics-port`. Raises OSError, which names the address."""
-        host, port = self._server.config["metrics-bind"], self._server.config["metrics-port"]
-        try:
-            self._http = _Http(host, port, self)
-        except OSError as error:
-            raise OSError(
-                error.errno, f"cannot listen on {host} port {port}: {error.strerror or error}"
-            ) from error
+    def start(self, link: socket.socket) -> None:
+        """Listen on a socket that is bound; `stop` closes it. Raises OSError."""
+        self._http = _Http(link, self)
         self._thread = threading.Thread(
             target=self._http.serve, name="tidelog-metrics", daemon=True
         )
@@ -115,17 +109,16 @@ class _Http(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, metrics: Metrics) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, link: socket.socket, metrics: Metrics) -> None:
         self.metrics = metrics
         self._free = threading.BoundedSemaphore(REQUESTS_MAX)
         self._stopping = False
-        super().__init__((host, port), _Handler)
-
-    def server_bind(self) -> None:
-        """Without the look at the name service that HTTPServer has."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # no socket of its own
+        # Without the look at the name service that HTTPServer has.
+        self.server_name, self.server_port = link.getsockname()[:2]
+        link.setblocking(True)
+        self.socket = link
+        self.server_activate()
 
     def serve(self) -> None:
         """Until `stop`. Sleeps in accept: it costs nothing while nobody asks."""

@@ -21,6 +21,7 @@ import tidelog.server.commands  # noqa: F401  # registers them
 from tidelog.engine.table import Command
 from tidelog.server import errors
 from tidelog.server.acl import Acl
+from tidelog.server.addresses import Addresses
 from tidelog.server.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.listeners import Listeners
@@ -99,11 +100,14 @@ class Server:
         self._leaving: asyncio.Task[None] | None = None  # kept, or it might be collected half way
         self._watch_config()
 
-    async def start(self) -> None:
-        """Listen. Raises OSError, which names the address, and ConfigError for certificates that cannot be read."""
+    async def start(self, addresses: Addresses | None = None) -> None:
+        """Listen. Raises OSError, which names the address, and ConfigError for certificates that cannot be read.
+
+        addresses    that were bound before; else those of the configuration are
+        """
         self._limit_clients()
         try:
-            await self.listeners.start()
+            await self.listeners.start(addresses)
         except BaseException:
             self.core.served = False
             raise

@@ -9,17 +9,20 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tidelog.server.acl import Acl
+from tidelog.server.addresses import Addresses
 from tidelog.server.config import Config
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.core import Core
 from tidelog.store.lifetime import close
-from tidelog.store.opening import open_core
-from tidelog.store.options import make_options
+from tidelog.store.opening import is_new, open_core
+from tidelog.store.options import Options, make_options
 from tidelog.store.sync import Store
 
 _logger = logging.getLogger("tidelog.server")
@@ -104,28 +107,45 @@ def serve_forever(
 ) -> int:
     """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. The exit code.
 
-    Raises what `tidelog.open` and `Server.start` raise.
+    Raises what `tidelog.open` and `Server.start` raise. A store that is not there is created last, when nothing else
+    can go wrong any more: a server that cannot start leaves none behind. One that is there is opened first, so that a
+    second server hears of the first one, not of its port.
     """
     _allow_clients(config["maxclients"])
     config.on("maxclients", _allow_clients)  # before the server looks how many there can be
     options = make_options(**config.store_options())
     config.place(root)
-    core = open_core(root, options, None, SYSTEM)
-    _logger.info("opened %s, pid %d", root, os.getpid())
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_until_told(core, config, root, ready))
-    finally:
-        close(core)
-        _logger.info("closed %s", root)
+    Acl().load(config["users"])
+    with ExitStack() as stack:
+        core = None if is_new(root) else stack.enter_context(_opened(root, options))
+        addresses = stack.enter_context(Addresses(config))
+        if core is None:
+            core = stack.enter_context(_opened(root, options))
+        runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+        runner.run(_until_told(core, config, root, ready, addresses))
     return 0
 
 
+@contextmanager
+def _opened(root: Path, options: Options) -> Iterator[Core]:
+    core = open_core(root, options, None, SYSTEM)
+    _logger.info("opened %s, pid %d", root, os.getpid())
+    try:
+        yield core
+    finally:
+        close(core)
+        _logger.info("closed %s", root)
+
+
 async def _until_told(
-    core: Core, config: Config, root: Path, ready: Callable[[Server], None] | None
+    core: Core,
+    config: Config,
+    root: Path,
+    ready: Callable[[Server], None] | None,
+    addresses: Addresses,
 ) -> None:
     server = Server(core, config, root)
-    await server.start()
+    await server.start(addresses)
 
     def stop(name: str) -> None:
         _logger.info("%s: stopping", name)

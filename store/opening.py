@@ -131,6 +131,13 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
         return _open(disk or RealDisk(), root, options, clock)
 
 
+def is_new(path: AnyPath) -> bool:
+    """Whether an open would create the store. Raises as `open_store` where that could not even look."""
+    root = Path(os.fsdecode(path)).absolute()
+    with _explained(root, False):
+        return identity.is_new(RealDisk(), root)
+
+
 @contextmanager
 def _explained(root: Path, read_only: bool) -> Iterator[None]:
     """The errors of an open, as this package's own."""

@@ -282,6 +282,57 @@ def test_a_server(tmp_path: Path) -> None:
         assert again.end(signal.SIGINT) == 0
 
 
+def contents(root: Path) -> dict[str, bytes | None]:
+    """Every file and folder below, but for who has the lock."""
+    found = [path for path in root.rglob("*") if path.name != "LOCK"]
+    return {str(path): path.read_bytes() if path.is_file() else None for path in found}
+
+
+@pytest.mark.parametrize("fault", [
+    "port", "second address", "metrics port", "certificate", "key", "socket", "users", "nowhere", "log file", "option",
+])  # fmt: skip
+def test_a_failed_start_leaves_no_new_store(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users.toml").write_text('users = ["user ann on fast"]\n')
+    (tmp_path / "a.pem").write_text("")
+    (tmp_path / "empty").mkdir()
+    with tidelog.open(tmp_path / "there") as db:
+        db.xadd("s", {"a": "1"})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy, free = taken.getsockname()[1], free_port()
+        args: list[object] = {
+            "port": ["--port", busy],
+            "second address": ["--port", free, "--option", "bind=127.0.0.1 192.0.2.77"],
+            "metrics port": ["--port", free, "--metrics-port", busy],
+            "certificate": ["--port", free, "--tls-port", free_port(), "--tls-cert-file", "no.pem"],
+            "key": ["--port", "0", "--tls-port", free, "--tls-cert-file", "a.pem", "--tls-key-file", "no.key"],
+            "socket": ["--port", free, "--unixsocket", tmp_path / "no" / "orders.sock"],
+            "users": ["--port", free, "--config", "users.toml"],
+            "nowhere": ["--port", "0"],
+            "log file": ["--port", free, "--logfile", "no/where.log"],
+            "option": ["--port", free, "--option", "hz=x"],
+        }[fault]  # fmt: skip
+        before = contents(tmp_path / "there")
+        for name in ("new", "empty", "there"):
+            done = run("serve", tmp_path / name, *args)
+            assert done.code in (exits.USAGE, exits.SYSTEM) and done.out == "", done
+            assert "Traceback" not in done.err
+    assert not (tmp_path / "new").exists()
+    assert not list((tmp_path / "empty").iterdir())
+    assert contents(tmp_path / "there") == before
+
+
+def test_a_store_that_cannot_be_opened_leaves_its_addresses(run: Run, tmp_path: Path) -> None:
+    """The Unix socket's file goes again, and the port is free."""
+    port, path = free_port(), tmp_path / "orders.sock"
+    done = run("serve", tmp_path / "no" / "store", "--port", port, "--unixsocket", path)
+    assert done.code == exits.SYSTEM and "create the directory that is to hold it" in done.err
+    assert not path.exists()
+    socket.create_server(("127.0.0.1", port)).close()
+
+
 def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -307,7 +358,7 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
         assert done.err.startswith(f"tidelog: {root} is open for writing by")
 
     missing = tmp_path / "no" / "store"
-    done = run("serve", missing, "--port", "0")
+    done = run("serve", missing, "--port", free_port())
     assert (done.code, done.err) == (
         exits.SYSTEM,
         f"tidelog: {missing}: No such file or directory; create the directory that is to hold it first\n",
