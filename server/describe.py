@@ -50,6 +50,14 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     "wait": (_SHARDS, _MIN),
     "slowlog|len": (_NODES, _SUM, _ANY),
     "slowlog|get": (_NODES, _ANY),
+    **dict.fromkeys("function|flush function|delete".split(), (_SHARDS, _ALL)),
+    **dict.fromkeys(
+        "function|kill script|kill".split(), (_SHARDS, "response_policy:one_succeeded")
+    ),
+    "function|list": (_ORDER,),
+    "function|stats": (_ANY, _SHARDS, _SPECIAL),
+    "script|flush": (_NODES, _ALL),
+    "script|exists": (_SHARDS, "response_policy:agg_logical_and"),
 }
 
 # What commands do with their keys. One that treats two keys differently has two specs.

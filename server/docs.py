@@ -173,6 +173,19 @@ ssubscribe 7.0.0 Listen to shard channels
 subscribe 2.0.0 Listen to channels
 sunsubscribe 7.0.0 Listen to shard channels no more
 unsubscribe 2.0.0 Listen to channels no more
+# scripting
+function 7.0.0 Functions, of which there are none
+function|delete 7.0.0 Answer that there is no such library
+function|flush 7.0.0 Do nothing: there are no libraries
+function|help 7.0.0 Show the subcommands
+function|kill 7.0.0 Answer that no function runs
+function|list 7.0.0 List the libraries, none
+function|stats 7.0.0 Tell that no function runs
+script 2.6.0 Scripts, of which there are none
+script|exists 2.6.0 Tell that scripts are not there
+script|flush 2.6.0 Do nothing: there are no scripts
+script|help 5.0.0 Show the subcommands
+script|kill 2.6.0 Answer that no script runs
 # server
 acl 6.0.0 Users and what they may do
 acl|cat 6.0.0 List categories, or the commands of one

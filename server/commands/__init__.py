@@ -9,6 +9,7 @@ from tidelog.server.commands import (  # noqa: F401
     introspect,
     persistence,
     pubsub,
+    scripts,
     slowlog,
     transactions,
     wait,

@@ -1,0 +1,123 @@
+"""FUNCTION and SCRIPT, as a server answers them that has neither functions nor scripts.
+
+Test suites and frameworks call FUNCTION FLUSH, FUNCTION LIST and SCRIPT FLUSH when they start. What would run or keep a
+script is not here: EVAL, FCALL, SCRIPT LOAD and the like are unknown, so that nobody takes a script for stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.engine.errors import CommandError, echo
+from tidelog.engine.reply import OK, Map, Reply, Status
+from tidelog.server.table import command
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
+
+_MODES = (b"sync", b"async")
+_NOT_BUSY = b"NOTBUSY No scripts in execution right now."
+_ECHO = 1 << 16  # what Redis prints with a bare %s
+
+
+@command("function|flush", -2, "write noscript", categories="scripting")
+def function_flush(session: Session, args: list[bytes]) -> Reply:
+    """FUNCTION FLUSH [ASYNC | SYNC]"""
+    if len(args) > 3:
+        raise CommandError(
+            b"ERR unknown subcommand or wrong number of arguments for '%b'. Try FUNCTION HELP."
+            % echo(args[1])
+        )
+    if len(args) == 3 and args[2].lower() not in _MODES:
+        raise CommandError(b"ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
+    return OK
+
+
+@command("function|list", -2, "noscript", categories="scripting")
+def function_list(session: Session, args: list[bytes]) -> Reply:
+    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE], each at most once."""
+    at, left = 2, {b"withcode", b"libraryname"}
+    while at < len(args):
+        option = args[at].lower()
+        if option not in left:
+            raise CommandError(b"ERR Unknown argument %b" % echo(args[at], _ECHO))
+        left.remove(option)
+        at += 1
+        if option == b"libraryname":
+            if at == len(args):
+                raise CommandError(b"ERR library name argument was not given")
+            at += 1
+    return []
+
+
+@command("function|stats", 2, "noscript allow_busy", categories="scripting")
+def function_stats(session: Session, args: list[bytes]) -> Reply:
+    """No engine either, where Redis counts what Lua has."""
+    return Map([b"running_script", None, b"engines", Map()])
+
+
+@command("function|delete", 3, "write noscript", categories="scripting")
+def function_delete(session: Session, args: list[bytes]) -> Reply:
+    raise CommandError(b"ERR Library not found")
+
+
+@command("function|kill", 2, "noscript allow_busy", categories="scripting")
+def function_kill(session: Session, args: list[bytes]) -> Reply:
+    raise CommandError(_NOT_BUSY)
+
+
+@command("function|help", 2, "loading stale", categories="scripting")
+def function_help(session: Session, args: list[bytes]) -> Reply:
+    return [Status(line) for line in _FUNCTION_HELP]
+
+
+@command("script|flush", -2, "noscript", categories="scripting")
+def script_flush(session: Session, args: list[bytes]) -> Reply:
+    """SCRIPT FLUSH [ASYNC | SYNC]"""
+    if len(args) > 3 or (len(args) == 3 and args[2].lower() not in _MODES):
+        raise CommandError(b"ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+    return OK
+
+
+@command("script|exists", -3, "noscript", categories="scripting")
+def script_exists(session: Session, args: list[bytes]) -> Reply:
+    """SCRIPT EXISTS sha1 [sha1 ...]"""
+    return [0] * (len(args) - 2)
+
+
+@command("script|kill", 2, "noscript allow_busy", categories="scripting")
+def script_kill(session: Session, args: list[bytes]) -> Reply:
+    raise CommandError(_NOT_BUSY)
+
+
+@command("script|help", 2, "loading stale", categories="scripting")
+def script_help(session: Session, args: list[bytes]) -> Reply:
+    return [Status(line) for line in _SCRIPT_HELP]
+
+
+_FUNCTION_HELP = (
+    b"FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    b"DELETE <LIBRARY NAME>",
+    b"    Always an error: there are no libraries.",
+    b"FLUSH [ASYNC|SYNC]",
+    b"    Does nothing: there are no libraries.",
+    b"KILL",
+    b"    Always an error: no function runs.",
+    b"LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+    b"    Return an empty list.",
+    b"STATS",
+    b"    Return that no function runs, and that there are no engines.",
+    b"HELP",
+    b"    Prints this help.",
+)
+_SCRIPT_HELP = (
+    b"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    b"EXISTS <sha1> [<sha1> ...]",
+    b"    Return 0 for each: there are no scripts.",
+    b"FLUSH [ASYNC|SYNC]",
+    b"    Does nothing: there are no scripts.",
+    b"KILL",
+    b"    Always an error: no script runs.",
+    b"HELP",
+    b"    Prints this help.",
+)
