@@ -1,4 +1,4 @@
-"""Listeners: who connects to the addresses of a server (addresses.py): TCP, TLS, a Unix socket, HTTP for metrics.
+"""Listeners: accept connections on the addresses of a server (addresses.py): TCP, TLS, a Unix socket, HTTP for metrics.
 
 Who connects by TLS is no client yet while both sides agree on keys, but has a descriptor of ours already. `Handshakes`
 bounds how many those are, and for how long: else a peer that says nothing could take all of them, and the log could not
