@@ -328,7 +328,7 @@ class ColdPages:
 
     def _after(self, page: Page) -> Page:
         """The next page, which there must be."""
-        start, low = page.stop, page.lasts[-1] + 1
+        start, low = page.stop, self._behind(page)
         try:
             row = self.store.after(page_row(self.number, page.first + 1), page_prefix(self.number))
             found = self._page(row) if row is not None else None
@@ -355,9 +355,16 @@ class ColdPages:
         if found is None or found.stop != stop:
             start, low = self.head, self.head_id
             if found is not None and start < found.stop < stop:
-                start, low = found.stop, found.lasts[-1] + 1
+                start, low = found.stop, self._behind(found)
             raise self._damaged(start, stop, low, high, "they are missing")
         return found
+
+    def _behind(self, page: Page) -> int:
+        """An ID that no entry behind the page lies below, for errors: deleted slots at its end may have greater IDs."""
+        at = len(page.counts) - 1
+        deleted = self.marks.mask(page.ordinal + at, page.masks[at])
+        ends_deleted = deleted.bit_length() >= page.counts[at] > 0
+        return (page.firsts if ends_deleted else page.lasts)[at] + 1
 
     def _with(self, ordinal: int, entry_id: int) -> tuple[Page, int]:
         """The page of a node, and where it is in it. `entry_id`: of the node, or of one not far from it."""

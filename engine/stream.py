@@ -18,9 +18,10 @@ of `apply` as well. Whether a stream's nodes are stored, and which of them chang
     handed_stop    below: they were handed to a checkpoint, so deletions are noted down in `marks`
     stored_stop    below: they are in the checkpoint that is committed, but for those from `cut` on
 
-What is kept true: slot IDs ascend strictly inside a node and across nodes; no node is without a live entry; the first
-node is live (blocks[head], if nothing is cold), and the last one if there is no tail; length = live entries; cold ends
-at first_ordinal and is None if no cold node is live. `check()` walks all of it.
+What is kept true: slot IDs ascend strictly inside a node; the first slot of a node has a greater ID than every live
+entry before it (deleted slots before it may have greater ones, since XSETID makes their IDs legal again); no node is
+without a live entry; the first node is live (blocks[head], if nothing is cold), and the last one if there is no tail;
+length = live entries; cold ends at first_ordinal and is None if no cold node is live. `check()` walks all of it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tidelog.engine.node import (
     NODE_BYTES_BASE,
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
+    highest_live,
     row_bytes_max,
     rows_bytes_max,
 )
@@ -411,7 +413,7 @@ class Stream(Nodes):
             assert before < ids[0] and all(a < b for a, b in zip(ids, ids[1:]))
             assert not node.deleted >> node.count
             assert node.live
-            before = ids[-1]
+            before = ids[highest_live(node.deleted, node.count)]
             length += node.live
             nodes += 1
         assert length == self.length

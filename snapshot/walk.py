@@ -41,6 +41,7 @@ from tidelog.engine import ids, keyrow, rowkeys
 from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.freeze import load_stream
 from tidelog.engine.group import LostGroup
+from tidelog.engine.node import highest_live
 from tidelog.engine.pages import ColdPages, Page
 from tidelog.snapshot.environment import ColdRows, open_environment, opened
 from tidelog.snapshot.errors import CheckpointError
@@ -330,10 +331,10 @@ class _Walker:
             assert cold is not None
             nodes += 1
             length += page.counts[at] - deleted.bit_count()
-            what = _of_node(cold, page, at, before)
+            what, last_live = _of_node(cold, page, at, deleted, before)
             if what is not None:
                 self.find_in_node(number, page, at, what)
-            before = page.lasts[at]
+            before = last_live
         if stream.tail_ids:
             tail = stream.tail_node()
             nodes += 1
@@ -405,24 +406,32 @@ _STREAM_BYTES: Final = len(rowkeys.page_prefix(0))  # of a row's key
 _GROUP_BYTES: Final = len(rowkeys.chunk_prefix(0, 0))
 
 
-def _of_node(cold: ColdPages, page: Page, at: int, before: int) -> str | CorruptBlock | None:
-    """What is wrong with a node, if anything is. before: the last ID of the node before."""
+def _of_node(
+    cold: ColdPages, page: Page, at: int, deleted: int, before: int
+) -> tuple[str | CorruptBlock | None, int]:
+    """What is wrong with a node, if anything is, and the ID of its last live entry.
+
+    before: the ID of the last live entry before the node. Deleted slots at the end of a node may have greater IDs than
+    the next node: after XSETID these IDs can be given again.
+    """
+    first = page.firsts[at]  # of a damaged node no greater ID is certain
     try:
         found = cold.block(page, at).decoded()
     except CorruptBlock as error:
-        return error
+        return error, first
     dms, seqs = found.dms, found.seqs
     ends = found.id_at(0), found.id_at(found.count - 1), found.count
-    if ends != (page.firsts[at], page.lasts[at], page.counts[at]):
-        return "its entries are not those that its page names"
+    if ends != (first, page.lasts[at], page.counts[at]):
+        return "its entries are not those that its page names", first
     if any(each is not None and len(each) != found.count for each in (dms, seqs, found.shape_of)):
-        return "it has not as many entries as it says"
+        return "it has not as many entries as it says", first
     ascend = True
     if dms is not None:
         # Told without making IDs of them, which costs ten times as much.
         slots: list[Any] = dms if seqs is None else list(zip(dms, seqs))
         ascend = all(map(lt, slots, slots[1:]))
-    return None if ascend and ends[0] > before else "IDs do not ascend"
+    last_live = found.id_at(highest_live(deleted, found.count))
+    return (None if ascend and first > before else "IDs do not ascend"), last_live
 
 
 def _limit() -> None:

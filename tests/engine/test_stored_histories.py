@@ -35,6 +35,7 @@ from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keyspace import resident
 from tidelog.engine.prepare import prepare
+from tidelog.engine.reply import OK
 from tidelog.engine.state import Settings, State
 from tidelog.engine.stream import Stream
 
@@ -264,6 +265,24 @@ class Pair:
                 if r.random() < 0.2:
                     self.stir()
 
+    def again(self) -> None:
+        """The newest entries of a stream go, and their IDs are given again."""
+        r, run = self.r, self.run
+        key = r.choice((b"s", b"s", b"t"))
+        entries = run(b"XRANGE", key, b"-", b"+")
+        if not isinstance(entries, list) or not entries:
+            return
+        ids = [entry_id for entry_id, _ in entries]
+        at = r.randrange(max(len(ids) - 40, 0), len(ids))
+        last = ids[at - 1] if at else b"0-1"
+        run(b"XDEL", key, *ids[at:])
+        run(b"XSETID", key, ids[-1], b"MAXDELETEDID", b"0-1")
+        self.counts["IDs again"] += run(b"XSETID", key, last) == OK
+        for entry_id in ids[at + r.randrange(2) :]:
+            if r.random() < 0.2:
+                self.stir()
+            run(b"XADD", key, entry_id, b"f", b"again")
+
     def stir(self) -> None:
         stirred = self.stirred
         steps: list[Callable[[], None]] = [stirred.freeze, stirred.freeze, *[stirred.take] * 4]
@@ -296,6 +315,8 @@ class Pair:
                     self.stir()
             if r.random() < 0.15:
                 self.many()
+            if r.random() < 0.1:
+                self.again()
             for _ in range(r.choice((0, 1, 2))):
                 self.stir()
             if r.random() < 0.1:
@@ -313,7 +334,7 @@ def test_a_history_is_the_same_over_a_checkpoint() -> None:
     for seed in range(6):
         print("seed", seed)
         Pair(seed, counts).play(150)
-    for name in ("commit", "fail", "evict", "restart", "move", "swap", "rename"):
+    for name in ("commit", "fail", "evict", "restart", "move", "swap", "rename", "IDs again"):
         assert counts[name], name
 
 

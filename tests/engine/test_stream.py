@@ -17,6 +17,7 @@ from tidelog.engine.digest import digest
 from tidelog.engine.effects import OPCODE
 from tidelog.engine.entries import Entries
 from tidelog.engine.ids import MAX, text
+from tidelog.engine.reply import OK
 from tidelog.engine.state import Settings, State
 from tidelog.engine.stream import Stream
 
@@ -39,6 +40,7 @@ operations = st.one_of(
     st.tuples(st.just("maxlen"), numbers),
     st.tuples(st.just("minid"), numbers),
     st.tuples(st.just("setid"), st.integers(0, 3)),
+    st.tuples(st.just("setid back"), st.integers(0, 3)),
     st.tuples(st.just("tick"), numbers),
 )
 
@@ -97,6 +99,12 @@ class Model:
         elif name == "setid":
             lowest = max(held[-1][0] if held else 0, self.stream.max_deleted_id)
             engine.raw("XSETID", KEY, text(lowest + how))
+        elif name == "setid back":
+            # The IDs of deleted entries can be given again.
+            top = text(max(self.stream.last_id, self.stream.max_deleted_id))
+            assert engine.raw("XSETID", KEY, top, "MAXDELETEDID", "0-1") == OK
+            lowest = max(held[-1][0] if held else 0, 1)
+            assert engine.raw("XSETID", KEY, text(lowest + how)) == OK
         else:
             engine.now += how
 

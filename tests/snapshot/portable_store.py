@@ -43,6 +43,17 @@ def work(db: tidelog.Store, rng: random.Random, steps: int) -> None:
             found = db.xrange(key, count=9)
             if found:
                 db.xdel(key, *(entry_id for entry_id, _ in found[::2]))
+        elif way < 0.90:
+            found = db.xrevrange(key, count=rng.randrange(2, 20))[::-1]
+            if len(found) > 1:  # the IDs of the newest entries are given again
+                last = db.xinfo_stream(key)["last-generated-id"]
+                with db.pipeline(transaction=True) as unit:
+                    unit.xdel(key, *(entry_id for entry_id, _ in found[1:]))
+                    unit.execute_command("XSETID", key, last, "MAXDELETEDID", "0-1")
+                    unit.execute_command("XSETID", key, found[0][0])
+                    for entry_id, _ in found[1:]:
+                        unit.xadd(key, {"again": 1}, id=entry_id)
+                    unit.execute()
         elif way < 0.94:
             db.set(f"k{rng.randrange(9)}", "v" * rng.randrange(50))
         elif way < 0.96:

@@ -120,7 +120,7 @@ def some_commands(engine: Engine, rng: random.Random, many: int) -> None:
     for _ in range(many):
         engine.now += rng.randrange(3)
         key = f"k{rng.randrange(12)}"
-        kind = rng.randrange(16)
+        kind = rng.randrange(17)
         if kind < 8:
             for _ in range(rng.choice((1, 1, 5, 150))):
                 engine(f"XADD {key} * f {'v' * rng.randrange(60)}")
@@ -145,6 +145,15 @@ def some_commands(engine: Engine, rng: random.Random, many: int) -> None:
             engine(f"DEL {key} {key}s")
         elif kind == 14:
             engine(f"RENAME {key} k{rng.randrange(12)}")
+        elif kind == 15:
+            found = engine(f"XREVRANGE {key} + - COUNT {rng.randrange(2, 300)}")
+            if isinstance(found, list) and found:  # the IDs of the newest entries are given again
+                again = [item[0] for item in reversed(found)]
+                engine(f"XDEL {key} {' '.join(again[1:])}")
+                engine(f"XSETID {key} {engine.now}-1000 MAXDELETEDID 0-1")
+                engine(f"XSETID {key} {again[0]}")
+                for entry_id in again[1:]:
+                    engine(f"XADD {key} {entry_id} f again")
         elif rng.random() < 0.3:
             engine(f"SWAPDB 0 {rng.randrange(3)}")
         elif rng.random() < 0.1:

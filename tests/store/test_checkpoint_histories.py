@@ -115,6 +115,23 @@ class Pair:
             if r.random() < 0.4:
                 self.run(args)
 
+    def again(self) -> None:
+        """The newest entries of a stream go, and their IDs are given again."""
+        r = self.r
+        key = r.choice((b"s", b"t"))
+        entries = plain(self.quiet._core.run(self.db, [b"XRANGE", key, b"-", b"+"])[0])
+        if not isinstance(entries, list) or not entries:
+            return
+        ids = [entry_id for entry_id, _ in entries]
+        at = r.randrange(max(len(ids) - 40, 0), len(ids))
+        self.run([b"XDEL", key, *ids[at:]])
+        self.run([b"XSETID", key, ids[-1], b"MAXDELETEDID", b"0-1"])
+        self.run([b"XSETID", key, ids[at - 1] if at else b"0-1"])
+        if r.random() < 0.5:
+            self.stir()
+        for entry_id in ids[at + r.randrange(2) :]:
+            self.run([b"XADD", key, entry_id, b"f", b"again"])
+
     def stir(self) -> None:
         self.r.choice(
             (
@@ -208,6 +225,8 @@ def play(
                 pair.run(args)
             if r.random() < 0.1:
                 pair.many()
+            if r.random() < 0.1:
+                pair.again()
             if r.random() < 0.5:
                 pair.stir()
             if r.random() < 0.05:
