@@ -58,6 +58,10 @@ class Changes:
         if stream.handed_gen > 0 or (frozen is not None and stream.mark == frozen.generation):
             self.ended.append(stream.number)
 
+    def end_stored(self, number: int) -> None:
+        """A stream goes that is in a checkpoint only: it cannot be read."""
+        self.ended.append(number)
+
     def changed(self, stream: Stream) -> bool:
         """Whether a stream is other than the checkpoint has it."""
         frozen = self.frozen

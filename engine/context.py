@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.engine.effects import DEL, Effect
-from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.errors import WRONGTYPE, CommandError, CorruptBlock
 from tidelog.engine.keyspace import resident
 from tidelog.engine.state import Database, Settings, State
 from tidelog.engine.stream import Stream
@@ -53,6 +53,22 @@ class Context:
             self.expire(self.db, key)
             return None
         return value
+
+    def drops(self, key: bytes) -> bool:
+        """`lookup` by a command that deletes or replaces the key: whether it is there.
+
+        A stream whose row cannot be read is there, too, and can go.
+        """
+        try:
+            return self.lookup(key) is not None
+        except CorruptBlock:
+            keys = self.state.databases[self.db].keys
+            if not keys.lose(key):
+                raise
+        if self.passed(key):
+            self.expire(self.db, key)
+            return False
+        return True
 
     def passed(self, key: bytes) -> bool:
         """Whether a key's time has passed. Logs nothing: for walks over many keys, whose DELs others log."""

@@ -24,6 +24,7 @@ from typing import Any
 from tidelog.engine import keyrow
 from tidelog.engine.changes import Table
 from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.expiries import NEVER, Expiries
 from tidelog.engine.keyrow import NO_EXPIRY, KeyRow
 from tidelog.engine.rowkeys import KIND_STREAM, PLACE_BYTES, key_prefix, key_row, place_hash
@@ -118,11 +119,13 @@ class Keyspace(dict[bytes, Value]):
     count       keys there are, in memory or not
     table       which of them changed since the last freeze, and their number in the checkpoint
     expires     their times
-    accessed    key -> unix ms of the last command that named it (OBJECT IDLETIME). The one thing that decide
-                notes down: it is no state, neither logged nor part of a digest, and begins anew with each open
+    accessed    key -> unix ms of the last command that named it (OBJECT IDLETIME)
+    lost        key -> number of a stream whose row cannot be read, noted for the command that deletes or replaces it
+
+    Decide notes down the last two. They are no state: neither logged nor part of a digest, and empty after each open.
     """
 
-    __slots__ = ("_order", "accessed", "count", "table", "expires")
+    __slots__ = ("_order", "accessed", "lost", "count", "table", "expires")
 
     def __init__(
         self, table: Table | None = None, expires: Expiries | None = None, count: int = 0
@@ -132,6 +135,7 @@ class Keyspace(dict[bytes, Value]):
         self.expires = Expiries(self.table) if expires is None else expires
         self.count = count
         self.accessed: dict[bytes, int] = {}
+        self.lost: dict[bytes, int] = {}
         self._order: Order | None = None  # of what is in memory, once somebody has scanned
 
     # --- looking
@@ -239,9 +243,13 @@ class Keyspace(dict[bytes, Value]):
     # --- changing: called by apply alone
 
     def __setitem__(self, key: bytes, value: Value) -> None:
-        before = resident(self, key)
+        before: Value | int | None = resident(self, key)
         if before is None and self.count != _residents(self):
-            before = self.load(key)
+            before = self._load_to_drop(key)
+            if before.__class__ is int:
+                self._end_lost(key)
+                if self._order is not None:
+                    self._order.add(key)
         if self.table.keeper is None:
             self.table.changed[key] = None  # as `change`, a call less
         else:
@@ -260,12 +268,35 @@ class Keyspace(dict[bytes, Value]):
             self.table.changes.end(value)
 
     def pop(self, key: bytes, default: Any = None) -> Any:
-        """The value of a key that is dropped, or `default`."""
-        value = self.get(key)
+        """The value of a key that is dropped, or `default`: the number of a stream whose row cannot be read."""
+        value: Value | int | None = resident(self, key)
         if value is None:
-            return default
+            value = self._load_to_drop(key)
+            if value is None:
+                return default
+            if value.__class__ is int:
+                self._end_lost(key)
+                self.table.change(key)
+                self.count -= 1
+                return value
         del self[key]
         return value
+
+    def _load_to_drop(self, key: bytes) -> Value | int | None:
+        """As `load`, for a key that is deleted or replaced: the number of a stream whose row cannot be read."""
+        number = self.lost.get(key)
+        if number is None:
+            try:
+                return self.load(key)
+            except CorruptBlock:  # in a replay, which decides nothing
+                if not self.lose(key):
+                    raise
+                number = self.lost[key]
+        return number
+
+    def _end_lost(self, key: bytes) -> None:
+        """The stream of a key goes, whose row cannot be read."""
+        self.table.changes.end_stored(self.lost.pop(key))
 
     def take(self, key: bytes) -> Value:
         """The value of a key that is dropped because it moves elsewhere: a stream goes on."""
@@ -308,6 +339,8 @@ class Keyspace(dict[bytes, Value]):
         """A key that is in memory is there no more."""
         super().__delitem__(key)
         self.accessed.pop(key, None)
+        if self.lost:
+            self.lost.pop(key, None)
         if self._order is not None:
             self._order.remove(key)
 
@@ -319,7 +352,7 @@ class Keyspace(dict[bytes, Value]):
         if row is None:
             return None
         expire_at = row[0]
-        value = self._value(row)
+        value = self._value(key, row)
         # The value last: an interrupt in between leaves a key that is not in memory yet.
         if expire_at != NO_EXPIRY:
             self.expires.load(key, expire_at)
@@ -328,6 +361,19 @@ class Keyspace(dict[bytes, Value]):
             self._order.add(key)
         return value
 
+    def lose(self, key: bytes) -> bool:
+        """Note that the stream of a key, whose row cannot be read, is to be deleted or replaced.
+
+        False: the key holds no stream. May raise CorruptBlock. Its expiry comes into memory, as `load` has it.
+        """
+        row = self._cold_row(key)
+        if row is None or row[1] != KIND_STREAM:
+            return False
+        if row[0] != NO_EXPIRY:
+            self.expires.load(key, row[0])
+        self.lost[key] = row[2]
+        return True
+
     def look(self, key: bytes) -> tuple[Value, int]:
         """The value of a key that is there, and when it expires or NO_EXPIRY, without bringing it into memory."""
         value = resident(self, key)
@@ -335,7 +381,7 @@ class Keyspace(dict[bytes, Value]):
             return value, self.expires.get(key, NO_EXPIRY)
         row = self._cold_row(key)
         assert row is not None
-        return self._value(row), row[0]
+        return self._value(key, row), row[0]
 
     def _cold_row(self, key: bytes) -> KeyRow | None:
         """What the checkpoint says of a key that is not in memory. None: there is no such key."""
@@ -349,14 +395,19 @@ class Keyspace(dict[bytes, Value]):
         """Whether a key that the checkpoint has is there and not in memory."""
         return not _is_resident(self, key) and self.table.stored(key)
 
-    def _value(self, row: KeyRow) -> Value:
+    def _value(self, key: bytes, row: KeyRow) -> Value:
         _, kind, held = row
         if kind != KIND_STREAM:
             string: bytes = held
             return string
         from tidelog.engine.freeze import load_stream  # which imports this module
 
-        return load_stream(self._cold(), held)
+        try:
+            return load_stream(self._cold(), held)
+        except CorruptBlock as damage:
+            raise CorruptBlock(
+                f"{damage}: nothing of the stream at key {echo(key)!r} can be read. DEL gives it up"
+            ) from damage
 
     def _cold(self) -> ColdStore:
         cold = self.table.changes.cold

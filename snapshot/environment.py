@@ -171,10 +171,11 @@ def _extend(disk: Disk, path: Path, head: Head) -> None:
 class Environment:
     """One open file of rows. Made by `open_environment`, which sees to it that there is one only.
 
-    path       of data.mdb
-    identity   what the file is, whatever its name
-    users      how many have it open
-    fixed      it is open without a lock and cannot be written: there is no lock file, or it may not be written
+    path        of data.mdb
+    identity    what the file is, whatever its name
+    users       how many have it open
+    fixed       it is open without a lock and cannot be written: there is no lock file, or it may not be written
+    well_keyed  damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
     """
 
     def __init__(self, disk: Disk, directory: Path, read_only: bool) -> None:
@@ -182,6 +183,7 @@ class Environment:
         self.users = 1
         self.copies = 0  # under way
         self.forked = False
+        self.well_keyed: set[bytes] = set()
         self._disk = disk
         lock = directory / LOCK
         # A reader beside a writer has to stand in the table of readers, so it opens as the writer does, if it may.
@@ -465,6 +467,7 @@ class ColdRows:
             return None
         payload = value[:-CRC_BYTES]  # as `opened`, a call less
         if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
+            self.environment.well_keyed.add(key)
             opened(self.path, key, value)
         return payload
 
@@ -561,12 +564,12 @@ class ColdRows:
             raise self._unreadable(key, error) from error
 
     def _neighbour(self, key: bytes, at: bytes, value: bytes, *, greater: bool) -> None:
-        """Check the row before or after the place where `key` would be, which is not there."""
+        """Check the row before or after the place where `key` would be, which is not there: its key may be damaged."""
         if (at < key) if greater else (at > key):
             raise CorruptBlock(
                 f"{self.path}: {row_name(key)} cannot be looked for: {row_name(at)} is out of order"
             )
-        if len(value) <= NEIGHBOUR_BYTES_MAX:
+        if len(value) <= NEIGHBOUR_BYTES_MAX and at not in self.environment.well_keyed:
             opened(self.path, at, value)
 
     def _at(self) -> lmdb.Cursor[bytes]:

@@ -20,7 +20,7 @@ _SAME_OBJECT = b"ERR source and destination objects are the same"
 
 @command("del", -2, "write", (1, -1, 1))
 def del_(ctx: Context, args: list[bytes]) -> Reply:
-    keys = tuple(key for key in dict.fromkeys(args[1:]) if ctx.lookup(key) is not None)
+    keys = tuple(key for key in dict.fromkeys(args[1:]) if ctx.drops(key))
     if keys:
         ctx.effects.append((DEL, ctx.db, keys))
     return len(keys)
@@ -50,7 +50,7 @@ def rename(ctx: Context, args: list[bytes]) -> Reply:
     _, source, target = args
     _must_exist(ctx, source)
     if source != target:
-        ctx.lookup(target)
+        ctx.drops(target)
         ctx.effects.append((RENAME, ctx.db, source, target))
     return OK
 
@@ -59,7 +59,7 @@ def rename(ctx: Context, args: list[bytes]) -> Reply:
 def renamenx(ctx: Context, args: list[bytes]) -> Reply:
     _, source, target = args
     _must_exist(ctx, source)
-    if ctx.lookup(target) is not None:
+    if ctx.drops(target):
         return 0
     ctx.effects.append((RENAME, ctx.db, source, target))
     return 1
@@ -119,10 +119,10 @@ def _database(raw: bytes) -> int:
 
 
 def _exists(ctx: Context, db: int, key: bytes) -> bool:
-    """As `ctx.lookup`, in another database."""
+    """As `ctx.drops`, in another database."""
     home, ctx.db = ctx.db, db
     try:
-        return ctx.lookup(key) is not None
+        return ctx.drops(key)
     finally:
         ctx.db = home
 

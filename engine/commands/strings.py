@@ -106,7 +106,7 @@ def _expire_at(ctx: Context, option: bytes, amount: bytes, name: bytes) -> int:
 def set_(ctx: Context, args: list[bytes]) -> Reply:
     _, key, value, *_ = args
     if len(args) == 3:
-        ctx.lookup(key)
+        ctx.drops(key)
         ctx.effects.append((SET, ctx.db, key, value, -1))
         return OK
     options = _parse(args, 3, _SET_WORDS)
@@ -117,7 +117,7 @@ def set_(ctx: Context, args: list[bytes]) -> Reply:
     old: bytes | None = None
     if b"get" in words or words & _COMPARISONS:
         old = string(ctx, key)
-    found = ctx.lookup(key) is not None
+    found = ctx.drops(key)
     if words & _COMPARISONS:
         refused = (old == options.other) is (b"ifne" in words)
     else:
@@ -134,7 +134,7 @@ def set_(ctx: Context, args: list[bytes]) -> Reply:
 @command("setnx", 3, "write denyoom fast")
 def setnx(ctx: Context, args: list[bytes]) -> Reply:
     _, key, value = args
-    if ctx.lookup(key) is not None:
+    if ctx.drops(key):
         return 0
     ctx.effects.append((SET, ctx.db, key, value, -1))
     return 1
@@ -153,7 +153,7 @@ def psetex(ctx: Context, args: list[bytes]) -> Reply:
 def _set_with_time(ctx: Context, args: list[bytes], option: bytes, name: bytes) -> Reply:
     _, key, amount, value = args
     expire_at = _expire_at(ctx, option, amount, name)
-    ctx.lookup(key)
+    ctx.drops(key)
     ctx.effects.append((SET, ctx.db, key, value, expire_at))
     return OK
 
@@ -206,7 +206,7 @@ def mget(ctx: Context, args: list[bytes]) -> Reply:
 @command("mset", -3, "write denyoom", (1, -1, 2))
 def mset(ctx: Context, args: list[bytes]) -> Reply:
     for key, value in _pairs(args, b"mset").items():
-        ctx.lookup(key)
+        ctx.drops(key)
         ctx.effects.append((SET, ctx.db, key, value, -1))
     return OK
 
@@ -214,7 +214,7 @@ def mset(ctx: Context, args: list[bytes]) -> Reply:
 @command("msetnx", -3, "write denyoom", (1, -1, 2))
 def msetnx(ctx: Context, args: list[bytes]) -> Reply:
     pairs = _pairs(args, b"msetnx")
-    if any(ctx.lookup(key) is not None for key in pairs):
+    if any(ctx.drops(key) for key in pairs):
         return 0
     ctx.effects.extend((SET, ctx.db, key, value, -1) for key, value in pairs.items())
     return 1

@@ -169,7 +169,10 @@ class AsyncQueue(QueueBase):
     # --- the rest
 
     async def purge(self) -> int:
-        """Drop every job that is not in flight; how many those were."""
+        """Drop every job that is not in flight; how many those were.
+
+        A queue whose stream is damaged in the checkpoint is deleted whole; its jobs are not counted.
+        """
         total, more = 0, True
         while more:
             dropped, claim, more = self._purge_some()

@@ -37,7 +37,7 @@ from tidelog.store.queue.options import (
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.shared import Delivery, Leftover, Place
-from tidelog.store.queue.streams import depth, find, waiting
+from tidelog.store.queue.streams import depth, find, lost_of, waiting
 from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.waiters import Caller
 
@@ -430,6 +430,10 @@ class QueueBase:
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
             nonlocal dropped, more
+            lost = lost_of(ctx, options)
+            if lost:  # nobody knows how many jobs that were
+                more = True
+                return [[b"DEL", *lost]]
             ctx.stream(options.key)
             stream, group = find(ctx.state, self._db, options)
             if stream is None:
@@ -468,7 +472,7 @@ class QueueBase:
 
         reply, claim = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
-            more = True  # only the group was made
+            more = True  # only the group was made, or what cannot be read went
         if dropped:
             self._shared.made_room()
         return dropped, claim, more

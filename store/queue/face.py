@@ -190,7 +190,10 @@ class Queue(QueueBase):
     # --- the rest
 
     def purge(self) -> int:
-        """Drop every job that is not in flight; how many those were."""
+        """Drop every job that is not in flight; how many those were.
+
+        A queue whose stream is damaged in the checkpoint is deleted whole; its jobs are not counted.
+        """
         total, more = 0, True
         while more:
             dropped, claim, more = self._purge_some()

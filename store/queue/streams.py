@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.engine.context import Context
+from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.group import Group
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.lag import lag
@@ -21,6 +22,20 @@ def stream_at(ctx: Context, key: bytes) -> Stream | None:
     if value is None or isinstance(value, Stream):
         return value
     raise wrong_type(key)
+
+
+def lost_of(ctx: Context, options: Options) -> list[bytes]:
+    """Which of the two streams that a purge changes cannot be read at all."""
+    keys = ctx.database.keys
+    lost = []
+    for key in (options.key, options.holds_key):
+        try:
+            keys.get(key)
+        except CorruptBlock:
+            if not keys.lose(key):
+                raise
+            lost.append(key)
+    return lost
 
 
 def wrong_type(key: bytes) -> ResponseError:
