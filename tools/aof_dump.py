@@ -26,7 +26,7 @@ from tidelog.aof.frame import Frame
 from tidelog.engine.as_commands import commands, database, keys
 from tidelog.engine.effects import EPOCH, OPCODE
 from tidelog.tools import exits
-from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, say_if_snapshot
 from tidelog.tools.records import FIRST, LAST, MIDDLE, ONLY, Record, records_of
 from tidelog.tools.text import command_line, examples, json_value, parse_time, time_text
 
@@ -93,7 +93,9 @@ def command(
         math.inf if until is None else until,
     )
     found: list[Damage] = []
-    records = read(LogFiles(path), wanted, found, follow=follow, past_damage=past_damage)
+    files = LogFiles(path, snapshots=True)
+    say_if_snapshot(files)
+    records = read(files, wanted, found, follow=follow, past_damage=past_damage)
     show = as_object if as_json else as_lines
     for record in islice(records, limit):
         sys.stdout.write(show(record))
@@ -145,7 +147,7 @@ def read(
                 yield from filter(wanted.has, records_of(path, item))
             elif wanted.ended(item) and not past_damage:
                 return
-        if not follow:
+        if not follow or files.snapshot is not None:
             return
         time.sleep(POLL_SECONDS)
 

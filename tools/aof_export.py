@@ -19,7 +19,6 @@ from typing import BinaryIO, Final, NamedTuple
 import click
 
 from tidelog.aof.frame import Frame
-from tidelog.aof.identity import CHECKPOINT
 from tidelog.engine.as_commands import Command, commands, database
 from tidelog.engine.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.state import State
@@ -50,12 +49,12 @@ class Base(NamedTuple):
 @contextmanager
 def base_of(path: Path) -> Iterator[Base]:
     """The base of a store; what is open for it is closed with the block."""
-    files = LogFiles(path)
+    files = LogFiles(path, snapshots=True)
     found = files.survey()[1]
     if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
         yield Base(0, None, files.frames(), files.size())
         return
-    opened = open_copy(files.disk, files.root / CHECKPOINT)
+    opened = open_copy(files.disk, files.checkpoint.parent)
     try:
         lsn = opened.meta.position.lsn
         behind = ((path, frame) for path, frame in files.frames() if frame.lsn > lsn)

@@ -12,7 +12,7 @@ from tidelog.aof import segment
 from tidelog.aof.reader import Scan
 from tidelog.aof.verdicts import Verdict
 from tidelog.tools import console, exits
-from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, say_if_snapshot
 from tidelog.tools.text import examples, size_text, time_text
 
 HEAD = ("SEGMENT", "FIRST", "LAST", "RECORDS", "FRAMES", "BYTES", "FILE", "CREATED", "LIFE", "END")
@@ -28,7 +28,8 @@ HEAD = ("SEGMENT", "FIRST", "LAST", "RECORDS", "FRAMES", "BYTES", "FILE", "CREAT
 @click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, sizes in bytes.")
 def command(path: Path, as_json: bool) -> int:
-    files = LogFiles(path)
+    files = LogFiles(path, snapshots=True)
+    say_if_snapshot(files)
     damaged = False
     rows: list[dict[str, Any]] = []
     with console.progress("reading", files.size(), size=True) as advance:

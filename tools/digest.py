@@ -20,5 +20,5 @@ from tidelog.tools.text import examples
 )
 @click.argument("path", type=STORE_PATH)
 def command(path: Path) -> None:
-    with contents(LogFiles(path)) as found:
+    with contents(LogFiles(path, snapshots=True)) as found:
         click.echo(digest(found.state))

@@ -23,16 +23,19 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
     epilog=examples(
         "tidelog info orders-data",
         "tidelog info orders-data --json | jq .streams",
+        "tidelog info orders-data/snapshots/00000000000000004711",
     ),
 )
 @click.argument("path", type=STORE_PATH)
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def command(path: Path, as_json: bool) -> None:
-    files = LogFiles(path)
+    files = LogFiles(path, snapshots=True)
     promises, segments = files.survey()
-    first_lsn = segments[0].header.first_lsn if segments else 1
     with contents(files) as found:
         state = found.state
+        first_lsn = segments[0].header.first_lsn if segments else 1
+        if files.snapshot is not None:
+            first_lsn = found.last_lsn + 1
         facts: dict[str, Any] = {
             "path": str(path),
             "uuid": files.uuid.hex(),
@@ -52,6 +55,8 @@ def command(path: Path, as_json: bool) -> None:
                 "first_lsn": first_lsn,
                 "checkpoint_bytes": recipe.size(files.disk, files.checkpoint),
             }
+        if files.snapshot is not None:
+            facts |= {"snapshot_lsn": files.snapshot.lsn}
         if as_json:
             rows = [as_object(row) for row in facts["streams"]]
             click.echo(json.dumps(facts | {"streams": rows}))
@@ -89,7 +94,10 @@ def as_object(row: tuple[int, bytes, Stream]) -> dict[str, Any]:
 
 def show(facts: dict[str, Any]) -> None:
     # fmt: off
-    click.echo(f"store        {facts['uuid']}, format {facts['format']}")
+    if "snapshot_lsn" in facts:
+        click.echo(f"snapshot     of the store {facts['uuid']}, at LSN {facts['snapshot_lsn']:,}")
+    else:
+        click.echo(f"store        {facts['uuid']}, format {facts['format']}")
     if "checkpoint_bytes" in facts:
         alone = f", alone for LSN 1 to {facts['first_lsn'] - 1:,}" if facts["first_lsn"] > 1 else ""
         click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}{alone}")

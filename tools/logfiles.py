@@ -19,7 +19,8 @@ from tidelog.aof.reader import Scan, Segment
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot import manifest
+from tidelog.snapshot.portable import Snapshot, read_snapshot
+from tidelog.store.read_only import is_snapshot
 
 # Whether it can be read is for the store to say, with its own exit codes.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
@@ -35,24 +36,41 @@ def place_of(disk: Disk, path: Path) -> Path:
 def store_root(disk: Disk, path: Path) -> Path:
     """The same for tools that look at files which a snapshot does not have. Raises NotAStore for one."""
     root = place_of(disk, path)
-    if disk.exists(root / manifest.NAME) and not disk.exists(root / identity.NAME):
+    if is_snapshot(disk, root):
         advice = f"See  tidelog snapshot show  and  verify, or make a store of it: {RESTORE}"
         raise NotAStore(root, "it is a snapshot", advice)
     return root
 
 
-class LogFiles:
-    """The log of the store in `root`, or of which that is the folder aof/.
+def say_if_snapshot(files: LogFiles) -> None:
+    """On standard error: why there is nothing of a log."""
+    if files.snapshot is not None:
+        told = f"tidelog: {files.root} is a snapshot: the state at LSN {files.snapshot.lsn}, without a log"
+        click.echo(told, err=True)
 
-    `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError.
+
+class LogFiles:
+    """The log of the store in `root`, or of which that is the folder aof/; with `snapshots`, `root` may be a snapshot.
+
+    `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError;
+    for a snapshot NotASnapshot, SnapshotDamaged, NewerSnapshot.
+
+    snapshot   what `root` is, if it is a snapshot: a checkpoint, and a log without a segment
     """
 
-    def __init__(self, root: Path, uuid: bytes | None = None) -> None:
+    def __init__(self, root: Path, uuid: bytes | None = None, *, snapshots: bool = False) -> None:
         self.disk: Disk = RealDisk()
-        self.root = store_root(self.disk, root)
+        self.root = place_of(self.disk, root)
+        self.snapshot: Snapshot | None = None
+        folder = self.root / identity.CHECKPOINT
+        if snapshots and is_snapshot(self.disk, self.root):
+            self.snapshot = read_snapshot(self.disk, self.root)
+            folder, uuid = self.root, self.snapshot.manifest.uuid
+        else:
+            self.root = store_root(self.disk, root)
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
         self.directory = self.root / identity.AOF
-        self.checkpoint = self.root / identity.CHECKPOINT / identity.DATA
+        self.checkpoint = folder / identity.DATA
         # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
         self._position: tuple[str, int, int, int] | None = None
 
@@ -65,6 +83,8 @@ class LogFiles:
 
         released   the log need not begin with LSN 1 where a checkpoint holds what came before
         """
+        if self.snapshot is not None:
+            return [], []
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:
@@ -90,6 +110,8 @@ class LogFiles:
         writer released one meanwhile.
         """
         promises, found = self.survey(released=released)
+        if self.snapshot is not None:
+            return
         scan: Scan | None = None
         for info in found:
             scan = self._scan(info, promises)
@@ -146,6 +168,8 @@ class LogFiles:
     def new(self) -> Iterator[tuple[Path, Frame]]:
         """The frames that no earlier call has yielded, in order. For following a writer. Raises as `frames`."""
         promises, found = self.survey()
+        if self.snapshot is not None:
+            return
         if self._position is not None and found and found[0].header.first_lsn > self._position[2]:
             raise Vanished(self.directory / self._position[0])
         scan: Scan | None = None

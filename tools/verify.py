@@ -12,9 +12,10 @@ from typing import Final
 import click
 
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot.scrub import Finding, verify_store
+from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
+from tidelog.store.read_only import is_snapshot
 from tidelog.tools import console, exits
-from tidelog.tools.logfiles import STORE_PATH, store_root
+from tidelog.tools.logfiles import STORE_PATH, place_of
 from tidelog.tools.snapshot_facts import progress
 from tidelog.tools.text import examples
 
@@ -49,24 +50,27 @@ CHECKS: Final = {
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def command(path: Path, snapshots: bool, as_json: bool) -> int:
     disk = RealDisk()
-    findings = verify_store(disk, store_root(disk, path), progress, with_snapshots=snapshots)
-    (show_json if as_json else show)(findings, snapshots)
+    root = place_of(disk, path)
+    if is_snapshot(disk, root):
+        findings, made = verify_snapshot(disk, root, progress), {"snapshot"}
+    else:
+        findings = verify_store(disk, root, progress, with_snapshots=snapshots)
+        made = set(CHECKS) if snapshots else set(CHECKS) - {"snapshot"}
+    (show_json if as_json else show)(findings, made)
     return max((CHECKS[finding.check] for finding in findings), default=exits.OK)
 
 
-def show(findings: list[Finding], snapshots: bool) -> None:
+def show(findings: list[Finding], made: set[str]) -> None:
     rows = []
     for check in reversed(CHECKS):
         count = sum(finding.check == check for finding in findings)
-        skipped = check == "snapshot" and not snapshots
-        rows.append(
-            (check, "FAILED" if count else "left out" if skipped else "ok", str(count or ""))
-        )
+        result = "FAILED" if count else "ok" if check in made else "left out"
+        rows.append((check, result, str(count or "")))
     console.table(("CHECK", "RESULT", "FINDINGS"), rows, right="FINDINGS")
     for finding in findings:
         click.echo(str(finding))
 
 
-def show_json(findings: list[Finding], snapshots: bool) -> None:
+def show_json(findings: list[Finding], made: set[str]) -> None:
     found = [finding._asdict() | {"path": str(finding.path)} for finding in findings]
-    click.echo(json.dumps({"findings": found, "snapshots": snapshots}))
+    click.echo(json.dumps({"findings": found, "snapshots": "snapshot" in made}))

@@ -1,6 +1,8 @@
 """The command as a whole: help, version, what errors look like, and their exit codes."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -222,18 +224,72 @@ def test_a_write_for_which_there_is_no_room(tmp_path: Path, args: tuple[str, ...
     assert "nothing of this call was stored" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [*READERS, "verify", "aof repair"])
-def test_a_snapshot_in_the_place_of_a_store(run: Run, tmp_path: Path, command: str) -> None:
-    with tidelog.open(tmp_path / "data") as db:
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A snapshot that lies elsewhere than its store, and the digest of what it holds."""
+    root = tmp_path_factory.mktemp("snapshot")
+    with tidelog.open(root / "data") as db:
         db.xadd("orders", {"item": "tea"})
+        db.set("last", "1-0")
+        db.queue("mails").put("hello")
         made = db.snapshot()
-    done = run(*command.split(), made.path)
+        digest = db.digest()
+        db.xadd("orders", {"item": "later"})
+    path = shutil.move(made.path, root / "kept")
+    shutil.rmtree(root / "data")
+    return Path(path), digest
+
+
+@pytest.mark.parametrize("command", ["aof verify", "aof repair", "snapshot ls", "snapshot create"])
+def test_a_snapshot_where_a_log_or_a_store_is_needed(
+    run: Run, snapshot: tuple[Path, str], command: str
+) -> None:
+    done = run(*command.split(), snapshot[0])
     assert (done.code, done.out) == (exits.NOT_A_STORE, "")
     assert "is not a tidelog store: it is a snapshot." in done.err
     assert "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY" in done.err
-    assert (
-        run("queue", "ls", made.path).code == 0
-    )  # what only reads through the store reads it as any other
+
+
+def test_every_command_that_reads_takes_a_snapshot(
+    run: Run, snapshot: tuple[Path, str], tmp_path: Path
+) -> None:
+    path, digest = snapshot
+    before = sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir())
+    assert run("digest", path).out == f"{digest}\n"
+    done = run("info", path)
+    assert done.code == 0 and "snapshot     of the store " in done.out, done.err
+    assert "log          0 records in 0 segments" in done.out
+    facts = json.loads(run("info", path, "--json").out)
+    assert (facts["segments"], facts["records"], facts["bytes"]) == (0, 0, 0)
+    assert facts["snapshot_lsn"] == facts["durable_lsn"] > 0
+    assert [row["key"] for row in facts["streams"]] == ["mails", "orders"]
+    for command in ("aof ls", "aof dump", "aof dump --follow", "aof dump --past-damage"):
+        done = run(*command.split(), path)
+        assert done.code == 0 and "1-0" not in done.out and "tea" not in done.out
+        said = f"{path} is a snapshot: the state at LSN {facts['snapshot_lsn']}, without a log"
+        assert done.err == f"tidelog: {said}\n"
+    out = tmp_path / "orders.resp"
+    assert run("aof", "export", "--resp", path, "-o", out).code == 0
+    assert b"tea" in out.read_bytes() and b"later" not in out.read_bytes()
+    assert run("queue", "ls", path).code == run("queue", "peek", path, "mails").code == 0
+    done = run("verify", path)
+    assert done.code == 0 and "snapshot    ok" in done.out and "frames      left out" in done.out
+    assert sorted((each.name, each.stat().st_mtime_ns) for each in path.iterdir()) == before
+
+
+def test_a_damaged_snapshot(run: Run, snapshot: tuple[Path, str], tmp_path: Path) -> None:
+    path = tmp_path / "damaged"
+    shutil.copytree(snapshot[0], path)
+    data = bytearray((path / "data.mdb").read_bytes())
+    data[data.rindex(b"tea")] ^= 1
+    (path / "data.mdb").write_bytes(data)
+    done = run("verify", path, "--json")
+    assert done.code == exits.VERIFY_SNAPSHOT
+    assert {finding["check"] for finding in json.loads(done.out)["findings"]} == {"snapshot"}
+    (path / "data.mdb").write_bytes(data[:-4096])
+    for command in ("info", "digest", "aof ls", "aof export --resp"):
+        done = run(*command.split(), path)
+        assert (done.code, done.out, done.err.count("\n")) == (exits.DAMAGED, "", 1)
 
 
 def test_half_an_export_does_not_stay(made: Made, tmp_path: Path) -> None:
