@@ -23,47 +23,49 @@ The streams and consumer groups below it, with the methods, parameters and repli
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from tidelog.store.errors import (
-    CannotOpen,
-    CheckpointFailed,
-    DataError,
-    DecodeError,
-    EncodeError,
-    ExecAbortError,
-    NewerFormat,
-    NotAStore,
-    NotStored,
-    OutcomeUnknown,
-    OutOfSpace,
-    QueueFull,
-    ReadOnlyError,
-    ResponseError,
-    StoreClosed,
-    StoreDamaged,
-    StoreLocked,
-    StorePoisoned,
-    TidelogError,
-    UnitTooLarge,
-    WatchError,
-)
-from tidelog.store.idrange import IdRange
-from tidelog.store.opening import open_store as open
-from tidelog.store.receipts import Receipt
-from tidelog.store.sync import Store
-
+# As typing has it, whose import would be half of this module's.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.aio import AsyncStore
     from tidelog.store.aio import aopen_store as aopen
+    from tidelog.store.errors import (
+        CannotOpen,
+        CheckpointFailed,
+        DataError,
+        DecodeError,
+        EncodeError,
+        ExecAbortError,
+        NewerFormat,
+        NotAStore,
+        NotStored,
+        OutcomeUnknown,
+        OutOfSpace,
+        QueueFull,
+        ReadOnlyError,
+        ResponseError,
+        StoreClosed,
+        StoreDamaged,
+        StoreLocked,
+        StorePoisoned,
+        TidelogError,
+        UnitTooLarge,
+        WatchError,
+    )
+    from tidelog.store.idrange import IdRange
+    from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
     from tidelog.store.queue.aio import aopen_queue as aqueue
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
+    from tidelog.store.receipts import Receipt
+    from tidelog.store.sync import Store
 
 __version__ = "0.1"
 
@@ -108,8 +110,13 @@ __all__ = [
 ]
 
 
-# Not with the rest: asyncio would be a third of the import, and most programs do without; so do many without queues.
+# Each is imported when it is asked for first: most programs need neither asyncio nor queues, and the command line
+# must be in charge of Ctrl-C before it imports the rest.
 _LATER = {
+    "open": ("tidelog.store.opening", "open_store"),
+    "Store": ("tidelog.store.sync", "Store"),
+    "IdRange": ("tidelog.store.idrange", "IdRange"),
+    "Receipt": ("tidelog.store.receipts", "Receipt"),
     "AsyncStore": ("tidelog.store.aio", "AsyncStore"),
     "aopen": ("tidelog.store.aio", "aopen_store"),
     "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
@@ -122,10 +129,36 @@ _LATER = {
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
+    **{
+        name: ("tidelog.store.errors", name)
+        for name in (
+            "CannotOpen",
+            "CheckpointFailed",
+            "DataError",
+            "DecodeError",
+            "EncodeError",
+            "ExecAbortError",
+            "NewerFormat",
+            "NotAStore",
+            "NotStored",
+            "OutcomeUnknown",
+            "OutOfSpace",
+            "QueueFull",
+            "ReadOnlyError",
+            "ResponseError",
+            "StoreClosed",
+            "StoreDamaged",
+            "StoreLocked",
+            "StorePoisoned",
+            "TidelogError",
+            "UnitTooLarge",
+            "WatchError",
+        )
+    },
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _LATER:
         module, there = _LATER[name]
         found = globals()[name] = getattr(import_module(module), there)

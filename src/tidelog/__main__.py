@@ -1,6 +1,6 @@
 """`python -m tidelog`: the command line."""
 
-from tidelog.tools.cli import main
+from tidelog.tools.start import main
 
 if __name__ == "__main__":
     main()

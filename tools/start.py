@@ -1,0 +1,20 @@
+"""Start: what the `tidelog` command runs first.
+
+The rest of the command line takes most of the start to import. Ctrl-C may come meanwhile, and is answered as later: by
+one line and the exit code 130.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    try:
+        from tidelog.tools import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        sys.exit(130)  # exits.INTERRUPTED, which may not be imported yet
