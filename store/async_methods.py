@@ -670,9 +670,45 @@ class AsyncMethods:
         """Set a string unless the key exists; whether it was set."""
         return await self._call(shapes.boolean, [b"SETNX", name, value])
 
+    async def setex(self, name: KeyT, time: ExpiryT, value: EncodableT) -> bool:
+        """Set a string that expires after so many seconds or a timedelta."""
+        return await self._call(shapes.ok, [b"SETEX", name, seconds(time), value])
+
+    async def psetex(self, name: KeyT, time_ms: ExpiryT, value: EncodableT) -> bool:
+        """Set a string that expires after so many milliseconds or a timedelta."""
+        return await self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
+
     async def getset(self, name: KeyT, value: EncodableT) -> Text | None:
         """Set a string; the old value or None."""
         return await self._call(shapes.optional_text, [b"GETSET", name, value])
+
+    async def getex(
+        self,
+        name: KeyT,
+        ex: ExpiryT | None = None,
+        px: ExpiryT | None = None,
+        exat: AbsExpiryT | None = None,
+        pxat: AbsExpiryT | None = None,
+        persist: bool = False,
+    ) -> Text | None:
+        """The value of a string or None; its time to live is set, or taken away with `persist`."""
+        times = [t for t in (ex, px, exat, pxat) if t is not None]
+        if len(times) + bool(persist) > 1:
+            raise DataError(
+                "``ex``, ``px``, ``exat``, ``pxat``, and ``persist`` are mutually exclusive."
+            )
+        words: list[Any] = [b"GETEX", name]
+        if ex is not None:
+            words += (b"EX", seconds(ex))
+        elif px is not None:
+            words += (b"PX", milliseconds(px))
+        elif exat is not None:
+            words += (b"EXAT", unix_seconds(exat))
+        elif pxat is not None:
+            words += (b"PXAT", unix_milliseconds(pxat))
+        if persist:
+            words.append(b"PERSIST")
+        return await self._call(shapes.optional_text, words)
 
     async def getdel(self, name: KeyT) -> Text | None:
         """Delete a string; its value or None."""
@@ -688,6 +724,13 @@ class AsyncMethods:
         for pair in mapping.items():
             words += pair
         return await self._call(shapes.ok, words)
+
+    async def msetnx(self, mapping: Mapping[Any, EncodableT]) -> bool:
+        """Set several strings at once, unless one of the keys exists; whether they were set."""
+        words: list[Any] = [b"MSETNX"]
+        for pair in mapping.items():
+            words += pair
+        return await self._call(shapes.boolean, words)
 
     async def incrby(self, name: KeyT, amount: int = 1) -> int:
         """Add to a string that holds an integer; the new value."""
@@ -712,3 +755,7 @@ class AsyncMethods:
     async def strlen(self, name: KeyT) -> int:
         """Length of a string in bytes."""
         return await self._call(shapes.integer, [b"STRLEN", name])
+
+    async def echo(self, value: EncodableT) -> Text:
+        """The value itself."""
+        return await self._call(shapes.text, [b"ECHO", value])

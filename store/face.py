@@ -16,6 +16,7 @@ from tidelog.store.core import Answer, Claim, Core
 from tidelog.store.encode import encode
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.idrange import IdRange
+from tidelog.store.missing import Missing
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.types import KeyT
 
@@ -27,7 +28,7 @@ REDIS_VERSION = "8.8.0"
 LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 
 
-class Face:
+class Face(Missing):
     """A view on one open store: a database, a durability level, whether receipts are kept.
 
     `db`, `at` and `receipts` give further views on the same store. Views are cheap and may be used by many

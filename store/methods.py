@@ -748,9 +748,45 @@ class Methods:
         """Set a string unless the key exists; whether it was set."""
         return self._call(shapes.boolean, [b"SETNX", name, value])
 
+    def setex(self, name: KeyT, time: ExpiryT, value: EncodableT) -> bool:
+        """Set a string that expires after so many seconds or a timedelta."""
+        return self._call(shapes.ok, [b"SETEX", name, seconds(time), value])
+
+    def psetex(self, name: KeyT, time_ms: ExpiryT, value: EncodableT) -> bool:
+        """Set a string that expires after so many milliseconds or a timedelta."""
+        return self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
+
     def getset(self, name: KeyT, value: EncodableT) -> Text | None:
         """Set a string; the old value or None."""
         return self._call(shapes.optional_text, [b"GETSET", name, value])
+
+    def getex(
+        self,
+        name: KeyT,
+        ex: ExpiryT | None = None,
+        px: ExpiryT | None = None,
+        exat: AbsExpiryT | None = None,
+        pxat: AbsExpiryT | None = None,
+        persist: bool = False,
+    ) -> Text | None:
+        """The value of a string or None; its time to live is set, or taken away with `persist`."""
+        times = [t for t in (ex, px, exat, pxat) if t is not None]
+        if len(times) + bool(persist) > 1:
+            raise DataError(
+                "``ex``, ``px``, ``exat``, ``pxat``, and ``persist`` are mutually exclusive."
+            )
+        words: list[Any] = [b"GETEX", name]
+        if ex is not None:
+            words += (b"EX", seconds(ex))
+        elif px is not None:
+            words += (b"PX", milliseconds(px))
+        elif exat is not None:
+            words += (b"EXAT", unix_seconds(exat))
+        elif pxat is not None:
+            words += (b"PXAT", unix_milliseconds(pxat))
+        if persist:
+            words.append(b"PERSIST")
+        return self._call(shapes.optional_text, words)
 
     def getdel(self, name: KeyT) -> Text | None:
         """Delete a string; its value or None."""
@@ -766,6 +802,13 @@ class Methods:
         for pair in mapping.items():
             words += pair
         return self._call(shapes.ok, words)
+
+    def msetnx(self, mapping: Mapping[Any, EncodableT]) -> bool:
+        """Set several strings at once, unless one of the keys exists; whether they were set."""
+        words: list[Any] = [b"MSETNX"]
+        for pair in mapping.items():
+            words += pair
+        return self._call(shapes.boolean, words)
 
     def incrby(self, name: KeyT, amount: int = 1) -> int:
         """Add to a string that holds an integer; the new value."""
@@ -790,3 +833,7 @@ class Methods:
     def strlen(self, name: KeyT) -> int:
         """Length of a string in bytes."""
         return self._call(shapes.integer, [b"STRLEN", name])
+
+    def echo(self, value: EncodableT) -> Text:
+        """The value itself."""
+        return self._call(shapes.text, [b"ECHO", value])

@@ -19,6 +19,7 @@ from tidelog.store.batch import Light, Queued, run_pipeline, run_transaction
 from tidelog.store.core import Answer
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import DataError, TidelogError, WatchError, from_command
+from tidelog.store.missing import Missing
 from tidelog.store.pipeline_methods import PipelineMethods
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT
@@ -33,7 +34,7 @@ _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
 _ERROR_CHARS = 100  # of the command that an error message quotes
 
 
-class _Queue(PipelineMethods):
+class _Queue(PipelineMethods, Missing):
     """What both kinds of pipeline are: a stack of commands and the state of a transaction."""
 
     def __init__(self, store: Store | AsyncStore, transaction: bool) -> None:
