@@ -342,14 +342,25 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
 
 
 class TaskCaller(Caller):
-    """A task of an event loop. Made by the task, in its loop."""
+    """A task of an event loop. Made by the task, in its loop.
 
-    __slots__ = ("_loop", "_future")
+    gone    also from the moment on in which the task is cancelled, though it runs, and leaves, only later
+    """
+
+    __slots__ = ("_loop", "_future", "_gone")
 
     def __init__(self) -> None:
-        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
+        super().__init__()
+
+    @property
+    def gone(self) -> bool:
+        return self._gone or self._future.cancelled()
+
+    @gone.setter
+    def gone(self, gone: bool) -> None:
+        self._gone = gone
 
     def nudge(self) -> None:
         try:

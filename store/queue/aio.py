@@ -213,15 +213,16 @@ class AsyncConsumer(ConsumerBase):
 
     async def __anext__(self) -> AsyncJob:
         while True:
-            if self._doubtful:
-                self._make_sure()
             delivery = self._delivery
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else await self._fetch()
                 if delivery is None:
                     await self.aclose()
                     raise StopAsyncIteration
-            entry = delivery.jobs.pop()
+            try:
+                entry = delivery.jobs.pop()
+            except IndexError:
+                continue  # the store is being closed by another thread, and they went back
             if not delivery.gathers:
                 self._delivery = None  # the job alone keeps it alive
             row = entry[1]

@@ -520,7 +520,6 @@ class ConsumerBase:
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the request before, to be used again
         self._closed = False
-        self._doubtful = False
         queue._shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
@@ -543,30 +542,40 @@ class ConsumerBase:
         return request
 
     def _broke(self, request: Fetch) -> None:
-        """The fetch did not return. What it may have got all the same is looked at before the next one."""
+        """The fetch did not return. What it may have been handed all the same goes back at once, with its count: the
+        caller may have gone for good, and what it raised may keep this consumer for as long as the process lives.
+        """
         request.failed()
-        self._queue._shared.stale()
-        if request.delivery.jobs:
-            self._take(request)
-            self._fetched = None
-            self._doubtful = True
+        queue, delivery = self._queue, request.delivery
+        queue._shared.stale()
+        if queue._shared.leave(delivery) is None:
+            return
+        queue._leases.arm()  # if it cannot be written now, a beat writes it
+        try:
+            self._write_leftovers()
+        except Exception as error:
+            # The fetch's own error is the caller's.
+            log.debug("queue %s: jobs go back later: %s", queue.name, repr(error))
 
-    def _make_sure(self) -> None:
-        """After a fetch that broke off: of the jobs it was to deliver, keep those that it did deliver."""
-        queue, delivery = self._queue, self._delivery
+    def _write_leftovers(self) -> Any:
+        """See to what deliveries left that went away; a claim. They stay listed if that fails."""
+        queue = self._queue
+        options, shared = queue._options, queue._shared
+        left: list[Leftover] = []
 
-        def ours(state: State) -> list[int]:
-            _, group = find(state, queue._db, queue._options)
-            if group is None or delivery is None:
-                return []
-            return delivery.still_held(group, [job for job, _, _ in delivery.jobs])
+        def work(ctx: Context) -> None:
+            stream = ctx.stream(options.key)
+            group = None if stream is None else stream.groups.get(options.group_key)
+            if stream is not None and group is not None:
+                shared.fresh(ctx, options, stream, group)
+                left.extend(log_leftovers(shared, ctx, stream, group, shared.monotonic()))
+            else:
+                left.extend(shared.leftovers)  # about nothing that is still there
 
-        held = set(queue._core.look(ours)[0])
-        if delivery is not None:
-            for job in [job for job, _, _ in delivery.jobs if job not in held]:
-                delivery.settled(job)
-            delivery.jobs = [job for job in delivery.jobs if job[0] in held]
-        self._doubtful = False
+        _, claim = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
+        shared.dealt_with(left)
+        shared.made_room()
+        return claim
 
     def _take(self, request: Fetch) -> Delivery:
         """The delivery that a request got. From here on only its jobs and this consumer keep it alive."""
@@ -604,28 +613,9 @@ class ConsumerBase:
         self._fetched = None  # it may still know the delivery before
         queue = self._queue
         delivery, self._delivery = self._delivery, None
-        if delivery is None or not (delivery.jobs or delivery.finished):
-            queue._sweep(1)
-            return None
-        options, shared = queue._options, queue._shared
-        finished, unseen, delivery.jobs = delivery.take_finished(), delivery.jobs, []
-        told = (*finished, *(job for job, _, _ in unseen))
-        counts = {job: delivery.open.get(job, 0) for job in told}
-        left = Leftover(delivery, counts, finished, unseen)
-        shared.leftovers.append(left)
-        for job in told:  # from here on this worker holds them no more, whenever that is written
-            delivery.settled(job)
-
-        def work(ctx: Context) -> None:
-            stream = ctx.stream(options.key)
-            group = None if stream is None else stream.groups.get(options.group_key)
-            if stream is not None and group is not None:
-                shared.fresh(ctx, options, stream, group)
-                log_leftovers(shared, ctx, stream, group, shared.monotonic())
-
-        _, claim = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
-        shared.dealt_with([left])
-        shared.made_room()
+        claim = None
+        if delivery is not None and queue._shared.leave(delivery) is not None:
+            claim = self._write_leftovers()
         queue._sweep(1)
         return claim
 
@@ -633,7 +623,7 @@ class ConsumerBase:
         # As `Delivery.__del__`: nothing here may wait. Jobs may keep the delivery alive; those not handed out go back.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
-            unseen, delivery.jobs = delivery.jobs, []
+            unseen = delivery.take_unseen()
             delivery.shared.leftovers.append(Leftover(delivery, {}, [], unseen))
             for job, _, _ in unseen:
                 delivery.open.pop(job, None)

@@ -231,8 +231,6 @@ class Consumer(ConsumerBase):
 
     def __next__(self) -> Job:
         while True:
-            if self._doubtful:
-                self._make_sure()
             delivery = self._delivery
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else self._fetch()
@@ -242,20 +240,26 @@ class Consumer(ConsumerBase):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                continue  # another thread with this consumer was handed it meanwhile
-            if not delivery.gathers:
-                self._delivery = None  # the job alone keeps it alive
-            row = entry[1]
-            queue = self._queue
+                continue  # another thread with this consumer was handed it meanwhile, or it went back
             try:
-                value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
-            except Exception:
+                if not delivery.gathers:
+                    self._delivery = None  # the job alone keeps it alive
+                row = entry[1]
+                queue = self._queue
                 try:
-                    value = queue._value(row)
-                except DecodeError as error:
-                    Job(self._place, delivery, entry, None).fail(error)
-                    continue
-            return Job(self._place, delivery, entry, value)
+                    value = queue._decode(row[1]) if row[0] == VALUE else queue._value(row)
+                except Exception:
+                    try:
+                        value = queue._value(row)
+                    except DecodeError as error:
+                        Job(self._place, delivery, entry, None).fail(error)
+                        continue
+                return Job(self._place, delivery, entry, value)
+            except BaseException as error:
+                if not isinstance(error, Exception):  # an interrupt: nobody has seen the job
+                    delivery.jobs.append(entry)
+                    self._delivery = delivery
+                raise
 
     def _fetch(self) -> Delivery | None:
         queue = self._queue

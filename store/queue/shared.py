@@ -80,6 +80,17 @@ class Delivery:
         """Whether its leases are renewed: the time limit is not over."""
         return self.until is None or mono < self.until
 
+    def take_unseen(self) -> list[Job]:
+        """Take the jobs that were not handed to the worker. Its thread may be taking one meanwhile: each goes to one of
+        the two.
+        """
+        taken: list[Job] = []
+        try:
+            taken.extend(map(list.pop, repeat(self.jobs, len(self.jobs))))
+        except IndexError:
+            pass  # what was taken before stays taken
+        return taken
+
     def take_finished(self) -> list[int]:
         """Take the finished jobs, to be written. The worker may be adding to them meanwhile, and another thread take
         some: the beat does, while a consumer is closed.
@@ -309,6 +320,21 @@ class Shared:
         for delivery in self.deliveries():
             (living if delivery.lives(mono) else lapsed).update(list(delivery.open))
         return living, lapsed
+
+    def leave(self, delivery: Delivery) -> Leftover | None:
+        """Its worker takes no more jobs of it. List those that were never handed out, to go back, and the finished
+        ones, to be written; None if there are none of either.
+        """
+        if not (delivery.jobs or delivery.finished):
+            return None
+        finished, unseen = delivery.take_finished(), delivery.take_unseen()
+        told = (*finished, *(job for job, _, _ in unseen))
+        counts = {job: delivery.open.get(job, 0) for job in told}
+        left = Leftover(delivery, counts, finished, unseen)
+        self.leftovers.append(left)
+        for job in told:  # from here on the worker holds them no more, whenever that is written
+            delivery.settled(job)
+        return left
 
     def dealt_with(self, left: Iterable[Leftover]) -> None:
         """What these were about is in the log."""
