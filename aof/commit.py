@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.threads import start
 
 Callback = Callable[[LogPoisoned | None], object]
 
@@ -309,6 +310,8 @@ class EverySecond:
 
     `oldest()` is the `time.monotonic()` of the oldest record not yet on the disk, or None. If that
     gets two seconds old, because an fsync is slow, `park(True)` has replies wait for the disk.
+
+    Raises NoThread.
     """
 
     def __init__(
@@ -324,7 +327,7 @@ class EverySecond:
         self._going = threading.Lock()
         self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)
-        self._thread.start()
+        start(self._thread, "sync the log every second")
 
     def stop(self) -> None:
         if self._going.locked():

@@ -137,6 +137,16 @@ class NoSpace(AofError):
         self.path, self.nbytes = path, nbytes
 
 
+class NoThread(AofError):
+    """The system gives no thread or process at present. Nothing changed; the same call succeeds once it does."""
+
+    def __init__(self, purpose: str, reason: str) -> None:
+        super().__init__(
+            f"the system gives no thread to {purpose} ({reason}): "
+            "raise the limit of threads and processes (ulimit -u), or end some"
+        )
+
+
 class UnitTooLarge(AofError):
     """One command or transaction would not fit the largest frame. Nothing changed."""
 

@@ -123,6 +123,7 @@ class Log:
         "_policy",
         "_every_second",
         "_began",
+        "_begins",
         "_doubt",
         "_refused",
         "_fsync_failed",
@@ -141,6 +142,7 @@ class Log:
         *,
         lock: threading.Lock | None = None,
         began: Callable[[Effect], object] | None = None,
+        begins: Callable[[], object] | None = None,
         policy: Policy = "always",
         segment_bytes: int = SEGMENT_BYTES,
         chunk_bytes_min: int = CHUNK_BYTES_MIN,
@@ -196,7 +198,7 @@ class Log:
             self._base += end - segment.HEADER_BYTES
         self._mutex = threading.Lock()  # held by whoever syncs; taken after `lock`, never before it
         self._commit = GroupCommit(self._sync, recovered.last_lsn)
-        self._began = began
+        self._began, self._begins = began, begins
         self._doubt: BaseException | None = None
         self._refused: tuple[str, int, int] | None = None  # why, bytes, and `next_lsn` of then
         self._fsync_failed = False
@@ -382,13 +384,14 @@ class Log:
         if policy not in POLICIES:
             raise ValueError(f"fsync policy {policy!r} is none of {', '.join(POLICIES)}")
         stricter = POLICIES.index(policy) < POLICIES.index(self._policy)
+        if (
+            policy == "everysec" and self._every_second is None
+        ):  # first: there may be no thread for it
+            self._every_second = EverySecond(self._commit, self._oldest, self._park)
         self._policy = policy
         if self._file is not None:
             self._append = self._appender(self._file)
-        if policy == "everysec":
-            if self._every_second is None:
-                self._every_second = EverySecond(self._commit, self._oldest, self._park)
-        elif self._every_second is not None:
+        if policy != "everysec" and self._every_second is not None:
             self._every_second.stop()
             self._every_second = None
         if stricter and self.next_lsn - 1 > self.synced_lsn:
@@ -488,6 +491,8 @@ class Log:
 
     def _begin(self, nbytes: int) -> None:
         """The life's first write: its segment, and its EPOCH in a frame of its own."""
+        if self._begins is not None:
+            self._begins()  # may refuse: nothing is there yet
         effect: Effect = (EPOCH | END, self.epoch, self.incarnation)
         body: bytes = msgpack.packb(effect)
         if self._durable is None:

@@ -22,7 +22,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tidelog.aof.errors import AofError
 from tidelog.aof.identity import DATA
+from tidelog.aof.threads import start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import manifest as manifests
@@ -232,7 +234,12 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
     try:
         source, sink = socket.socketpair()
         copier = _Copier(environment, sink)
-        copier.start()
+        try:
+            start(copier, "copy the checkpoint")
+        except AofError:
+            source.close()
+            sink.close()
+            raise
         try:
             offset = 0
             with progress("copying", environment.size()) as advance:

@@ -99,13 +99,19 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
     size = recipe.size(disk, path)
     package = Path(sys.modules["tidelog"].__path__[0])
     paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    child = subprocess.Popen(
-        [sys.executable, *COMMAND, str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONOPTIMIZE": ""},
-    )
+    try:
+        child = subprocess.Popen(
+            [sys.executable, *COMMAND, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONOPTIMIZE": ""},
+        )
+    except BlockingIOError as error:
+        raise CheckpointError(
+            f"{path} is read in a process of its own, and the system gives none ({error}): "
+            "raise the limit of threads and processes (ulimit -u), or end some"
+        ) from error
     with progress("walking", size) as advance:
         yield from _listen(child, path, size, advance)
 

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.aof import identity
-from tidelog.aof.errors import AofError
+from tidelog.aof.errors import AofError, NoThread
 from tidelog.aof.reader import Epoch, segments
 from tidelog.aof.release import release
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
+from tidelog.aof.threads import start
 from tidelog.disk.interface import Disk
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
@@ -156,6 +157,14 @@ class Checkpoints:
         self._core = weakref.ref(core)
         core.checkpoints = self
 
+    def get_ready(self) -> None:
+        """[lock] A life is about to begin with its first write. Raises NoThread: without a checkpoint now and then the
+        log would grow for ever.
+        """
+        if self._possible:
+            with self._gate:
+                self._start()
+
     def lived(self, epoch: Epoch) -> None:
         """[lock] A life has begun with its first write: from now on there is something to look at."""
         self.epochs.append(epoch)
@@ -167,7 +176,7 @@ class Checkpoints:
         """[gate] See that there is a thread."""
         if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
-            thread.start()
+            start(thread, "write checkpoints")
             self._thread = thread
 
     # --- what is due
@@ -254,7 +263,10 @@ class Checkpoints:
         with self._gate:
             if self._stopping:
                 raise StoreClosed("the store was closed; open it again")
-            self._start()
+            try:
+                self._start()
+            except NoThread as error:
+                raise CheckpointFailed(str(error)) from error
             self._requests.append(request)
             self._wake.ring()
         request.done.wait()
@@ -469,13 +481,21 @@ class Checkpoints:
                     _logger.warning("%s: %s", self._root, error)
 
             self._publisher = threading.Thread(target=publish, name="tidelog-snapshot", daemon=True)
-            self._publisher.start()
+            try:
+                start(self._publisher, "make a snapshot")
+            except NoThread as error:
+                _logger.warning("%s: no snapshot could be made: %s", self._root, error)
 
     def verify(self) -> list[Finding]:
-        """Read everything that is stored: checkpoint, log, and whether they fit."""
+        """Read everything that is stored: checkpoint, log, and whether they fit. Raises CheckpointFailed if it cannot
+        be read just now.
+        """
         from tidelog.snapshot.scrub import verify_store  # not with the rest: few ask for it
 
-        return verify_store(self._disk, self._root)
+        try:
+            return verify_store(self._disk, self._root)
+        except CheckpointError as error:
+            raise CheckpointFailed(f"not verified: {error}") from error
 
     def info(self, core: Core) -> dict[str, Any]:
         """What INFO says of persistence and memory."""

@@ -380,11 +380,14 @@ class Core:
         return WRITTEN if self.relaxed else FSYNCED
 
     def set_policy(self, policy: Policy) -> None:
-        """Another fsync policy from now on. Raises ValueError."""
+        """Another fsync policy from now on. Raises ValueError; NotStored where the system gives it no thread."""
         with self.lock:
             if self._end is not None:
                 raise self._end()
-            self.log.policy = policy
+            try:
+                self.log.policy = policy
+            except aof.NoThread as error:
+                raise NotStored(f"the policy stays {self.log.policy}: {error}") from error
             self.relaxed = policy != "always"
 
     # --- blocked callers
@@ -435,6 +438,16 @@ class Core:
             if late and not caller.done:
                 self.waiting.remove(waiter)
                 caller.deliver(NULL_ARRAY, self.claim())
+
+    def dismiss(self, waiter: Waiter) -> None:
+        """A parked caller is to wait no longer: it is answered as if its time were up. If it was served already, it
+        keeps that answer.
+        """
+        if self._end is None:
+            with self.lock:
+                if not waiter.owner.done:
+                    self.waiting.remove(waiter)
+                    waiter.owner.deliver(NULL_ARRAY, self.claim())
 
     def leave(self, waiter: Waiter) -> None:
         """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
@@ -836,6 +849,8 @@ def refused(error: Exception) -> Exception:
     match error:
         case aof.NoSpace():
             return OutOfSpace(str(error))
+        case aof.NoThread():
+            return NotStored(f"{NOTHING}: {error}")
         case aof.UnitTooLarge():
             return UnitTooLarge(str(error))
         case aof.LogPoisoned():

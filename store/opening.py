@@ -245,6 +245,7 @@ class _Opener:
             recovered,
             lock=lock,
             began=self._began,
+            begins=self._checkpoints.get_ready,
             clock=lambda: self._clock.time_ns() // 1_000_000,
             policy=policy,
             segment_bytes=self._options.segment_bytes,
