@@ -12,8 +12,10 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from datetime import timedelta
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from weakref import ref
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import SEGMENT_BYTES, Log
@@ -25,11 +27,12 @@ from tidelog.store import shapes
 from tidelog.store.async_methods import AsyncMethods
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import RELIEF_S, Answer, Claim, Core, unheld
+from tidelog.store.durations import Duration, patience
 from tidelog.store.encode import encode, encode_all, encode_row
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
-from tidelog.store.lifetime import close
+from tidelog.store.lifetime import DRAIN_SECONDS, end
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
 from tidelog.store.pipeline import AsyncPipeline, call_words
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.drain import Drain
+    from tidelog.store.queue.shared import Holder
 
 T = TypeVar("T")
 
@@ -180,7 +185,7 @@ class AsyncStore(Face, AsyncMethods):
         *,
         codec: Any = "json",
         max_deliveries: int = 5,
-        retry_after: float = 30.0,
+        retry_after: Duration = 30.0,
         keep: int | timedelta = 0,
         max_depth: int | None = None,
         max_failures: int = 1000,
@@ -189,7 +194,7 @@ class AsyncStore(Face, AsyncMethods):
 
         codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
         max_deliveries   after so many failed ones a job goes to the dead
-        retry_after      seconds: the lease of a job whose worker died, and the first pause before a retry
+        retry_after      seconds or a timedelta: the lease of a job whose worker died, the first pause before a retry
         keep             acknowledged jobs that stay: a number, or until so long after they were put (timedelta); looked
                          at while jobs are being done
         max_depth        jobs that may be unfinished; beyond that `put` waits
@@ -260,12 +265,26 @@ class AsyncStore(Face, AsyncMethods):
         """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
         return await asyncio.to_thread(self._core.refresh)
 
-    async def aclose(self) -> None:
+    async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+
+        Queues of the store hand out no more jobs; those in the hands of other living tasks and threads are waited for
+        first, `drain` seconds at most (None = for ever, 0 = not at all). Returns how many were left in their hands, and
+        logs it; they will be delivered again, as will the caller's own.
 
         Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
         """
-        await asyncio.to_thread(close, self._core)
+        limit = patience("drain", drain)
+        left = 0
+        try:
+            if self._core.queues is not None:
+                caller = TaskCaller()
+                waits = self._core.queues.drain(limit, caller, this_task())
+                if waits is not None:
+                    left = await _drain(waits, caller)
+        finally:  # a cancellation ends the wait, not the closing
+            await asyncio.to_thread(end, self._core)
+        return left
 
     close = aclose
 
@@ -285,7 +304,7 @@ class AsyncStore(Face, AsyncMethods):
 class Closable(Protocol):
     """What is closed by awaiting it."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> object:
         """Release it."""
 
 
@@ -339,6 +358,23 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
 
     log.subscribe(lsn, level, callback)
     return await reached
+
+
+async def _drain(drain: Drain, caller: TaskCaller) -> int:
+    """Wait for the jobs in the hands of others; how many were left."""
+    try:
+        drain.begin()
+        while (pause := drain.look()) is not None:
+            await caller.sleep(pause)
+    finally:
+        left = drain.end()
+    return left
+
+
+def this_task() -> Holder:
+    """The task that runs now, or the thread where there is none."""
+    task = asyncio.current_task()
+    return get_ident() if task is None else (get_ident(), ref(task))
 
 
 class TaskCaller(Caller):

@@ -11,11 +11,18 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.aof import errors as aof
 from tidelog.store.core import Core
+from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import StoreClosed, StorePoisoned
+from tidelog.store.waiters import ThreadCaller
+
+if TYPE_CHECKING:
+    from tidelog.store.queue.drain import Drain
+
+DRAIN_SECONDS = 30.0  # how long closing a store waits for jobs in the hands of others
 
 _open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
@@ -77,12 +84,40 @@ def keep(core: Core, keeper: Keeper) -> None:
     _open_cores.add(core)
 
 
-def close(core: Core) -> None:
-    """End a store. Raises StorePoisoned, everything released, if records were never confirmed."""
+def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
+    """End a store, but first wait for the jobs that other threads and tasks have in hand; how many were left then.
+
+    Raises DataError (`drain`), and what `end` raises. An interrupt ends the wait, not the closing.
+    """
+    limit = patience("drain", drain)
     if core.checkpoints is not None and core.checkpoints.is_this_thread():
         # The collector came by there and ran somebody's __del__.
-        threading.Thread(target=close, args=(core,), name="closing tidelog").start()
-        return
+        threading.Thread(target=close, args=(core, drain), name="closing tidelog").start()
+        return 0
+    left = 0
+    try:
+        if core.queues is not None:
+            caller = ThreadCaller()
+            waits = core.queues.drain(limit, caller, threading.get_ident())
+            if waits is not None:
+                left = _drain(waits, caller)
+    finally:
+        end(core)
+    return left
+
+
+def _drain(drain: Drain, caller: ThreadCaller) -> int:
+    try:
+        drain.begin()
+        while (pause := drain.look()) is not None:
+            caller.sleep(pause)
+    finally:
+        left = drain.end()
+    return left
+
+
+def end(core: Core) -> None:
+    """End a store at once. Raises StorePoisoned, everything released, if records were never confirmed."""
     if core.queues is not None and not core.ended:
         core.queues.close()
     if core.checkpoints is not None and not core.ended:

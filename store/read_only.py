@@ -108,6 +108,8 @@ class ReadOnlyCore(Core):
         log: Any = _ReadLog()
         super().__init__(log, State(), Settings(), _read_anew, clock)
         self.decide_words = _decide_read
+        # It began with no log; what the writer's pauses are compared with is the time at which it looks.
+        self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
         self.beneath = _Beneath()
         self._follow: _ReadLog = log
         self._disk = disk

@@ -14,11 +14,12 @@ from tidelog.engine.reply import Reply
 from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
 from tidelog.store.core import Answer, Claim, Core
+from tidelog.store.durations import Duration
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
-from tidelog.store.lifetime import close
+from tidelog.store.lifetime import DRAIN_SECONDS, close
 from tidelog.store.methods import Methods
 from tidelog.store.pipeline import Pipeline, call_words
 from tidelog.store.receipts import Receipt, level_number
@@ -196,7 +197,7 @@ class Store(Face, Methods):
         *,
         codec: Any = "json",
         max_deliveries: int = 5,
-        retry_after: float = 30.0,
+        retry_after: Duration = 30.0,
         keep: int | timedelta = 0,
         max_depth: int | None = None,
         max_failures: int = 1000,
@@ -205,7 +206,7 @@ class Store(Face, Methods):
 
         codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
         max_deliveries   after so many failed ones a job goes to the dead
-        retry_after      seconds: the lease of a job whose worker died, and the first pause before a retry
+        retry_after      seconds or a timedelta: the lease of a job whose worker died, the first pause before a retry
         keep             acknowledged jobs that stay: a number, or until so long after they were put (timedelta); looked
                          at while jobs are being done
         max_depth        jobs that may be unfinished; beyond that `put` waits
@@ -278,12 +279,16 @@ class Store(Face, Methods):
         """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
         return self._core.refresh()
 
-    def close(self) -> None:
+    def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+
+        Queues of the store hand out no more jobs; those in the hands of other living threads and tasks are waited for
+        first, `drain` seconds at most (None = for ever, 0 = not at all). Returns how many were left in their hands, and
+        logs it; they will be delivered again, as will the caller's own.
 
         Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
         """
-        close(self._core)
+        return close(self._core, drain)
 
     def __enter__(self) -> Self:
         return self

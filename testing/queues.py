@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidelog.store.clock import Clock
+from tidelog.store.durations import Duration
 from tidelog.testing.stores import astore, store
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def queue(
     clock: Clock | None = None,
     codec: Any = "json",
     max_deliveries: int = 5,
-    retry_after: float = 30.0,
+    retry_after: Duration = 30.0,
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,
@@ -58,7 +59,7 @@ async def aqueue(
     clock: Clock | None = None,
     codec: Any = "json",
     max_deliveries: int = 5,
-    retry_after: float = 30.0,
+    retry_after: Duration = 30.0,
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,

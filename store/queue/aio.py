@@ -20,10 +20,12 @@ from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
-from tidelog.store.aio import AsyncStore, Opening, TaskCaller
+from tidelog.store.aio import AsyncStore, Opening, TaskCaller, this_task
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.core import Answer, Claim
+from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import make_options as make_open_options
 from tidelog.store.queue import rows
@@ -42,7 +44,7 @@ from tidelog.store.queue.dead import (
 )
 from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import AsyncJob
-from tidelog.store.queue.options import Options, make_options, patience
+from tidelog.store.queue.options import Options, make_options
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.shared import Delivery
 from tidelog.store.queue.units import in_units
@@ -55,6 +57,7 @@ class AsyncQueue(QueueBase):
     """
 
     _opened_here = False
+    _here = staticmethod(this_task)
 
     @property
     def dead(self) -> AsyncDead:
@@ -68,7 +71,7 @@ class AsyncQueue(QueueBase):
         *,
         dedup_id: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> str:
         """Put one job; its ID, once the store's promise holds. As `Queue.put`."""
         if dedup_id is None and timeout is None and not self._bounded:
@@ -82,7 +85,7 @@ class AsyncQueue(QueueBase):
             return f"{effect[3]}-{effect[4]}"
         return await self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
 
-    async def _put_slowly(self, put: Put, timeout: float | None) -> str:
+    async def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
@@ -93,7 +96,7 @@ class AsyncQueue(QueueBase):
                 return str(reply)
             await self._sleep(caller, deadline, 0)
 
-    async def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
+    async def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
         """Put many jobs, 1,000 as one unit with one sync; how many. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
@@ -129,15 +132,17 @@ class AsyncQueue(QueueBase):
         self,
         worker: str | None = None,
         batch: int = 1,
-        block: float | None = None,
+        block: Duration | None = None,
         *,
-        time_limit: float | None = None,
+        time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> AsyncConsumer:
         """Jobs one after the other: `async for job in queue.consume()`. As `Queue.consume`."""
         return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
 
-    async def get(self, worker: str | None = None, block: float | None = None) -> AsyncJob | None:
+    async def get(
+        self, worker: str | None = None, block: Duration | None = None
+    ) -> AsyncJob | None:
         """One job, or None if none came within `block` seconds."""
         async for job in self.consume(worker, 1, block):
             return job
@@ -154,7 +159,7 @@ class AsyncQueue(QueueBase):
         return await self._told(self._stats())  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next jobs that nobody was given yet; they stay where they are."""
+        """The next jobs that are due, those to be tried again first; they stay where they are."""
         return self._waiting_jobs(await self._told(self._peek(count)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
@@ -181,10 +186,9 @@ class AsyncQueue(QueueBase):
             await asyncio.sleep(0)
         return total
 
-    async def aclose(self) -> None:
-        """Close the store, if `tidelog.aqueue` opened it for this queue."""
-        if self._opened_here:
-            await self._face.aclose()
+    async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Close the store as `AsyncStore.aclose` does, if `tidelog.aqueue` opened it; else do nothing."""
+        return int(await self._face.aclose(drain)) if self._opened_here else 0
 
     close = aclose
 
@@ -216,13 +220,19 @@ class AsyncConsumer(ConsumerBase):
             delivery = self._delivery
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else await self._fetch()
-                if delivery is None:
+                if delivery is None or self._closed:
+                    if delivery is not None:  # closed meanwhile, by another task
+                        self._queue._shared.leave(delivery)
+                        self._delivery = delivery
                     await self.aclose()
                     raise StopAsyncIteration
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
                 continue  # the store is being closed by another thread, and they went back
+            me = this_task()
+            if delivery.holder != me:
+                delivery.taken(entry[0], me)
             if not delivery.gathers:
                 self._delivery = None  # the job alone keeps it alive
             row = entry[1]
@@ -245,7 +255,11 @@ class AsyncConsumer(ConsumerBase):
             try:
                 reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
-                    reply, claim = await queue._face._wait(reply)
+                    self._park(parked := reply)
+                    try:
+                        reply, claim = await queue._face._wait(parked)
+                    finally:
+                        self._parked.discard(parked)
                 if not queue._face._holds_already(claim):
                     await queue._face._hold(claim)
             except CommandError as error:
@@ -260,7 +274,9 @@ class AsyncConsumer(ConsumerBase):
                 return None
 
     async def aclose(self) -> None:
-        """No more jobs from here. Closing twice is allowed."""
+        """No more jobs from here; a task that waits for one is woken, and its iteration ends. Closing twice is
+        allowed.
+        """
         try:
             claim = self._give_back()
             if claim is not None:
@@ -323,7 +339,7 @@ class AsyncDead(DeadBase):
         return await self._each(ids, where, None, None if dry_run else self._redrive)
 
     async def purge(
-        self, ids: Ids = None, *, where: Where | None = None, older_than: float | None = None
+        self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
         """Delete them, by default all. How many. As `Dead.purge`."""
         return await self._each(ids, where, older_than, self._drop)
@@ -332,7 +348,7 @@ class AsyncDead(DeadBase):
         self,
         given: Ids,
         where: Where | None,
-        older_than: float | None,
+        older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Claim]] | None,
     ) -> int:
         now = self._queue._core.time_ns() / 1e9
@@ -374,7 +390,7 @@ def aopen_queue(
     *,
     codec: Any = "json",
     max_deliveries: int = 5,
-    retry_after: float = 30.0,
+    retry_after: Duration = 30.0,
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,

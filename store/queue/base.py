@@ -20,8 +20,10 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
+from tidelog.engine.waiting import Waiter
 from tidelog.store.batch import run_unit
 from tidelog.store.core import Answer
+from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
 from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
@@ -31,8 +33,6 @@ from tidelog.store.queue.options import (
     DEDUP_SECONDS,
     Options,
     named,
-    patience,
-    seconds,
 )
 from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
@@ -57,7 +57,7 @@ class Stats:
     """A queue at one moment.
 
     depth               jobs that are not done: waiting, in flight, paused
-    waiting             never delivered yet
+    waiting             due: never delivered yet, given back, or their pause is over
     in_flight           worker -> jobs in its hands, also of workers that died and whose jobs are not taken over yet
     paused              failed, waiting for their retry
     dead                given up
@@ -344,10 +344,11 @@ class QueueBase:
             unread = waiting(stream, group)
             pending = 0 if group is None else len(group.pending)
             in_flight: dict[str, int] = {}
-            paused = 0
+            paused = due = 0
             oldest: list[int] = []
             if group is not None:
-                paused = group.pending.nacked()
+                due = len(self._due(state, mono))
+                paused = group.pending.nacked() - due
                 for consumer in group.listed():
                     held = group.pending.held_by(consumer.index)
                     if held:
@@ -365,7 +366,7 @@ class QueueBase:
                 name=options.name,
                 group=options.group,
                 depth=unread + pending,
-                waiting=unread,
+                waiting=unread + due,
                 in_flight=in_flight,
                 paused=paused,
                 dead=_length(state, db, options.dead_key),
@@ -379,6 +380,20 @@ class QueueBase:
         answer: Answer = core.look(at)
         return answer
 
+    def _due(self, state: State, mono: float) -> list[int]:
+        """[lock] Jobs that were delivered before and are due, in their order."""
+        shared, options = self._shared, self._options
+        stream, group = find(state, self._db, options)
+        if stream is None or group is None or not group.pending.nacked():
+            return []
+        core = self._core
+        ctx = Context(state, core.settings)
+        ctx.db, ctx.now = self._db, core.now
+        if core.checkpoints is None:  # open read-only: nobody tells the cache what its writer does
+            shared.stale()
+        shared.fresh(ctx, options, stream, group)
+        return shared.due(group, mono)
+
     def _depth(self) -> Answer:
         answer: Answer = self._core.look(lambda s: depth(*find(s, self._db, self._options)))
         return answer
@@ -391,8 +406,12 @@ class QueueBase:
             stream, group = find(state, self._db, options)
             if stream is None:
                 return []
-            after = 0 if group is None else group.last_id
-            return list(stream.range(after + 1, MAX, number))
+            due = self._due(state, self._core.monotonic())[:number]
+            found: list[Any] = [(job, row) for job in due if (row := stream.get(job)) is not None]
+            if len(found) < number:
+                after = 0 if group is None else group.last_id
+                found += stream.range(after + 1, MAX, number - len(found))
+            return found
 
         answer: Answer = self._core.look(at)
         return answer
@@ -520,10 +539,17 @@ class ConsumerBase:
         self._delivery: Delivery | None = None
         self._fetched: Fetch | None = None  # the request before, to be used again
         self._closed = False
+        self._parked: set[Waiter] = set()  # its calls that wait, of several threads perhaps
         queue._shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
         return f"<consumer {self.worker!r} of {self._queue.name!r}>"
+
+    def _park(self, waiter: Waiter) -> None:
+        """A call of this consumer is about to wait. Closing it ends the wait, whichever comes first."""
+        self._parked.add(waiter)
+        if self._closed:
+            self._queue._core.dismiss(waiter)
 
     def _request(self) -> Fetch:
         place = self._place
@@ -608,14 +634,20 @@ class ConsumerBase:
         return False
 
     def _give_back(self) -> Any:
-        """Closed: jobs not handed out go back, finished ones are written. A claim, or None."""
+        """Closed: whoever waits with it is woken, jobs not handed out go back, finished ones are written. A claim, or
+        None.
+        """
         self._closed = True
         self._fetched = None  # it may still know the delivery before
         queue = self._queue
+        for waiter in list(self._parked):
+            queue._core.dismiss(waiter)
         delivery, self._delivery = self._delivery, None
         claim = None
-        if delivery is not None and queue._shared.leave(delivery) is not None:
-            claim = self._write_leftovers()
+        if delivery is not None:
+            queue._shared.leave(delivery)
+            if queue._shared.leftovers:
+                claim = self._write_leftovers()
         queue._sweep(1)
         return claim
 

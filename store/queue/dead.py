@@ -15,9 +15,9 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.store.batch import run_unit
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
-from tidelog.store.queue.options import seconds
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
@@ -116,7 +116,7 @@ class DeadBase:
         return changed, claim
 
 
-def chooser(where: Where | None, older_than: float | None, now: float) -> Where:
+def chooser(where: Where | None, older_than: Duration | None, now: float) -> Where:
     """Which jobs a call means, as one condition. Raises DataError."""
     age = None if older_than is None else seconds("older_than", older_than, zero=True)
     if where is not None and not callable(where):
@@ -206,7 +206,7 @@ class Dead(DeadBase):
         return self._each(ids, where, None, None if dry_run else self._redrive)
 
     def purge(
-        self, ids: Ids = None, *, where: Where | None = None, older_than: float | None = None
+        self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
         """Delete them, by default all; `older_than`: seconds since they died. How many."""
         return self._each(ids, where, older_than, self._drop)
@@ -215,7 +215,7 @@ class Dead(DeadBase):
         self,
         given: Ids,
         where: Where | None,
-        older_than: float | None,
+        older_than: Duration | None,
         change: Callable[[Jobs], tuple[int, Claim]] | None,
     ) -> int:
         now = self._queue._core.time_ns() / 1e9

@@ -17,13 +17,15 @@ from typing import Any, Self
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store.core import Answer
+from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import Job
-from tidelog.store.queue.options import Options, patience
+from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.shared import Delivery
 from tidelog.store.sync import Store
@@ -50,7 +52,7 @@ class Queue(QueueBase):
         *,
         dedup_id: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> str:
         """Put one job; its ID, once the store's promise holds (see `fsync`).
 
@@ -81,7 +83,7 @@ class Queue(QueueBase):
             return f"{effect[3]}-{effect[4]}"
         return self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
 
-    def _put_slowly(self, put: Put, timeout: float | None) -> str:
+    def _put_slowly(self, put: Put, timeout: Duration | None) -> str:
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         while True:
@@ -92,7 +94,7 @@ class Queue(QueueBase):
                 return str(reply)
             self._sleep(caller, deadline, 0)
 
-    def put_many(self, values: Iterable[Any], *, timeout: float | None = None) -> int:
+    def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
         """Put many jobs, 1,000 as one unit with one sync; how many. Of any length, in constant memory.
 
         Raises as `put`. Of an error in the middle everything before it is in the queue; an EncodeError says how many
@@ -131,9 +133,9 @@ class Queue(QueueBase):
         self,
         worker: str | None = None,
         batch: int = 1,
-        block: float | None = None,
+        block: Duration | None = None,
         *,
-        time_limit: float | None = None,
+        time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> Consumer:
         """Jobs one after the other, for as long as there are some or may come.
@@ -150,7 +152,7 @@ class Queue(QueueBase):
         """
         return Consumer(self, worker, batch, block, time_limit, reraise)
 
-    def get(self, worker: str | None = None, block: float | None = None) -> Job | None:
+    def get(self, worker: str | None = None, block: Duration | None = None) -> Job | None:
         """One job, or None if none came within `block` seconds."""
         return next(self.consume(worker, 1, block), None)
 
@@ -167,7 +169,7 @@ class Queue(QueueBase):
         return self._told(self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next jobs that nobody was given yet; they stay where they are."""
+        """The next jobs that are due, those to be tried again first; they stay where they are."""
         return self._waiting_jobs(self._told(self._peek(count)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
@@ -201,10 +203,9 @@ class Queue(QueueBase):
             total += dropped
         return total
 
-    def close(self) -> None:
-        """Close the store, if `tidelog.queue` opened it for this queue."""
-        if self._opened_here:
-            self._face.close()
+    def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Close the store as `Store.close` does, if `tidelog.queue` opened it for this queue; else do nothing."""
+        return int(self._face.close(drain)) if self._opened_here else 0
 
     def __enter__(self) -> Self:
         return self
@@ -234,7 +235,10 @@ class Consumer(ConsumerBase):
             delivery = self._delivery
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else self._fetch()
-                if delivery is None:
+                if delivery is None or self._closed:
+                    if delivery is not None:  # closed meanwhile, by another thread
+                        self._queue._shared.leave(delivery)
+                        self._delivery = delivery
                     self.close()
                     raise StopIteration
             try:
@@ -242,6 +246,9 @@ class Consumer(ConsumerBase):
             except IndexError:
                 continue  # another thread with this consumer was handed it meanwhile, or it went back
             try:
+                me = get_ident()
+                if delivery.holder != me:
+                    delivery.taken(entry[0], me)
                 if not delivery.gathers:
                     self._delivery = None  # the job alone keeps it alive
                 row = entry[1]
@@ -269,7 +276,11 @@ class Consumer(ConsumerBase):
             try:
                 reply, claim = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
-                    reply, claim = queue._face._wait(reply)
+                    self._park(parked := reply)
+                    try:
+                        reply, claim = queue._face._wait(parked)
+                    finally:
+                        self._parked.discard(parked)
                 if not queue._face._holds_already(claim):
                     queue._face._hold(claim)
             except CommandError as error:
@@ -288,7 +299,9 @@ class Consumer(ConsumerBase):
                 return None
 
     def close(self) -> None:
-        """No more jobs from here. Closing twice is allowed."""
+        """No more jobs from here; a thread that waits for one is woken, and its iteration ends. Closing twice is
+        allowed.
+        """
         try:
             claim = self._give_back()
             if claim is not None:

@@ -24,6 +24,7 @@ from tidelog.engine.idlist import pack
 from tidelog.engine.pending import NOBODY
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.stream import Stream
+from tidelog.store.errors import StoreClosed
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure
@@ -39,6 +40,11 @@ DELIVERED: Final = b"delivered"
 NEXT: Final = b"next"  # delivered, one new job and nothing else
 NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
 AGAIN: Final = b"again"  # nothing yet, but ask once more
+
+
+def closing() -> StoreClosed:
+    """What a worker is told that asks for a job while the store is being closed."""
+    return StoreClosed("the store is being closed: no more jobs are handed out")
 
 
 class Fetch:
@@ -99,6 +105,8 @@ class Fetch:
 
     def __call__(self, ctx: Context) -> Reply:
         shared, options = self.shared, self.options
+        if shared.closing:
+            raise closing()
         if self._writing or self._left:
             self.written()
         stream = ctx.stream(options.key)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from random import random
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,14 +16,15 @@ from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
 from tidelog.store.batch import run_unit
 from tidelog.store.core import Claim
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows, settle
-from tidelog.store.queue.options import seconds
 from tidelog.store.queue.shared import Delivery, Place
 from tidelog.store.queue.shared import Job as Entry
 from tidelog.store.queue.streams import depth, find
 
 if TYPE_CHECKING:
+    from tidelog.store.queue.aio import AsyncQueue
     from tidelog.store.queue.base import Put, QueueBase
 
 OPEN: Final = "open"
@@ -150,7 +152,7 @@ class JobBase:
             delivery.shared.made_room()
         return reply is not None, claim
 
-    def _nack(self, reason: str | BaseException, delay: float | None) -> Settled:
+    def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
         pause = None if delay is None else seconds("delay", delay, zero=True)
         error, trace = rows.evidence(reason)
         chance = random()
@@ -165,7 +167,7 @@ class JobBase:
     def _release(self) -> Settled:
         return self._plan(settle.release, GIVEN)
 
-    def _extend(self, more: float) -> Settled:
+    def _extend(self, more: Duration) -> Settled:
         length = seconds("seconds", more)
         done = self._plan(lambda held, ctx: settle.extend(held, ctx, length), OPEN)
         if done[0]:
@@ -286,7 +288,7 @@ class Job(JobBase):
         """The job is done. True once that holds at the queue's level."""
         return self._told(self._ack())
 
-    def nack(self, reason: str | BaseException = "", delay: float | None = None) -> bool:
+    def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds.
 
         After the queue's last delivery the job goes to the dead instead.
@@ -301,7 +303,7 @@ class Job(JobBase):
         """Give the job back as if it had not been delivered; it is due at once."""
         return self._told(self._release())
 
-    def extend(self, seconds: float) -> bool:
+    def extend(self, seconds: Duration) -> bool:
         """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
 
         What was promised for longer before stays.
@@ -322,6 +324,9 @@ class Job(JobBase):
         return done
 
     def __enter__(self) -> Self:
+        me = get_ident()
+        if self._delivery.holder != me:  # another thread may have taken it
+            self._delivery.taken(self._entry[0], me)
         return self
 
     def __exit__(
@@ -369,7 +374,7 @@ class AsyncJob(JobBase):
         """The job is done. True once that holds at the queue's level."""
         return await self._told(self._ack())
 
-    async def nack(self, reason: str | BaseException = "", delay: float | None = None) -> bool:
+    async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
         """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds."""
         return await self._told(self._nack(reason, delay))
 
@@ -381,7 +386,7 @@ class AsyncJob(JobBase):
         """Give the job back as if it had not been delivered; it is due at once."""
         return await self._told(self._release())
 
-    async def extend(self, seconds: float) -> bool:
+    async def extend(self, seconds: Duration) -> bool:
         """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
 
         What was promised for longer before stays.
@@ -399,6 +404,10 @@ class AsyncJob(JobBase):
         return done
 
     async def __aenter__(self) -> Self:
+        queue: AsyncQueue = self._place.queue  # type: ignore[assignment]
+        me = queue._here()
+        if self._delivery.holder != me:  # another task may have taken it
+            self._delivery.taken(self._entry[0], me)
         return self
 
     async def __aexit__(

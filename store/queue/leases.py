@@ -27,13 +27,14 @@ from tidelog.engine.group import Group
 from tidelog.engine.stream import Stream
 from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed
+from tidelog.store.queue.drain import Drain
 from tidelog.store.queue.fetch import log_finished, log_leftovers
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.retention import sweep
 from tidelog.store.queue.rows import shown
-from tidelog.store.queue.shared import Delivery, Leftover, Shared
+from tidelog.store.queue.shared import Delivery, Holder, Leftover, Shared
 from tidelog.store.queue.streams import depth
-from tidelog.store.waiters import Bell
+from tidelog.store.waiters import Bell, Caller
 
 BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
 STALE_MS: Final = 86_400_000  # a consumer that holds nothing and was not seen for so long goes
@@ -51,6 +52,7 @@ class Leases:
 
     shared    (database, key, group) -> what their workers know together
     armed     the thread runs, or is about to          over    it has ended, as has the store
+    closing   the store is being closed: its queues hand out no jobs any more
     """
 
     def __init__(self, core: Core) -> None:
@@ -59,7 +61,7 @@ class Leases:
         # A program may ask for a queue for each of its users: what nobody uses goes, but for the latest ones.
         self.shared: weakref.WeakValueDictionary[Place, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
-        self.armed = self.over = False
+        self.armed = self.over = self.closing = False
         self._wake = Bell()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -75,10 +77,12 @@ class Leases:
                 found = self.shared.get(place)
                 if found is None:
                     found = self.shared[place] = Shared(core, db, options)
+                    found.closing = self.closing
                     self._latest.append(found)
         return found
 
-    def _all(self) -> list[Shared]:
+    def queues(self) -> list[Shared]:
+        """Those that are in use, or were lately."""
         found = [reference() for reference in self.shared.valuerefs()]
         return [shared for shared in found if shared is not None]
 
@@ -93,8 +97,15 @@ class Leases:
                     if self._thread is None:
                         self._start()
             self._wake.ring()
-        except BaseException:
+        except RuntimeError as error:
+            # The system gives no thread. Nothing is lost: this process knows who lives, and only one that comes after
+            # a crash could take a lease for over too early. Acknowledgements of a batch go along with the next fetch.
             self.armed = False  # the next one tries again
+            if not self._troubled:
+                log.warning("leases are not renewed, and that is tried again: %s", error)
+            self._troubled = True
+        except BaseException:
+            self.armed = False
             raise
 
     def _start(self) -> None:
@@ -108,8 +119,28 @@ class Leases:
         thread.start()
         self._thread = thread  # an interrupt before this costs a second thread, and no lease
 
+    def stop(self) -> None:
+        """From here on no queue hands out jobs."""
+        with self._starting:
+            self.closing = True
+            for shared in self.queues():
+                shared.closing = True
+
+    def take_back(self) -> None:
+        """Jobs that were fetched and not handed out are to go back, with the next beat."""
+        for shared in self.queues():
+            for delivery in shared.deliveries():
+                shared.leave(delivery)
+
+    def drain(self, limit: float | None, caller: Caller, me: Holder) -> Drain | None:
+        """A wait for the jobs in the hands of others, at most for so many seconds; None for a store that has ended."""
+        core = self._core()
+        return None if core is None or core.ended else Drain(core, self, limit, caller, me)
+
     def close(self) -> None:
         """The store is about to be closed: a last beat, and the thread ends."""
+        self.stop()
+        self.take_back()
         self.beat()
         self.over = True
         self._wake.ring()
@@ -117,17 +148,17 @@ class Leases:
     def ticked(self) -> None:
         """A clock that is moved by hand was moved."""
         self.beat()
-        for shared in self._all():
+        for shared in self.queues():
             shared.made_room()
 
     def reloaded(self) -> None:
         """[lock] Memory was rebuilt: what is cached of it is to be read again."""
-        for shared in self._all():
+        for shared in self.queues():
             shared.stale()
 
     def ended(self) -> None:
         """[lock] The store was closed: who waits for room is to find out."""
-        for shared in self._all():
+        for shared in self.queues():
             for caller in list(shared.room):
                 caller.nudge()
 
@@ -138,7 +169,7 @@ class Leases:
             return None
         pause = BEAT_SECONDS
         busy = False
-        for shared in self._all():
+        for shared in self.queues():
             living = _to_look_after(shared)
             if not living and not shared.leftovers:
                 continue
@@ -171,7 +202,7 @@ class Leases:
             return pause
         self.armed = False
         # Somebody may have been given a job just before, and found it armed.
-        if any(_to_look_after(shared) or shared.leftovers for shared in self._all()):
+        if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
             self.armed = True
             return 0.0
         return None
@@ -312,4 +343,5 @@ def _see_to_the_end(leases: Leases) -> None:
 
 def _flush() -> None:
     for leases in list(_started):
+        leases.take_back()
         leases.beat()

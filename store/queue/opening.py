@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath, open_store
 from tidelog.store.queue.face import Queue, make_queue
 from tidelog.store.queue.options import make_options
@@ -18,7 +19,7 @@ def open_queue(
     *,
     codec: Any = "json",
     max_deliveries: int = 5,
-    retry_after: float = 30.0,
+    retry_after: Duration = 30.0,
     keep: int | timedelta = 0,
     max_depth: int | None = None,
     max_failures: int = 1000,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from tidelog.store.durations import seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
 
-SECONDS_MAX = 10 * 365 * 86_400.0  # longer than anyone waits, and far from where arithmetic ends
 DELIVERIES_MAX = (1 << 62) - 1
 PAUSE_MAX = 3600.0  # seconds, for the growing pause between retries
 DEDUP_SECONDS = 86_400  # how long a dedup ID is remembered: Redis's greatest
@@ -79,7 +79,7 @@ def make_options(
         )
     keep_count, keep_seconds = 0, 0.0
     if isinstance(keep, timedelta):
-        keep_seconds = seconds("keep", keep.total_seconds(), zero=True)
+        keep_seconds = seconds("keep", keep, zero=True)
     elif isinstance(keep, int) and not isinstance(keep, bool) and keep >= 0:
         keep_count = keep
     else:
@@ -97,23 +97,6 @@ def make_options(
         None if max_depth is None else _count("max_depth", max_depth),
         _count("max_failures", max_failures),
     )
-
-
-def seconds(name: str, value: Any, zero: bool = False) -> float:
-    """A number of seconds above 0 (or from 0 on). Raises DataError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        raise DataError(f"{name} must be a number of seconds, not {value!r}")
-    if value > SECONDS_MAX or value < 0 or not (value or zero):
-        least = "0" if zero else "more than 0"
-        raise DataError(
-            f"{name} must be {least} and at most {SECONDS_MAX:.0f} seconds, not {value!r}"
-        )
-    return float(value)
-
-
-def patience(name: str, value: Any) -> float | None:
-    """Seconds to wait from 0 on, or None for ever. Raises DataError."""
-    return None if value is None else seconds(name, value, zero=True)
 
 
 def named(what: str, name: Any) -> bytes:

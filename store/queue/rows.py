@@ -101,7 +101,7 @@ def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job as `peek` shows it: not delivered. `value` is None and `problem` says why where it cannot be decoded."""
+    """A job as `peek` shows it: in nobody's hands. `value` is None where it cannot be decoded; `problem` says why."""
 
     id: str
     value: Any

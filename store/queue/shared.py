@@ -41,6 +41,8 @@ RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look b
 FEW: Final = 8  # jobs that are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
 Job = tuple[int, Row, int]  # ID, row, deliveries
+# The thread that has a job, by its ident, or the task, with the thread of its loop.
+Holder = int | tuple[int, Callable[[], Any]]
 
 log = logging.getLogger("tidelog.queue")
 
@@ -57,11 +59,13 @@ class Delivery:
     gathers     whether acknowledgements are gathered so
     until       end of the time limit, monotonic seconds; None = no limit
     renewed     when the leases were renewed last
+    holder      who has its jobs in hand, 0 = nobody yet
+    hands       of a batch: job -> who has it in hand, where that is or was somebody else
     """
 
     __slots__ = (
         *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
-        "__weakref__",
+        *("holder", "hands", "__weakref__"),
     )
 
     def __init__(self, shared: Shared, options: Options, worker: bytes, gathers: bool) -> None:
@@ -73,12 +77,21 @@ class Delivery:
         self.gathers = gathers
         self.until: float | None = None
         self.renewed = 0.0
+        self.holder: Holder = 0
+        self.hands: dict[int, Holder] = {}
         self.shared = shared  # from here on there is something to clear up
         shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
         """Whether its leases are renewed: the time limit is not over."""
         return self.until is None or mono < self.until
+
+    def taken(self, job: int, holder: Holder) -> None:
+        """A job of it is in somebody's hands, who is not `self.holder`."""
+        if self.gathers and self.holder:
+            self.hands[job] = holder
+        else:
+            self.holder = holder
 
     def take_unseen(self) -> list[Job]:
         """Take the jobs that were not handed to the worker. Its thread may be taking one meanwhile: each goes to one of
@@ -203,7 +216,8 @@ class Shared:
     dropped     jobs that workers of this process let go of, and when they are late; nobody gets them before
     looks       when paused and abandoned jobs are to be looked for, monotonic seconds, by `retry_after`: several
                 queue objects may differ in it
-    room        callers that wait for a bounded queue to have room
+    room        callers that wait for a bounded queue to have room, or for jobs to be settled
+    closing     the store is being closed: no job is handed out any more
     """
 
     def __init__(self, core: Core, db: int, options: Options) -> None:
@@ -220,6 +234,7 @@ class Shared:
         self.samples: deque[tuple[float, int, int]] = deque()
         self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
         self.unswept = 0  # acknowledged since retention last looked
+        self.closing = False
         self.number = -1  # of the stream that the cache was read from, -1: it is to be read
         self._forget()
 
@@ -292,6 +307,22 @@ class Shared:
         heappush(self.heap, (hold.due, job))
         for period, at in self.looks.items():
             self.looks[period] = min(at, hold.due)
+
+    def due(self, group: Group, mono: float) -> list[int]:
+        """[lock] The paused jobs whose pause is over, as the next fetches would take them. Others are not looked at."""
+        if group.pending.nacked() > len(self.paused):
+            self.find_paused(group, mono)
+        heap, found, places = self.heap, set[tuple[float, int]](), [0]
+        for place in places:  # a heap: behind one that is not due, none is
+            if place < len(heap) and heap[place][0] <= mono:
+                found.add(heap[place])
+                places += (2 * place + 1, 2 * place + 2)
+        jobs: list[int] = []
+        for due, job in sorted(found):
+            hold, pending = self.paused.get(job), group.pending.get(job)
+            if hold and hold.due == due and pending and pending[1] == NOBODY:
+                jobs.append(job)
+        return jobs
 
     def remember_failure(self, job: int, entry_id: int) -> None:
         """Where a failure of a job is told."""

@@ -568,7 +568,7 @@ def test_the_acks_of_a_batch_go_with_the_close_of_its_consumer(
     jobs.put_many(range(3))
     with jobs.consume("anna", batch=3, block=0) as consumer:
         finish(consumer, 2)
-    assert pending(db) == 1 and jobs.stats().paused == 1  # the third was given back
+    assert pending(db) == 1 and jobs.stats().waiting == 1  # the third was given back
     assert db.xlen("jobs") == 1
 
 
@@ -579,7 +579,7 @@ def test_the_acks_of_a_batch_go_when_its_consumer_is_dropped(
     finish(jobs.consume("anna", batch=3, block=0), 2)
     gc.collect()
     clock.advance(1)
-    assert pending(db) == 1 and jobs.stats().paused == 1
+    assert pending(db) == 1 and jobs.stats().waiting == 1
 
 
 def test_the_acks_of_a_batch_go_with_the_close_of_the_store(tmp_path: Path) -> None:
@@ -623,7 +623,7 @@ def test_a_consumer_that_could_not_be_closed_is_closed_by_the_next_beat(
         consumer.close()
     full_disk(False)
     clock.advance(1)
-    assert db.xlen("jobs") == 1 and jobs.stats().paused == 1
+    assert db.xlen("jobs") == 1 and jobs.stats().waiting == 1
     assert take(jobs, "ben").deliveries == 1
 
 
@@ -660,7 +660,7 @@ def test_a_dropped_consumer_is_seen_to_when_there_is_room_again(
     assert pending(db) == 3
     full_disk(False)
     clock.advance(1)
-    assert db.xlen("jobs") == 1 and jobs.stats().paused == 1
+    assert db.xlen("jobs") == 1 and jobs.stats().waiting == 1
 
 
 def test_dropped_batches_leave_nothing_behind(jobs: tidelog.Queue, clock: testing.Clock) -> None:

@@ -1,4 +1,4 @@
-"""A delivery that no worker saw goes back with its count, in whichever order cancellation, hand-out and wake-up come."""
+"""A delivery that no worker saw goes back with its count, in any order of cancellation, hand-out, wake-up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.queue.test_queue_cancel import Trap
 
 import tidelog
-from tests.store.queue.test_queue_cancel import Trap
 from tidelog import testing
 
 LONG = 30  # seconds of real time after which a test gives up
@@ -56,7 +56,9 @@ class Team:
     async def is_busy(self) -> None:
         """Until every job that can be is in hand, and all others wait."""
         await turn_until(
-            lambda: len(self.in_hand) == self.holders and waits(self.queue) == WORKERS - self.holders
+            lambda: (
+                len(self.in_hand) == self.holders and waits(self.queue) == WORKERS - self.holders
+            )
         )
 
 
@@ -133,9 +135,7 @@ async def in_a_lifespan(team: Team) -> Any:
 
 @pytest.mark.parametrize(("jobs", "batch"), [(1, 1), (3, 1), (1, 4), (3, 4)])
 @pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize(
-    "life", [in_a_gather, in_a_task_group, one_after_the_other, in_a_lifespan]
-)
+@pytest.mark.parametrize("life", [in_a_gather, in_a_task_group, one_after_the_other, in_a_lifespan])
 def test_workers_that_are_cancelled_use_up_no_delivery(
     life: Life, named: bool, jobs: int, batch: int, tmp_path: Path
 ) -> None:
@@ -204,6 +204,7 @@ def test_sigterm_uses_up_no_delivery(batch: str, end: str, tmp_path: Path) -> No
 
 
 # --- one worker, in every order
+
 
 async def counts(queue: Any) -> list[tuple[str, int]]:
     """Who has the jobs that were delivered, and how often they were."""
@@ -363,7 +364,9 @@ async def live(queue: Any, dice: random.Random, jobs: int) -> Any:
     async def work(batch: int) -> None:
         nonlocal left
         async for job in queue.consume(dice.choice(("anna", "ben", None)), batch):
-            assert job.deliveries == 1, "a delivery that nobody saw, or that was released, was counted"
+            assert job.deliveries == 1, (
+                "a delivery that nobody saw, or that was released, was counted"
+            )
             async with job:
                 for _ in range(dice.randrange(4)):
                     await asyncio.sleep(0)
@@ -411,7 +414,9 @@ def test_a_thousand_orders(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "seen", fsync="no") as first:
         path = first._core.root.parent
     for number in range(1000):
-        one_order(path / f"{number % 50}", random.Random(f"{seed} {number}"), f"jobs-{number}", seed)
+        one_order(
+            path / f"{number % 50}", random.Random(f"{seed} {number}"), f"jobs-{number}", seed
+        )
 
 
 def one_order(path: Path, dice: random.Random, name: str, seed: int) -> None:
