@@ -275,11 +275,12 @@ def _cut(disk: Disk, scan: Scan) -> None:
 
 
 def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None:
-    if promise in durable.read(disk, directory, uuid):
-        return
+    stated = promise in durable.read(disk, directory, uuid)
     slots = DurableFile(disk, directory, uuid)
     try:
-        slots.write(*promise)
+        if not stated:
+            slots.write(*promise)
+        # Also one that stands there: the life before wrote it without a sync, so only the page cache may have it.
         slots.sync()
     finally:
         slots.close()
