@@ -120,3 +120,10 @@ def test_the_lock_names_its_holder() -> None:
     assert caught.value.pid == 12
     held.close()
     lock.acquire(disk, ROOT, 13).close()
+
+
+def test_a_store_is_one_when_all_else_of_it_is_there() -> None:
+    disk = SimulatedDisk.of({"/db": None})
+    identity.create(disk, ROOT, UUID)
+    renames = [path.name for name, path in disk.operations if name == "rename"]
+    assert renames == ["DURABLE", "STORE"]

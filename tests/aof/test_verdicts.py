@@ -2,8 +2,9 @@
 
 import itertools
 
+import msgpack
 import pytest
-from tests.aof.world import ROOT, UUID, Life, Past
+from tests.aof.world import ROOT, UUID, Life, Past, read_back
 
 from tidelog.aof import durable, frame
 from tidelog.aof.errors import CorruptFrame, MissingSegment
@@ -132,6 +133,54 @@ def test_a_frame_that_does_not_follow_is_foreign() -> None:
     scan = damaged.judged()
     assert (scan.verdict, scan.lsn, scan.found_lsn) == (Verdict.CORRUPT, 2, 3)
     assert "(LSN 2 expected, 3 found)" in str(scan.error())
+
+
+@pytest.mark.parametrize("prev", [0, 1, None])
+def test_a_frame_of_another_history_is_foreign(prev: int | None) -> None:
+    """The right LSN and whole checksums, and the checksum of another frame before it: it is not believed."""
+    damaged = Damaged()
+    third, fourth = damaged.frames[2], damaged.frames[3]
+    before = damaged.frames[0].crc if prev is None else prev
+    spliced = frame.pack(4, 1, third.now, 0, before, fourth.body, crc32c_of(UUID))
+    damaged.write(fourth.offset, spliced)
+    scan = damaged.scan()
+    assert [found.lsn for found in scan.frames()] == [1, 2, 3]
+    assert (scan.verdict, scan.found, scan.offset) == (
+        Verdict.CORRUPT,
+        Found.FOREIGN,
+        fourth.offset,
+    )
+    damaged.write(fourth.offset, frame.pack(4, 1, 0, 0, third.crc, fourth.body, crc32c_of(UUID)))
+    assert [found.lsn for found in damaged.scan().frames()] == [1, 2, 3, 4]
+
+
+def test_a_frame_that_leaves_out_an_lsn_is_foreign() -> None:
+    """Whole checksums and the right frame before it, and another LSN than the next."""
+    damaged = Damaged()
+    third, fourth = damaged.frames[2], damaged.frames[3]
+    damaged.write(fourth.offset, frame.pack(5, 1, 0, 0, third.crc, fourth.body, crc32c_of(UUID)))
+    scan = damaged.judged()
+    assert (scan.verdict, scan.lsn, scan.found_lsn) == (Verdict.CORRUPT, 4, 5)
+
+
+def test_a_frame_that_ends_in_the_middle_of_a_unit_is_refused() -> None:
+    damaged = Damaged()
+    third, fourth = damaged.frames[2], damaged.frames[3]
+    body = msgpack.packb((2, 3, 0, b""))  # a record that is not marked as the last of its unit
+    content = frame.pack(4, 1, third.now, 0, third.crc, body, crc32c_of(UUID))
+    damaged.write(fourth.offset, content + bytes(damaged.end - fourth.offset))
+    with pytest.raises(CorruptFrame, match="do not decode"):
+        read_back(damaged.disk)
+
+
+def test_a_segment_of_another_history_is_not_read_on_into() -> None:
+    """A chain that is broken at a whole frame is refused, and nothing behind it is applied."""
+    damaged = Damaged()
+    third, fourth = damaged.frames[2], damaged.frames[3]
+    content = frame.pack(4, 1, third.now, 0, 7, fourth.body, crc32c_of(UUID))
+    damaged.write(fourth.offset, content)
+    with pytest.raises(CorruptFrame, match="does not follow"):
+        read_back(damaged.disk)
 
 
 def test_the_frames_of_another_store_are_no_frames() -> None:
