@@ -1,0 +1,69 @@
+"""What of a queue is one unit of the log, and what becomes of acknowledgements whose unit was refused."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import tidelog
+from tidelog import testing
+from tidelog.aof import identity
+from tidelog.aof.recovery import read_all
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.engine.effects import END, Effect
+
+ROOT = Path("/store")
+JOBS = 6
+DONE = 4
+
+
+def units(disk: SimulatedDisk) -> int:
+    """How many units the log holds."""
+    records: list[Effect] = []
+    read_all(disk, ROOT / "aof", identity.read(disk, ROOT), records.extend, live=True)
+    return sum(bool(record[0] & END) for record in records)
+
+
+def test_done_and_is_one_unit() -> None:
+    """A crash between the acknowledgement and what follows from the job would lose that, or do the job twice."""
+    disk = SimulatedDisk()
+    with tidelog.open(ROOT, fsync="no", disk=disk) as db:
+        jobs, mails = db.queue("jobs"), db.queue("mails")
+        jobs.put("order")
+        job = jobs.get()
+        assert job is not None
+        before = units(disk)
+        assert job.done_and(mails.new("to ann"), mails.new("to bob"), jobs.new("next"))
+        assert units(disk) == before + 1
+        assert (db.xlen("jobs"), db.xlen("mails")) == (1, 2)
+
+
+def test_acknowledgements_that_were_gathered_outlive_a_full_disk() -> None:
+    """The beat that was to write them was refused: the next one writes them."""
+    disk, clock = SimulatedDisk(), testing.Clock()
+    full = False
+
+    def before(operation: str, path: Path) -> None:
+        if full and operation in ("create", "write", "fill", "rename", "mkdir"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    disk.before = before
+    with tidelog.open(ROOT, fsync="no", disk=disk, clock=clock, segment_bytes=4096) as db:
+        jobs = db.queue("jobs")
+        for n in range(JOBS):
+            jobs.put(n)
+        consumer = iter(jobs.consume("w", batch=JOBS))
+        for _ in range(DONE):
+            with next(consumer):
+                pass
+        full = True
+        try:
+            while True:
+                db.set("filler", "x" * 100)
+        except tidelog.OutOfSpace:
+            pass
+        clock.advance(2.0)
+        full = False
+        clock.advance(2.0)
+        pending = db.xpending("jobs", "workers")
+        assert pending["pending"] == JOBS - DONE, "the finished jobs were forgotten"
