@@ -6,7 +6,7 @@ JOBS   ?= 2
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 
-.PHONY: help demo test test-slow test-soak check bench clean venv
+.PHONY: help demo test test-slow test-soak mutants check bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -22,6 +22,9 @@ test-slow: $(READY) oracle  ## the tests that take minutes each
 
 test-soak: $(READY) oracle  ## random histories, faults and fuzzers, for as long as they are worth: an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) -q -m soak
+
+mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
+	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
 
 check: $(READY)  ## lint, format, types, layers and house rules
 	$(BIN)/ruff check

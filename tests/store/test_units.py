@@ -1,4 +1,4 @@
-"""What of a queue is one unit of the log, and what becomes of acknowledgements whose unit was refused."""
+"""What is one unit of the log, and what becomes of acknowledgements whose unit was refused."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def test_done_and_is_one_unit() -> None:
         assert job.done_and(mails.new("to ann"), mails.new("to bob"), jobs.new("next"))
         assert units(disk) == before + 1
         assert (db.xlen("jobs"), db.xlen("mails")) == (1, 2)
+
+
+def test_a_transaction_is_one_unit() -> None:
+    disk = SimulatedDisk()
+    with tidelog.open(ROOT, fsync="no", disk=disk) as db:
+        db.set("k", "v")
+        before = units(disk)
+        with db.pipeline(transaction=True) as unit:
+            unit.xadd("s", {"n": 1}).set("k", "w").delete("k")
+            unit.execute()
+        assert units(disk) == before + 1
 
 
 def test_acknowledgements_that_were_gathered_outlive_a_full_disk() -> None:

@@ -1,0 +1,16 @@
+"""The list of all mutants."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants import of_checkpoint, of_engine, of_log, of_recovery, of_store
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *of_log.MUTANTS,
+    *of_recovery.MUTANTS,
+    *of_checkpoint.MUTANTS,
+    *of_engine.MUTANTS,
+    *of_store.MUTANTS,
+)

@@ -1,0 +1,193 @@
+"""Mutants of checkpoints, snapshots and readers: what is written when, and what is compared."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        "checkpoint/commit-before-sync",
+        "snapshot/checkpoint.py",
+        "            sync()\n            if cancelled():\n                raise Cancelled\n"
+        "            writing.put(META, meta.pack())\n            writing.commit()\n",
+        "            if cancelled():\n                raise Cancelled\n"
+        "            writing.put(META, meta.pack())\n            writing.commit()\n            sync()\n",
+        (
+            "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
+            "tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
+        ),
+        "The log is on the disk through P before the checkpoint is committed.",
+    ),
+    Mutant(
+        "checkpoint/no-sync",
+        "snapshot/checkpoint.py",
+        "            sync()\n            if cancelled():\n",
+        "            if cancelled():\n",
+        ("tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",),
+        "The log is on the disk through P before the checkpoint is committed.",
+    ),
+    Mutant(
+        "checkpoint/cancelled-too-late",
+        "snapshot/checkpoint.py",
+        "            sync()\n            if cancelled():\n                raise Cancelled\n",
+        "            sync()\n",
+        (
+            "tests/store/test_checkpoint_rebuilt.py::test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost",
+        ),
+        "A checkpoint beside a unit that broke is given up.",
+    ),
+    Mutant(
+        "checkpoint/rows-of-another-moment",
+        "snapshot/checkpoint.py",
+        "    if environment.committed() != seen:\n",
+        "    if False:\n",
+        ("tests/snapshot/test_checkpoint.py::test_rows_of_another_moment_are_not_built_upon",),
+        "A checkpoint is built upon the rows that its state rests on.",
+    ),
+    Mutant(
+        "environment/unsynced",
+        "snapshot/environment.py",
+        '        "create": False,\n',
+        '        "create": False,\n        "sync": False,\n',
+        ("tests/store/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",),
+        "A commit of LMDB is on the disk when it returns.",
+    ),
+    Mutant(
+        "environment/made-under-its-own-name",
+        "snapshot/environment.py",
+        "    file = disk.create(path.with_name(DATA + recipe.BESIDE))\n",
+        "    file = disk.create(path)\n",
+        (
+            "tests/snapshot/test_environment.py::test_what_a_creation_that_was_cut_short_left_is_replaced",
+        ),
+        "A new data.mdb gets its name when its first pages are on the disk.",
+    ),
+    Mutant(
+        "environment/rows-unchecked",
+        "snapshot/environment.py",
+        "        payload = value[:-CRC_BYTES]  # as `opened`, a call less\n"
+        '        if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):\n',
+        "        payload = value[:-CRC_BYTES]  # as `opened`, a call less\n        if False:\n",
+        ("tests/snapshot/test_environment.py::test_every_flipped_bit_of_a_value_is_noticed",),
+        "Every row that is read matches its checksum.",
+    ),
+    Mutant(
+        "portable/data-unsynced",
+        "snapshot/portable.py",
+        "        file.fsync()\n    finally:\n        file.close()\n    size, digest",
+        "        pass\n    finally:\n        file.close()\n    size, digest",
+        ("tests/snapshot/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
+        "The data of a snapshot is on the disk before its name is.",
+    ),
+    Mutant(
+        "portable/name-unsynced",
+        "snapshot/portable.py",
+        "    disk.rename(work, final)\n    disk.sync_directory(directory)\n",
+        "    disk.rename(work, final)\n",
+        ("tests/snapshot/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
+        "A snapshot that was told of is there after a power cut.",
+    ),
+    Mutant(
+        "portable/hash-of-the-cache",
+        "snapshot/portable.py",
+        "        file.drop_cache()\n",
+        "        pass\n",
+        ("tests/snapshot/test_portable_power_loss.py::test_what_the_medium_gives_back_counts",),
+        "The hash of a snapshot is of what the medium gives back.",
+    ),
+    Mutant(
+        "restore/copy-not-compared",
+        "snapshot/restore.py",
+        "            if found != (manifest.data_bytes, manifest.blake2b):\n",
+        "            if False:\n",
+        (
+            "tests/snapshot/test_restore_power_loss.py::test_a_changed_byte_is_noticed_while_copying",
+        ),
+        "The copy of a restore is what the manifest says.",
+    ),
+    Mutant(
+        "restore/mark-removed-first",
+        "snapshot/restore.py",
+        "        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)\n"
+        "        recipe.remove(disk, target / UNFINISHED)\n",
+        "        recipe.remove(disk, target / UNFINISHED)\n"
+        "        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)\n",
+        ("tests/snapshot/test_restore_power_loss.py::test_power_loss_at_every_operation",),
+        "A restore that was cut short says so until it is a store.",
+    ),
+    Mutant(
+        "checkpoints/sync-one-short",
+        "store/checkpoints.py",
+        "                sync=lambda: core.log.sync_through(position.lsn),\n",
+        "                sync=lambda: core.log.sync_through(position.lsn - 1),\n",
+        ("tests/store/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",),
+        "The log is on the disk through P, the record at P included.",
+    ),
+    Mutant(
+        "checkpoints/released-before-commit",
+        "store/checkpoints.py",
+        "            write_checkpoint(\n                environment,\n",
+        "            self._release_segments(core, position.lsn)\n"
+        "            write_checkpoint(\n                environment,\n",
+        ("tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",),
+        "Segments are released when the checkpoint that holds their records is committed.",
+    ),
+    Mutant(
+        "checkpoints/failed-not-taken-back",
+        "store/checkpoints.py",
+        "                        thaw(state, frozen)\n",
+        "                        settle(state, frozen)\n",
+        (
+            "tests/store/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
+        ),
+        "After a failed checkpoint what it left out is in the next one.",
+    ),
+    Mutant(
+        "checkpoints/settled-before-commit",
+        "store/checkpoints.py",
+        "                frozen = freeze(state)\n",
+        "                frozen = freeze(state)\n                settle(state, frozen)\n",
+        (
+            "tests/store/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
+        ),
+        "Only what is committed may count as stored.",
+    ),
+    Mutant(
+        "checkpoints/log-of-snapshot-released",
+        "store/checkpoints.py",
+        "            if kept is not None:\n",
+        "            if False:\n",
+        ("tests/store/test_checkpoint_options.py::test_the_log_behind_the_oldest_snapshot_stays",),
+        "The log behind the oldest snapshot stays.",
+    ),
+    Mutant(
+        "checkpoints/log-of-unfinished-snapshot-released",
+        "store/checkpoints.py",
+        "            keep_from = min([lsn, *self._making])",
+        "            keep_from = min([lsn])",
+        (
+            "tests/store/test_checkpoint_rebuilt.py::test_the_log_behind_a_snapshot_that_is_being_made_stays",
+        ),
+        "The log behind a snapshot that is being made stays.",
+    ),
+    Mutant(
+        "read-only/history-not-compared",
+        "store/read_only.py",
+        "        if header.before.crc == at.crc:\n            return None\n",
+        "        return None\n",
+        (
+            "tests/snapshot/test_reader_of_another_history.py::test_a_segment_that_begins_at_the_same_lsn",
+        ),
+        "A reader shows one history, also when another one has a segment at the same LSN.",
+    ),
+    Mutant(
+        "read-only/life-not-compared",
+        "store/read_only.py",
+        "    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:\n",
+        "    elif header.first_lsn == at.segment:\n",
+        ("tests/snapshot/test_reader_of_another_history.py::test_a_segment_of_the_same_name",),
+        "A reader shows one history, also when another one has a segment of the same name.",
+    ),
+)

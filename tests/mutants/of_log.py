@@ -1,0 +1,272 @@
+"""Mutants of the log's writer: adding, waiting, syncing, rolling, group commit, DURABLE."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        "log/no-fdatasync",
+        "aof/log.py",
+        "                file.fdatasync()\n",
+        "                pass\n",
+        ("tests/aof/test_errors.py::test_an_error_at_every_call",),
+        "A record is called durable though no fsync was made.",
+    ),
+    Mutant(
+        "log/syncs-another-file",
+        "aof/log.py",
+        "                file.fdatasync()\n",
+        "                if self._durable is not None:\n                    self._durable.sync()\n",
+        ("tests/aof/test_errors.py::test_an_error_at_every_call",),
+        "The fsync that answers a caller must be that of the segment.",
+    ),
+    Mutant(
+        "log/sync-tried-again",
+        "aof/log.py",
+        "                file.fdatasync()\n",
+        "                try:\n"
+        "                    file.fdatasync()\n"
+        "                except OSError:\n"
+        "                    file.fdatasync()\n",
+        ("tests/aof/test_errors.py::test_an_error_at_every_call",),
+        "After a failed fsync nothing is acknowledged: a second one succeeds and lies.",
+    ),
+    Mutant(
+        "log/synced-takes-what-came-meanwhile",
+        "aof/log.py",
+        "            self.synced_lsn = lsn\n",
+        "            self.synced_lsn = lsn = self.written_lsn\n",
+        (
+            "tests/aof/test_sync_beside.py::test_what_is_written_while_a_sync_runs_is_not_called_durable",
+        ),
+        "A record that is written while an fsync runs belongs to the next one.",
+    ),
+    Mutant(
+        "log/file-before-lsn",
+        "aof/log.py",
+        "            lsn = self.written_lsn\n            if lsn <= self.synced_lsn:\n                return\n"
+        "            if self._fsync_failed:  # an interrupt struck before that was said\n"
+        '                raise OSError(errno.EIO, "an earlier sync failed")\n'
+        "            if self._append is _no_segment:  # retired, and an interrupt struck before that was said\n"
+        '                raise LogClosed("the log was retired")\n'
+        "            self._sync_since, self._dirty_since = self._dirty_since, 0.0\n"
+        "            file, offset = self._file, self.offset\n",
+        "            file, offset = self._file, self.offset\n"
+        "            lsn = self.written_lsn\n            if lsn <= self.synced_lsn:\n                return\n"
+        "            self._sync_since, self._dirty_since = self._dirty_since, 0.0\n",
+        (
+            "tests/aof/test_sync_beside.py::test_a_sync_beside_a_roll_says_of_the_new_segment_only_what_it_synced_there",
+        ),
+        "A sync beside a roll must not sync the old segment for records of the new one.",
+    ),
+    Mutant(
+        "log/durable-before-sync",
+        "aof/log.py",
+        "            started = time.monotonic()\n            try:\n                file.fdatasync()\n",
+        "            started = time.monotonic()\n"
+        "            if self._durable is not None:\n"
+        "                self._durable.write(self.incarnation, lsn)\n"
+        "            try:\n"
+        "                file.fdatasync()\n",
+        ("tests/aof/test_sync_beside.py::test_durable_is_written_when_the_sync_has_returned",),
+        "DURABLE may lag and must never run ahead of the disk.",
+    ),
+    Mutant(
+        "log/header-knows-its-own-lsn",
+        "aof/log.py",
+        "                self.synced_lsn,\n                self._chain,\n",
+        "                lsn,\n                self._chain,\n",
+        ("tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",),
+        "The header of a frame must state only LSNs that were synced before it was written.",
+    ),
+    Mutant(
+        "log/no-doubt-after-broken-write",
+        "aof/log.py",
+        "                self._dirty_since = time.monotonic()\n        except BaseException as error:\n"
+        "            self._doubts(error)\n",
+        "                self._dirty_since = time.monotonic()\n        except BaseException as error:\n",
+        ("tests/aof/test_log.py::test_an_append_that_breaks_off_puts_the_log_in_doubt",),
+        "After a write that broke off the log takes no further unit.",
+    ),
+    Mutant(
+        "log/wait-ignores-level",
+        "aof/log.py",
+        "        if level == WRITTEN and not self.parked:\n            if self.written_lsn < lsn:\n",
+        "        if not self.parked:\n            if self.written_lsn < lsn:\n",
+        ("tests/aof/test_log.py::test_waiting_for_the_disk_moves_durable",),
+        "A caller that waits for FSYNCED must wait for the disk.",
+    ),
+    Mutant(
+        "log/checkpoint-waits-for-written",
+        "aof/log.py",
+        '        Raises LogPoisoned: then nothing that rests on them may be committed."""\n'
+        "        self._commit.wait(lsn)\n",
+        '        Raises LogPoisoned: then nothing that rests on them may be committed."""\n'
+        "        self.wait(lsn, WRITTEN)\n",
+        (
+            "tests/store/test_checkpoint_order.py::test_what_a_checkpoint_holds_is_durable_though_nobody_waited_for_it",
+            "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
+        ),
+        "A checkpoint may hold nothing that the log has not on the disk, whatever the policy.",
+    ),
+    Mutant(
+        "log/roll-unsynced",
+        "aof/log.py",
+        "        try:\n            self._sync_file()\n        except OSError as error:\n"
+        "            self._commit.fail(error)\n            raise self._commit.error() from error\n"
+        "        end = End(",
+        "        end = End(",
+        ("tests/aof/test_errors.py::test_a_segment_that_could_not_be_begun_is_begun_later",),
+        "A segment is on the disk whole before the next one gets its name.",
+    ),
+    Mutant(
+        "log/roll-leaves-gathered-units",
+        "aof/log.py",
+        '        """End the segment and go on in a new one."""\n        self.flush()\n',
+        '        """End the segment and go on in a new one."""\n',
+        ("tests/aof/test_log.py::test_segments_roll_and_read_back",),
+        "Units that were gathered belong to the segment in which their room was reserved.",
+    ),
+    Mutant(
+        "log/name-before-header",
+        "aof/log.py",
+        "                file.write(0, header.pack())\n                file.map(filled)\n"
+        "            except BaseException:\n                file.close()\n                raise\n"
+        "            try:\n                recipe.publish_open(self._disk, file, path)\n",
+        "                file.map(filled)\n"
+        "            except BaseException:\n                file.close()\n                raise\n"
+        "            try:\n                recipe.publish_open(self._disk, file, path)\n"
+        "                file.write(0, header.pack())\n",
+        (
+            "tests/aof/test_log.py::test_where_mapping_is_unsafe_appends_are_written",
+            "tests/aof/test_log.py::test_reading_beside_a_writer",
+        ),
+        "A segment has its header on the disk before it has its name.",
+    ),
+    Mutant(
+        "log/answers-after-failed-fsync",
+        "aof/log.py",
+        "        self._fsync_failed = True\n        self.room = -1\n        self.parked = True\n",
+        "        self._fsync_failed = True\n        self.room = -1\n",
+        ("tests/aof/test_errors.py::test_after_a_failed_fsync_nothing_is_acknowledged",),
+        "After a failed fsync no reply leaves, at any level.",
+    ),
+    Mutant(
+        "log/unparked-after-failed-fsync",
+        "aof/log.py",
+        "        if self._fsync_failed:  # which may have come in between\n            self.parked = True\n",
+        "",
+        ("tests/aof/test_errors.py::test_everysec_does_not_unpark_a_poisoned_log",),
+        "The thread of `everysec` must not let replies of a poisoned log go.",
+    ),
+    Mutant(
+        "commit/round-forgets-failure",
+        "aof/commit.py",
+        "                self.failure = failure\n                self.failure = bare(failure)\n",
+        "                pass\n",
+        ("tests/aof/test_commit.py::test_to_lead_is_to_sync_here_unless_another_does",),
+        "A failed sync is remembered: everyone who waits then and later is told.",
+    ),
+    Mutant(
+        "commit/waiters-one-too-early",
+        "aof/commit.py",
+        "            chain = [w for w in self._waiters if everyone or w.lsn <= synced]\n",
+        "            synced += 1\n"
+        "            chain = [w for w in self._waiters if everyone or w.lsn <= synced]\n",
+        ("tests/aof/test_commit.py::test_who_leads_hands_over_to_those_who_came_meanwhile",),
+        "A waiter goes on when its own LSN is on the disk, and not one before.",
+    ),
+    Mutant(
+        "commit/wait-believes-any-round",
+        "aof/commit.py",
+        "        if self.synced < lsn:\n            raise self.error()\n",
+        "",
+        ("tests/aof/test_commit.py::test_a_failed_sync_tells_everyone_and_is_never_forgotten",),
+        "A waiter whose round failed is told that the outcome is unknown.",
+    ),
+    Mutant(
+        "commit/subscribers-are-told-it-is-good",
+        "aof/commit.py",
+        "                callback(None if good else self.error())\n",
+        "                callback(None)\n",
+        ("tests/aof/test_commit.py::test_a_failed_sync_tells_everyone_and_is_never_forgotten",),
+        "A subscriber whose LSN did not reach the disk gets the error.",
+    ),
+    Mutant(
+        "commit/everysec-never-parks",
+        "aof/commit.py",
+        "        self._park(age >= PARK_S)\n",
+        "        self._park(False)\n",
+        ("tests/aof/test_commit.py::test_everysec_syncs_after_one_second_and_parks_after_two",),
+        "Under everysec replies wait when the disk is two seconds behind.",
+    ),
+    Mutant(
+        "ahead/zeros-after-frames",
+        "aof/ahead.py",
+        "        self.taken = True\n        with self.lock:\n            return self.at\n",
+        "        with self.lock:\n            return self.at\n",
+        ("tests/aof/test_ahead.py::test_however_late_it_is_the_log_is_the_same",),
+        "Once a caller took over the prepared space, no zero is written there any more.",
+    ),
+    Mutant(
+        "durable/newer-slot-overwritten",
+        "aof/durable.py",
+        "        self._turn = 1 if first >= second else 0\n",
+        "        self._turn = 0 if first >= second else 1\n",
+        ("tests/aof/test_recovery.py::test_a_torn_write_of_durable_leaves_the_newer_promise",),
+        "A torn write of DURABLE must leave the newer promise.",
+    ),
+    Mutant(
+        "durable/one-slot",
+        "aof/durable.py",
+        "        self._turn ^= 1\n",
+        "        pass\n",
+        ("tests/aof/test_formats.py::test_durable_slots_take_turns",),
+        "The slots of DURABLE take turns, so that one is always whole.",
+    ),
+    Mutant(
+        "durable/another-stores-slot",
+        "aof/durable.py",
+        "    if magic != MAGIC or owner != uuid:\n",
+        "    if magic != MAGIC:\n",
+        ("tests/aof/test_formats.py::test_durable_slots",),
+        "DURABLE of another store proves nothing here.",
+    ),
+    Mutant(
+        "recipe/published-unsynced",
+        "disk/recipe.py",
+        "    file.fsync()\n    disk.rename(file.path, path)\n",
+        "    disk.rename(file.path, path)\n",
+        ("tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
+        "A file has its content on the disk before it has its name.",
+    ),
+    Mutant(
+        "recipe/name-unsynced",
+        "disk/recipe.py",
+        "    file.path = path\n    disk.sync_directory(path.parent)\n",
+        "    file.path = path\n",
+        ("tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
+        "A published name is on the disk when `publish_open` returns.",
+    ),
+    Mutant(
+        "recipe/removal-unsynced",
+        "disk/recipe.py",
+        "    disk.unlink(path)\n    disk.sync_directory(path.parent)\n",
+        "    disk.unlink(path)\n",
+        ("tests/snapshot/test_restore_power_loss.py::test_power_loss_at_every_operation",),
+        "A removed file does not come back after a power cut.",
+    ),
+    Mutant(
+        "identity/store-before-durable",
+        "aof/identity.py",
+        "    recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))\n"
+        "    recipe.publish(disk, root / NAME, render(uuid))\n",
+        "    recipe.publish(disk, root / NAME, render(uuid))\n"
+        "    recipe.publish(disk, root / AOF / durable.NAME, bytes(durable.FILE_BYTES))\n",
+        ("tests/aof/test_formats.py::test_a_store_is_one_when_all_else_of_it_is_there",),
+        "STORE comes last, so that an emptied aof/ can be told from a new store.",
+    ),
+)

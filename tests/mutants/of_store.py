@@ -1,0 +1,155 @@
+"""Mutants of the store, the queue and the server: units, promises of replies, fences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        "core/applied-before-room",
+        "store/core.py",
+        "            size = len(body)\n            if log.offset + size > log.room:  # as `reserve`\n"
+        "                self.reserve(log, size)\n        adding = False\n        try:\n"
+        "            if self.watches.keys or self.listener or kind in SIGNALS and self.waiting.keys:\n"
+        "                self.observe(effect)\n            APPLY[kind](self.state, effect)\n",
+        "            size = len(body)\n        adding = False\n        try:\n"
+        "            if self.watches.keys or self.listener or kind in SIGNALS and self.waiting.keys:\n"
+        "                self.observe(effect)\n            APPLY[kind](self.state, effect)\n"
+        "            if logged and log.offset + size > log.room:\n"
+        "                self.reserve(log, size)\n",
+        ("tests/store/test_poison.py::test_a_full_disk_refuses_writes_until_there_is_room",),
+        "A full disk is the error of a command that changed nothing.",
+    ),
+    Mutant(
+        "core/every-record-ends-a-unit",
+        "store/core.py",
+        "            for effect in logged:\n                self.packer.pack(effect)\n",
+        "            for effect in logged:\n                self.packer.pack((effect[0] | END, *effect[1:]))\n",
+        ("tests/store/test_units.py::test_a_transaction_is_one_unit",),
+        "A unit survives whole or not at all: only its last record ends it.",
+    ),
+    Mutant(
+        "core/reads-do-not-wait",
+        "store/core.py",
+        "        log, lsn, wrote = claim\n        if level == WRITTEN or",
+        "        log, lsn, wrote = claim\n        if not wrote:\n            return\n        if level == WRITTEN or",
+        ("tests/store/test_others.py::test_an_error_waits_for_what_it_tells_of",),
+        "A read is answered when what it shows holds the caller's level.",
+    ),
+    Mutant(
+        "core/no-rebuild-after-broken-unit",
+        "store/core.py",
+        '        """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""\n'
+        "        self.trouble = RELOAD\n",
+        '        """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""\n',
+        ("tests/store/test_reload.py::test_raising_at_every_line",),
+        "After a unit that broke off memory is rebuilt from the log.",
+    ),
+    Mutant(
+        "core/watchers-untold-of-rebuild",
+        "store/core.py",
+        "        self.watches.touch(list(self.watches.keys))\n        if self.waiting.keys:\n"
+        "            self.waiting.signal(list(self.waiting.keys))\n            self.serve()\n",
+        "        if self.waiting.keys:\n"
+        "            self.waiting.signal(list(self.waiting.keys))\n            self.serve()\n",
+        ("tests/store/test_reload.py::test_a_watched_key_counts_as_changed_by_a_rebuild",),
+        "A watched key counts as changed when memory was rebuilt.",
+    ),
+    Mutant(
+        "queue/ack-without-fence",
+        "store/queue/settle.py",
+        "    if stream is None or group is None or not holds(group, delivery.worker, job, count):\n",
+        "    if stream is None or group is None:\n",
+        (
+            "tests/store/test_queue_leases.py::test_after_its_time_limit_a_lease_is_not_renewed",
+            "tests/store/test_queue_leases.py::test_a_namesake_waits_for_the_lease_of_a_job_beyond_its_time_limit",
+        ),
+        "A worker that lost its lease acknowledges nothing.",
+    ),
+    Mutant(
+        "queue/settle-without-fence",
+        "store/queue/settle.py",
+        "        if stream is None or group is None or not holds(group, self.worker, self.job, self.count):\n",
+        "        if stream is None or group is None:\n",
+        (
+            "tests/store/test_queue.py::test_done_and_of_a_lost_job_puts_nothing",
+            "tests/store/test_queue.py::test_a_job_that_was_lost_is_left_alone",
+        ),
+        "A worker that lost its lease settles nothing.",
+    ),
+    Mutant(
+        "queue/release-counts-delivery",
+        "store/queue/settle.py",
+        'b"SILENT"',
+        'b"FAIL"',
+        (
+            "tests/store/test_queue.py::test_release_gives_a_job_back_as_if_it_had_not_been_delivered",
+        ),
+        "A job that is given back is as if it had never been delivered.",
+    ),
+    Mutant(
+        "queue/one-delivery-too-many",
+        "store/queue/settle.py",
+        "    if held.count >= options.max_deliveries:\n",
+        "    if held.count > options.max_deliveries:\n",
+        ("tests/store/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
+        "A job is given up after max_deliveries.",
+    ),
+    Mutant(
+        "queue/done-and-in-two-units",
+        "store/queue/job.py",
+        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, adds), ACKED)\n",
+        "        done = self._plan(lambda held, ctx: settle.done_and(held, ctx, lambda ctx: []), ACKED)\n"
+        "        if done[0]:\n"
+        "            _, later = run_unit(self._queue._core, self._queue._db, adds)\n"
+        "            done = True, later\n",
+        ("tests/store/test_units.py::test_done_and_is_one_unit",),
+        "A job is done and its followers are put in one unit.",
+    ),
+    Mutant(
+        "queue/beat-forgets-finished",
+        "store/queue/leases.py",
+        "            delivery.finished.extendleft(reversed(jobs))\n",
+        "            pass\n",
+        (
+            "tests/store/test_units.py::test_acknowledgements_that_were_gathered_outlive_a_full_disk",
+        ),
+        "Acknowledgements whose beat failed are written by the next one.",
+    ),
+    Mutant(
+        "queue/leases-not-renewed",
+        "store/queue/leases.py",
+        "            if due and delivery.lives(mono):\n",
+        "            if False:\n",
+        (
+            "tests/store/test_queue_leases.py::test_the_lease_of_a_job_in_hand_is_renewed_three_times_over",
+        ),
+        "The leases of living workers are renewed.",
+    ),
+    Mutant(
+        "server/replies-before-sync",
+        "server/turns.py",
+        "        return log.synced_lsn if core.relief is None else 0\n",
+        "        return log.written_lsn if core.relief is None else 0\n",
+        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
+        "Under always a reply leaves after the sync that covers it.",
+    ),
+    Mutant(
+        "server/adds-answered-at-once",
+        "server/turns.py",
+        "            if claim[1] <= through and (claim[0] is log or not claim[1]):\n",
+        "            if True:\n",
+        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
+        "The answer to an XADD waits for the log.",
+    ),
+    Mutant(
+        "server/held-released-at-once",
+        "server/connection.py",
+        "            if log is written and lsn <= through:  # one look at the log for all connections\n",
+        "            if True:\n",
+        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
+        "A reply that waits for the log leaves when that holds.",
+    ),
+)
