@@ -256,7 +256,7 @@ MUTANTS: Final = (
         "disk/recipe.py",
         "    disk.unlink(path)\n    disk.sync_directory(path.parent)\n",
         "    disk.unlink(path)\n",
-        ("tests/snapshot/test_restore_power_loss.py::test_power_loss_at_every_operation",),
+        ("tests/aof/test_start.py::test_power_loss_while_segments_are_released",),
         "A removed file does not come back after a power cut.",
     ),
     Mutant(

@@ -27,7 +27,7 @@ MUTANTS: Final = (
         "store/core.py",
         "            for effect in logged:\n                self.packer.pack(effect)\n",
         "            for effect in logged:\n                self.packer.pack((effect[0] | END, *effect[1:]))\n",
-        ("tests/store/test_units.py::test_a_transaction_is_one_unit",),
+        ("tests/store/test_units.py::test_a_command_of_several_effects_is_one_unit",),
         "A unit survives whole or not at all: only its last record ends it.",
     ),
     Mutant(

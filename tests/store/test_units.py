@@ -49,6 +49,18 @@ def test_a_transaction_is_one_unit() -> None:
         assert units(disk) == before + 1
 
 
+def test_a_command_of_several_effects_is_one_unit() -> None:
+    """XADD with MAXLEN adds and trims: no crash leaves the one without the other."""
+    disk = SimulatedDisk()
+    with tidelog.open(ROOT, fsync="no", disk=disk) as db:
+        for n in range(5):
+            before = units(disk)
+            db.xadd("s", {"n": n}, maxlen=1, approximate=False)
+            if n:
+                assert units(disk) == before + 1
+        assert db.xlen("s") == 1
+
+
 def test_acknowledgements_that_were_gathered_outlive_a_full_disk() -> None:
     """The beat that was to write them was refused: the next one writes them."""
     disk, clock = SimulatedDisk(), testing.Clock()
