@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from tests.aof.world import UUID, data_only, open_store, pack, read_back, unit
+from tests.aof.world import UUID, Life, Past, data_only, open_store, pack, read_back, unit
 
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import LogClosed, LogPoisoned, StoreLocked, UnitTooLarge
@@ -17,6 +17,7 @@ from tidelog.aof.reader import Epoch, Replay, Scan, records_of, segments
 from tidelog.aof.verdicts import Verdict
 from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk, RealFile
+from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
 
@@ -398,3 +399,20 @@ def test_where_mapping_is_unsafe_appends_are_written(
     opened.log.wait(301, FSYNCED)
     opened.close()
     assert len(read_back(opened.disk, root)) == 300
+
+
+def test_a_segment_has_its_header_before_it_has_its_name() -> None:
+    disk = SimulatedDisk()
+    headers: list[bytes] = []
+
+    def look(operation: str, path: Path) -> None:
+        if operation == "rename" and path.suffix == ".aof":
+            headers.append(disk.open(path.with_name(segment.SPARE)).pread(8, 0))
+
+    disk.before = look
+    life = Life(disk, Past())
+    for _ in range(20):
+        life.add(1, 700)
+    life.close()
+    assert len(headers) > 2
+    assert all(header == segment.MAGIC for header in headers), headers

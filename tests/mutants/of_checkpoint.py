@@ -90,14 +90,6 @@ MUTANTS: Final = (
         "A snapshot that was told of is there after a power cut.",
     ),
     Mutant(
-        "portable/hash-of-the-cache",
-        "snapshot/portable.py",
-        "        file.drop_cache()\n",
-        "        pass\n",
-        ("tests/snapshot/test_portable_power_loss.py::test_what_the_medium_gives_back_counts",),
-        "The hash of a snapshot is of what the medium gives back.",
-    ),
-    Mutant(
         "restore/copy-not-compared",
         "snapshot/restore.py",
         "            if found != (manifest.data_bytes, manifest.blake2b):\n",

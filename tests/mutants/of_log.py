@@ -140,10 +140,7 @@ MUTANTS: Final = (
         "            except BaseException:\n                file.close()\n                raise\n"
         "            try:\n                recipe.publish_open(self._disk, file, path)\n"
         "                file.write(0, header.pack())\n",
-        (
-            "tests/aof/test_log.py::test_where_mapping_is_unsafe_appends_are_written",
-            "tests/aof/test_log.py::test_reading_beside_a_writer",
-        ),
+        ("tests/aof/test_log.py::test_a_segment_has_its_header_before_it_has_its_name",),
         "A segment has its header on the disk before it has its name.",
     ),
     Mutant(

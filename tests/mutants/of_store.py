@@ -136,20 +136,4 @@ MUTANTS: Final = (
         ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
         "Under always a reply leaves after the sync that covers it.",
     ),
-    Mutant(
-        "server/adds-answered-at-once",
-        "server/turns.py",
-        "            if claim[1] <= through and (claim[0] is log or not claim[1]):\n",
-        "            if True:\n",
-        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
-        "The answer to an XADD waits for the log.",
-    ),
-    Mutant(
-        "server/held-released-at-once",
-        "server/connection.py",
-        "            if log is written and lsn <= through:  # one look at the log for all connections\n",
-        "            if True:\n",
-        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
-        "A reply that waits for the log leaves when that holds.",
-    ),
 )
