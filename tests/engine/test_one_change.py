@@ -40,6 +40,7 @@ BEFORE = [
 COMMANDS = [
     "XADD s 900000-1 f v",
     "XADD s MAXLEN = 150 900000-1 f v",
+    "XADD other 900000-1 f v",  # into the open node
     "XADD new 900000-1 f v",
     "XADD kept IDMP p j * f v",
     "XDEL s 399-1",  # in the open node
