@@ -518,9 +518,13 @@ class Log:
         except OSError as error:
             self._commit.fail(error)
             raise self._commit.error() from error
-        end = End(self.written_lsn, self.offset, self._chain)
-        self._new_segment(end, HEADER_BYTES + nbytes)
-        self._ahead.end(old, end.offset)
+        offset = self.offset
+        if offset > segment.HEADER_BYTES:
+            self._before = End(self.written_lsn, offset, self._chain)
+        # Else a unit that reserves its room bit by bit has outgrown the segment that was made for it. That one has no
+        # frame, and the next replaces it under the same name: it goes on behind the last one that has.
+        self._new_segment(self._before, HEADER_BYTES + nbytes)
+        self._ahead.end(old, offset)
 
     def _new_segment(self, before: End, room: int) -> None:
         """Publish a segment with space for `room` bytes behind its header, and write there."""

@@ -416,3 +416,18 @@ def test_a_segment_has_its_header_before_it_has_its_name() -> None:
     life.close()
     assert len(headers) > 2
     assert all(header == segment.MAGIC for header in headers), headers
+
+
+def test_a_unit_that_grows_past_a_new_segment_ends_the_last_one_with_frames(root: Path) -> None:
+    """A transaction reserves room command by command: one segment may end for it, and the next, before it is added."""
+    opened = Opened(root, segment_bytes=6000)
+    opened.add(records=2)
+    body = pack(unit(2, 1, 9000))
+    with opened.log.lock:
+        for nbytes in (4000, 5900, 7000, len(body)):
+            opened.log.reserve(nbytes)
+        opened.log.add(body, 1, opened.log.last_now)
+    opened.add()
+    opened.close()
+    assert len(opened.names()) == 3
+    assert len(read_back(RealDisk(), root)) == 4
