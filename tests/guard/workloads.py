@@ -1,0 +1,97 @@
+"""The list of workloads. A name stands for the same run for ever: to change one, give it another name."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from tests.guard import blocking, commands, queues, record, served
+from tests.guard.record import Items
+from tests.guard.world import World, ruled
+
+POLICIES: Final = ("always", "everysec", "no")
+
+
+class Workload(NamedTuple):
+    """What runs, and in how many damaged copies of its files recovery is then asked for its verdict.
+
+    slow    one of the larger part, which takes minutes in all
+    """
+
+    run: Callable[[World], object]
+    damages: int
+    slow: bool = False
+
+
+def _list() -> dict[str, Workload]:
+    found: dict[str, Workload] = {}
+    for fsync in POLICIES:
+        found[f"commands-{fsync}"] = Workload(
+            partial(commands.commands, fsync=fsync, count=1200), 42
+        )
+        found[f"queue-{fsync}"] = Workload(partial(queues.for_threads, fsync=fsync, steps=600), 14)
+        found[f"blocked-{fsync}"] = Workload(partial(blocking.reads, fsync=fsync, steps=120), 14)
+        found[f"served-{fsync}"] = Workload(partial(served.turns, fsync=fsync, count=700), 14)
+        found[f"served-blocked-{fsync}"] = Workload(
+            partial(served.blocked, fsync=fsync, steps=120), 14
+        )
+        found[f"bulk-{fsync}"] = Workload(partial(commands.bulk, fsync=fsync), 14)
+    found["checkpoints"] = Workload(
+        partial(commands.commands, fsync="no", count=1200, checkpoint_every=90, lives=3), 28
+    )
+    found["budget"] = Workload(
+        partial(commands.large, fsync="no", budget=1 << 20, retain=64 << 20), 14
+    )
+    found["released"] = Workload(
+        partial(commands.large, fsync="everysec", budget=1 << 20, retain=0, turns=30), 14
+    )
+    found["tasks"] = Workload(partial(commands.in_tasks, fsync="everysec", count=700), 14)
+    found["queue-tasks"] = Workload(partial(queues.for_tasks, fsync="no", steps=600), 14)
+    for round in range(3):
+        for fsync in POLICIES:
+            found[f"long-commands-{fsync}-{round}"] = Workload(
+                partial(
+                    commands.commands,
+                    fsync=fsync,
+                    count=3000,
+                    checkpoint_every=(0, 150, 700)[round],
+                    lives=5,
+                    segment_bytes=1 << 16,
+                    memory_budget=(None, 1 << 20, None)[round],
+                    retain_bytes=(64 << 20, 64 << 20, 0)[round],
+                ),
+                70,
+                slow=True,
+            )
+            found[f"long-queue-{fsync}-{round}"] = Workload(
+                partial(queues.for_threads, fsync=fsync, steps=2400), 28, slow=True
+            )
+            found[f"long-blocked-{fsync}-{round}"] = Workload(
+                partial(blocking.reads, fsync=fsync, steps=500), 28, slow=True
+            )
+            found[f"long-served-{fsync}-{round}"] = Workload(
+                partial(served.turns, fsync=fsync, count=2500), 28, slow=True
+            )
+        found[f"long-tasks-{round}"] = Workload(
+            partial(commands.in_tasks, fsync=POLICIES[round], count=2000), 28, slow=True
+        )
+        found[f"long-queue-tasks-{round}"] = Workload(
+            partial(queues.for_tasks, fsync=POLICIES[round], steps=2400), 28, slow=True
+        )
+    return found
+
+
+WORKLOADS: Final = _list()
+
+
+def run(name: str) -> dict[str, Items]:
+    """Run a workload in a directory that goes afterwards; everything that is recorded of it."""
+    workload, seed = WORKLOADS[name], crc32(name.encode())
+    with tempfile.TemporaryDirectory(prefix="guard-") as folder, ruled(seed):
+        world = World(name, seed, Path(folder))
+        workload.run(world)
+        return record.aspects(world, workload.damages)
