@@ -50,7 +50,18 @@ class Turns:
         turn = self.grammar.turn(fill=self._first)
         self._first = False
         self.world.reach(turn.now)
-        return [unblocked(args) for args in turn.commands]
+        return [unblocked(args) for args in self._changing(turn.commands)]
+
+    def _changing(self, given: list[Command]) -> list[Command]:
+        """Often a change of a watched key before MULTI: the grammar by itself seldom has one."""
+        r = self.world.r
+        if len(given) < 2 or given[0][0] != b"WATCH" or r.random() < 0.5:
+            return given
+        key = r.choice(given[0][1:])
+        change = r.choice(
+            ([b"XADD", key, b"*", b"w", b"1"], [b"EXPIRE", key, b"100"], [b"DEL", key])
+        )
+        return [given[0], change, *given[1:]]
 
 
 class Session:
