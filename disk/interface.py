@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from tidelog.disk.plain import Kind
+
 
 class File(Protocol):
     """One open file. Offsets and sizes are bytes."""
@@ -23,6 +25,13 @@ class File(Protocol):
     process, and power loss once `fdatasync` has returned."""
 
     def size(self) -> int: ...
+
+    def next_data(self, offset: int) -> int | None:
+        """The first offset, at or after `offset`, that does not lie in a hole; None if a hole reaches to the end.
+
+        A hole reads as zeros and takes no space. A file system that does not tell holes answers `offset`.
+        """
+        ...
 
     def pread(self, length: int, offset: int) -> bytes:
         """At most `length` bytes; fewer only at the end of the file."""
@@ -83,6 +92,19 @@ class Disk(Protocol):
     """
 
     background: bool
+
+    def guard(self, root: Path) -> None:
+        """From now on, names below the directory `root` lead to what lies there and nowhere else.
+
+        No link below `root` is followed, and only plain files are opened: all calls raise NotPlain instead, and
+        never wait for the other end of a FIFO. Links that lead to `root` itself are followed. A root below another
+        guarded root changes nothing.
+        """
+        ...
+
+    def kind(self, path: Path) -> Kind | None:
+        """What lies under a name, links not followed; None if there is nothing."""
+        ...
 
     def open(self, path: Path, *, write: bool = False) -> File:
         """An existing file."""

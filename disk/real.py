@@ -4,6 +4,10 @@
 system: on ext4, xfs and tmpfs a page that `fill` wrote has its block, so a store into it cannot run
 out of space. On copy-on-write, network and unknown file systems it could, as SIGBUS, so there
 `append` is a pwrite. docs/decisions/append.md has the measurements.
+
+Below a guarded root, each directory is opened relative to the one above it and without following a link, and the
+name is then looked up relative to that descriptor. A file is looked at before it is opened, since opening a device
+can have effects, and again afterwards, since it may have been exchanged in between.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import Kind, NotPlain, kind_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +43,12 @@ MOVED: Final = (
     "the directory was moved away or replaced, or its LOCK removed, since it was opened; what has its name now is "
     "left alone: close the store, and open it where it is"
 )
+
+# A FIFO is opened without waiting for its other end, so that it can be looked at and refused.
+ONLY_PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+ONLY_DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+PARENTS_MAX: Final = 1000  # directories of which it is remembered whether they are guarded
 
 # statfs(2) f_type: ext2/3/4, xfs, tmpfs
 MAPS_ARE_SAFE: Final = frozenset((0xEF53, 0x58465342, 0x01021994))
@@ -81,6 +93,17 @@ class RealFile:
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    @_naming
+    def next_data(self, offset: int) -> int | None:
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            if error.errno == errno.EINVAL:
+                return offset
+            raise
 
     @_naming
     def pread(self, length: int, offset: int) -> bytes:
@@ -200,6 +223,22 @@ class RealDisk:
         self.background = True
         self._may_map: dict[Path, bool] = {}
         self._locks: dict[Path, RealFile] = {}  # by their directories
+        self._roots: tuple[Path, ...] = ()  # guarded
+        self._found: dict[
+            Path, tuple[str, ...] | None
+        ] = {}  # by `_below`, for the parent of a path
+
+    def guard(self, root: Path) -> None:
+        if self._below(root) is None and root not in self._roots:
+            self._roots = (*self._roots, root)
+            self._found.clear()
+
+    def kind(self, path: Path) -> Kind | None:
+        try:
+            with self._place(path) as (at, name):
+                return kind_of(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def open(self, path: Path, *, write: bool = False) -> RealFile:
         if write:
@@ -228,24 +267,35 @@ class RealDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         self._check_place(target)
-        os.rename(source, target)
+        with self._place(source) as (at, name), self._place(target) as (to, new_name):
+            os.rename(name, new_name, src_dir_fd=at, dst_dir_fd=to)
 
     def unlink(self, path: Path) -> None:
         self._check_place(path)
-        os.unlink(path)
+        with self._place(path) as (at, name):
+            os.unlink(name, dir_fd=at)
 
     def mkdir(self, path: Path) -> None:
         self._check_place(path)
-        os.mkdir(path, 0o700)
+        with self._place(path) as (at, name):
+            os.mkdir(name, 0o700, dir_fd=at)
 
     def listdir(self, path: Path) -> list[str]:
-        return sorted(os.listdir(path))
+        if self._below(path) is None:
+            return sorted(os.listdir(path))
+        fd = self._directory(path)
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
 
     def exists(self, path: Path) -> bool:
-        return os.path.exists(path)
+        if self._below(path) is None:
+            return os.path.exists(path)
+        return self.kind(path) is not None
 
     def sync_directory(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._directory(path)
         try:
             os.fsync(fd)
         finally:
@@ -272,10 +322,110 @@ class RealDisk:
             elif directory in path.parents and not lock.has_its_name():
                 raise OSError(errno.ESTALE, MOVED, str(directory))
 
+    def _below(self, path: Path) -> tuple[str, ...] | None:
+        """The outermost guarded root, and each directory from there down to that of `path`; None if there is none."""
+        if not self._roots:
+            return None
+        parent = path.parent
+        try:
+            return self._found[parent]
+        except KeyError:
+            above = (*reversed(parent.parents), parent)
+            root = next((each for each in above if each in self._roots), None)
+            found = None if root is None else (str(root), *parent.relative_to(root).parts)
+            if len(self._found) >= PARENTS_MAX:
+                self._found.clear()
+            self._found[parent] = found
+            return found
+
+    @contextmanager
+    def _place(self, path: Path) -> Iterator[tuple[int | None, str]]:
+        """A descriptor of a directory (None: the one that the process is in), and the name of `path` from there.
+
+        An OSError that the block raises gets the whole path for that name. Raises NotPlain.
+        """
+        below = self._below(path)
+        at, name = None, str(path)
+        # Of what lies right below the root, only the last part could be a link inside of it.
+        if below is not None and len(below) > 1:
+            at, name = _descend(below, os.O_PATH), path.name
+        try:
+            yield at, name
+        except NotPlain:
+            raise
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None
+            raise
+        finally:
+            if at is not None:
+                os.close(at)
+
+    def _directory(self, path: Path) -> int:
+        """A descriptor of a directory, reached without following a link below a guarded root. Raises NotPlain."""
+        below = self._below(path)
+        if below is None:
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return _descend((*below, path.name), os.O_RDONLY)
+
     def _file(self, path: Path, flags: int) -> RealFile:
-        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        guarded = self._below(path) is not None
+        flags |= os.O_CLOEXEC
+        empty = flags & os.O_TRUNC
+        if guarded:  # what is emptied is looked at first
+            flags = flags & ~os.O_TRUNC | ONLY_PLAIN
+        with self._place(path) as (at, name):
+            if guarded:
+                _refuse(path, name, at, Kind.FILE)
+            try:
+                fd = os.open(name, flags, 0o600, dir_fd=at)
+            except OSError as error:
+                if guarded and error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                    _refuse(path, name, at, Kind.FILE)  # it was exchanged since then
+                raise
+            if guarded:
+                try:
+                    kind = kind_of(os.fstat(fd).st_mode)
+                    if kind is not Kind.FILE:
+                        raise NotPlain(path, kind, Kind.FILE)
+                    if empty:
+                        os.ftruncate(fd, 0)
+                except BaseException:
+                    os.close(fd)
+                    raise
         may_map = self._may_map.get(path.parent)
         if may_map is None:
             may_map = file_system_magic(path.parent) in MAPS_ARE_SAFE
             self._may_map[path.parent] = may_map
         return RealFile(path, fd, may_map=may_map)
+
+
+def _descend(parts: tuple[str, ...], flags: int) -> int:
+    """A descriptor of the directory that a root and the names below it lead to, if none of them is a link."""
+    root, *names = parts
+    at, path = None, root
+    for depth, part in enumerate(names, 1):
+        above, path = at, os.path.join(path, part)
+        name = path if above is None else part
+        try:
+            how = flags if depth == len(names) else os.O_PATH
+            at = os.open(name, how | ONLY_DIRECTORY, dir_fd=above)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                _refuse(Path(path), name, above, Kind.DIRECTORY)
+            error.filename = path
+            raise
+        finally:
+            if above is not None:
+                os.close(above)
+    assert at is not None, "the root itself may be reached through links"
+    return at
+
+
+def _refuse(path: Path, name: str, at: int | None, wanted: Kind) -> None:
+    """Raise NotPlain if something else than `wanted` lies under a name."""
+    try:
+        kind = kind_of(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+    except OSError:
+        return  # nothing is there: the caller's own call says so
+    if kind is not wanted:
+        raise NotPlain(path, kind, wanted) from None

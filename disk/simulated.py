@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 
 SECTOR: Final = 512
@@ -216,6 +217,9 @@ class SimulatedFile:
 
     def size(self) -> int:
         return len(self._inode.cache)
+
+    def next_data(self, offset: int) -> int | None:
+        return offset if offset < len(self._inode.cache) else None
 
     def pread(self, length: int, offset: int) -> bytes:
         self._disk.operation("pread", self.path)
@@ -411,6 +415,16 @@ class SimulatedDisk:
         return self._time
 
     # --- what a program does
+
+    def guard(self, root: Path) -> None:
+        """Nothing to do: there are only plain files and directories here."""
+
+    def kind(self, path: Path) -> Kind | None:
+        try:
+            node = self._node(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Kind.DIRECTORY if isinstance(node, _Directory) else Kind.FILE
 
     def open(self, path: Path, *, write: bool = False) -> SimulatedFile:
         self.operation("open", path)

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidelog.aof import identity
+from tidelog.aof import identity, layout
 from tidelog.aof.errors import Damage, Vanished
 from tidelog.aof.identity import CHECKPOINT, SNAPSHOTS
+from tidelog.aof.layout import FOLD
 from tidelog.aof.reader import Scan
 from tidelog.aof.recovery import read_beside
 from tidelog.aof.segment import HEADER_BYTES, Position
@@ -26,7 +27,6 @@ from tidelog.snapshot.environment import open_environment
 from tidelog.snapshot.folding import fold_into
 from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.portable import (
-    FOLD,
     Progress,
     Snapshot,
     beneath,
@@ -53,7 +53,9 @@ def create_beside(
     Needs memory for what the log holds behind the newest checkpoint. Raises NotAStore, Damage, NewerFormat,
     SnapshotsLocked, SnapshotDamaged, CheckpointError, CorruptBlock, OSError.
     """
+    disk.guard(root)
     uuid = identity.read(disk, root)
+    layout.check(disk, root)
     disk, root = beneath(disk, root)
     directory = root / SNAPSHOTS
     if _nothing_behind(disk, root, uuid):

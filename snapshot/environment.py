@@ -31,8 +31,10 @@ from typing import Any, Final, NoReturn
 import lmdb
 
 from tidelog.aof.identity import DATA
+from tidelog.aof.layout import LMDB_LOCK as LOCK
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import Kind, NotPlain
 from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.errors import CorruptBlock
@@ -41,7 +43,6 @@ from tidelog.snapshot.datafile import Head
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rownames import row_name
 
-LOCK: Final = "lock.mdb"
 MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
 MAX_READERS: Final = 126
 CRC_BYTES: Final = 4
@@ -195,6 +196,7 @@ class Environment:
             self.identity = file.identity()
         finally:
             file.close()
+        _only_plain(disk, lock)  # LMDB follows links, and would write to what one leads to
         # Last: one that nobody has would stay open, and could not be opened again in this process.
         try:
             self._lmdb: lmdb.Environment | None = _open_lmdb(
@@ -202,11 +204,28 @@ class Environment:
             )
         except (lmdb.Error, OSError) as error:
             raise _not_opened(self.path, error) from error
+        try:
+            self._check_names(disk, lock)
+        except BaseException:
+            self._lmdb.close()
+            raise
         if not self.fixed:
             # Who was killed reading keeps a place in the table. The writer clears them with a checkpoint, but where it
             # makes none for long, readers that are started and killed would fill the table.
             with contextlib.suppress(lmdb.Error):
                 self._lmdb.reader_check()
+
+    def _check_names(self, disk: Disk, lock: Path) -> None:
+        """LMDB opened both files by their names: they must still lead to the files that were looked at before."""
+        _only_plain(disk, lock)
+        file = disk.open(self.path)
+        try:
+            if file.identity() != self.identity:
+                raise CheckpointError(
+                    f"{self.path} was replaced while it was opened; open it again"
+                )
+        finally:
+            file.close()
 
     def close(self) -> None:
         """Give up one use; the last one closes. Transactions of this environment must have ended. In a forked
@@ -301,6 +320,12 @@ class Environment:
         """In a forked child: never touch it again."""
         self.forked = True
         self._lmdb = None
+
+
+def _only_plain(disk: Disk, path: Path) -> None:
+    kind = disk.kind(path)
+    if kind not in (None, Kind.FILE):
+        raise NotPlain(path, kind, Kind.FILE)
 
 
 def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) -> lmdb.Environment:

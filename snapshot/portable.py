@@ -24,9 +24,11 @@ from typing import Final, NamedTuple
 
 from tidelog.aof.errors import AofError
 from tidelog.aof.identity import DATA
+from tidelog.aof.layout import FOLD, WORK
 from tidelog.aof.threads import start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import NotPlain
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.content import Content, content_of
 from tidelog.snapshot.environment import ColdRows, Environment
@@ -43,8 +45,6 @@ from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.walk import WalkFinding, walk
 
 LOCK: Final = "LOCK"
-WORK: Final = "work"
-FOLD: Final = "fold"
 PIECE_BYTES: Final = 1 << 20
 
 Advance = Callable[[int], None]
@@ -116,6 +116,14 @@ def read_snapshot(disk: Disk, path: Path) -> Snapshot:
 
     Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
     """
+    disk.guard(path)
+    try:
+        return _read_snapshot(disk, path)
+    except NotPlain as error:
+        raise SnapshotDamaged(Path(error.filename), error.what) from None
+
+
+def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     manifest = manifests.read(disk, path)
     lsn = lsn_of(path.name)
     if lsn is not None and lsn != manifest.lsn:  # a copy elsewhere may have any other name

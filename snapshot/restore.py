@@ -96,6 +96,7 @@ def restore(
     NewerSnapshot; Damage of the log; StoreLocked; OSError.
     """
     found = read_snapshot(disk, snapshot)
+    disk.guard(target)
     check_target(disk, target)
     plan = None
     if aof is not None or until_lsn is not None or until_ms is not None:
@@ -167,6 +168,7 @@ class Plan:
 def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
     """The folder of the segments to roll forward with. Raises SnapshotRefused."""
     if aof is not None:
+        disk.guard(aof)
         for folder in (aof / identity.AOF, aof):
             if disk.exists(folder):
                 return folder
@@ -176,6 +178,7 @@ def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
         raise SnapshotRefused(
             f"{snapshot} does not lie in a store, so it is not known which log goes on from it; name it with --aof"
         )
+    disk.guard(store)
     return store / identity.AOF
 
 

@@ -13,6 +13,7 @@
     durable      aof/DURABLE cannot be read: proof is weaker, no data is missing
     time         a frame is older than the one before it
     tail         a torn tail: ordinary after a crash, nothing promised is missing
+    files        a link, a directory or a special file lies in a file's place: the store does not open
 
 Nothing is written, created or locked. Files that could kill who maps them are walked in a child process.
 """
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.aof import durable, identity, recovery
+from tidelog.aof import durable, identity, layout, recovery
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import (
     AofError,
@@ -104,7 +105,13 @@ def verify_store(
 
     Raises NotAStore, NewerFormat, CheckpointError, OSError; whatever is damaged is a finding.
     """
-    findings: list[Finding] = []
+    disk.guard(root)
+    findings: list[Finding] = [
+        Finding("files", Path(error.filename), str(error))
+        for error in layout.all_misplaced(disk, root)
+    ]
+    if findings:
+        return findings  # the store does not open, and not everything could be read
     try:
         uuid = identity.read(disk, root)
     except DamagedFile as error:

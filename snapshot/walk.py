@@ -459,7 +459,9 @@ def main(folder: Path) -> int:
 
     walker = None
     try:
-        environment = open_environment(RealDisk(), folder, read_only=True)
+        disk = RealDisk()
+        disk.guard(folder)
+        environment = open_environment(disk, folder, read_only=True)
         rows = ColdRows(environment)
         walker = _Walker(environment.path, rows, tell)
         walker.run()

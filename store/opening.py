@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
-from tidelog.aof import identity, recovery
+from tidelog.aof import identity, layout, recovery
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
 from tidelog.aof.reader import Epoch
@@ -125,10 +125,12 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
     if not name or "\0" in name:
         raise DataError(f"{name!r} is no path of a directory")
     root = Path(name).absolute()
+    disk = disk or RealDisk()
+    disk.guard(root)
     with _explained(root, options.read_only):
         if options.read_only:
-            return open_read_only(disk or RealDisk(), root, clock)
-        return _open(disk or RealDisk(), root, options, clock)
+            return open_read_only(disk, root, clock)
+        return _open(disk, root, options, clock)
 
 
 def is_new(path: AnyPath) -> bool:
@@ -175,6 +177,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
         )
     else:
         identity.read(disk, root)  # before LOCK is created in a directory of something else
+    layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:
         if identity.is_new(disk, root):

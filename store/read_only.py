@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
-from tidelog.aof import identity, recovery
+from tidelog.aof import identity, layout, recovery
 from tidelog.aof.reader import FrameTuple, Replay, Scan, Segment, segments
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
@@ -276,7 +276,9 @@ def _read_anew(core: Core) -> State:
 
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
     """Read the store, or the snapshot, in `root`. Raises NotAStore, Damage, NewerFormat, CorruptBlock, OSError."""
+    disk.guard(root)
     core = ReadOnlyCore(disk, root, clock)
+    layout.check(disk, root)
     try:
         core._anew()
     except BaseException:

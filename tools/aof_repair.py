@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from tidelog.aof import durable, identity, recovery, segment
+from tidelog.aof import durable, identity, layout, recovery, segment
 from tidelog.aof.errors import AofError, Damage, DamagedFile, MissingSegment, NewerFormat
 from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
 from tidelog.disk import recipe
@@ -131,6 +131,7 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
 )
 def command(path: Path, target: Path | None) -> int:
     files, broken_store = open_files(path)
+    layout.check(files.disk, files.root)
     found = plan(files)
     if broken_store is None and found.damage is None:
         click.echo(f"{files.root} is not damaged: nothing to repair")

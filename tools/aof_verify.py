@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from tidelog.aof import durable
+from tidelog.aof import durable, layout
 from tidelog.aof.errors import (
     CorruptFrame,
     Damage,
@@ -24,6 +24,7 @@ from tidelog.aof.frame import Frame
 from tidelog.aof.reader import Scan, records_of
 from tidelog.aof.verdicts import Verdict
 from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
 from tidelog.engine import effects as e
 from tidelog.engine.apply import APPLY, is_known
 from tidelog.engine.block import rows_of
@@ -32,7 +33,7 @@ from tidelog.engine.effects import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.state import State
 from tidelog.tools import console, exits, record_check
-from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, store_root
 from tidelog.tools.replay import contents
 from tidelog.tools.text import examples
 
@@ -49,6 +50,7 @@ CHECKS: Final = {
     "segments":  exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
     "headers":   exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
     "identity":  exits.VERIFY_IDENTITY, # the file STORE is damaged
+    "files":     exits.VERIFY_FILES,    # something else lies in a file's place: the store does not open
 }
 # fmt: on
 
@@ -83,6 +85,11 @@ class Verification:
 
     def run(self) -> None:
         """All checks. Raises NotAStore, NewerFormat, OSError."""
+        disk = RealDisk()
+        for misplaced in layout.all_misplaced(disk, store_root(disk, self.root)):
+            self.fail("files", str(misplaced))
+        if self.failures:
+            return
         try:
             files = LogFiles(self.root)
         except DamagedFile as error:

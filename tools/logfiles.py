@@ -29,7 +29,8 @@ STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 def place_of(disk: Disk, path: Path) -> Path:
     """The directory of a store; its folder aof/ is taken for the store, too. It may be that of a snapshot."""
     if path.name == identity.AOF and disk.exists(path.parent / identity.NAME):
-        return path.parent
+        path = path.parent
+    disk.guard(path)
     return path
 
 

@@ -34,6 +34,7 @@ CHECKS: Final = {
     "snapshot":   exits.VERIFY_SNAPSHOT, # a kept snapshot is damaged
     "checkpoint": exits.VERIFY_CHECKPOINT, # rows of the checkpoint are damaged or missing
     "agreement":  exits.VERIFY_AGREEMENT, # log and checkpoint do not continue each other
+    "files":      exits.VERIFY_FILES,    # something else lies in a file's place: the store does not open
 }
 # fmt: on
 

@@ -86,6 +86,10 @@ def store_file(made: Made) -> None:
     path.write_bytes(path.read_bytes().replace(b"uuid 0", b"uuid 1"))
 
 
+def a_directory_for_lock(made: Made) -> None:
+    (made.root / "LOCK").mkdir()
+
+
 broken_block = encode_run(T0 + 9000, 0, 2, [b"n"], [b"1", b"2"])[:-1] + b"\0"
 
 # fmt: off
@@ -110,6 +114,7 @@ FAILURES: list[tuple[str, Callable[[Made], None]]] = [
     ("headers", header),
     ("headers", foreign),
     ("identity", store_file),
+    ("files", a_directory_for_lock),
 ]
 # fmt: on
 
