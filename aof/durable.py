@@ -63,7 +63,7 @@ def unpack(uuid: bytes, slot: bytes) -> Promise | None:
 def read(disk: Disk, directory: Path, uuid: bytes) -> list[Promise]:
     """What the whole slots of `directory`/DURABLE state; none if the file is missing."""
     try:
-        data = recipe.read(disk, directory / NAME)
+        data = recipe.read(disk, directory / NAME, FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [promise for promise in _slots(uuid, data) if promise is not None]

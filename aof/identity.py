@@ -36,6 +36,8 @@ CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 DATA: Final = "data.mdb"  # of a checkpoint, and of a snapshot
 
+BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
+
 # What a creation that lost power may leave behind.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
@@ -73,7 +75,7 @@ def read(disk: Disk, root: Path) -> bytes:
     """
     path = root / NAME
     try:
-        return parse(path, recipe.read(disk, path))
+        return parse(path, recipe.read(disk, path, BYTES_MAX))
     except NotAStore:
         if _has_segments(disk, root):
             raise DamagedFile(path, 0, "it does not begin as this file does") from None

@@ -14,6 +14,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 
 NAME: Final = "LOCK"
+TEXT_BYTES_MAX: Final = 64
 
 
 def acquire(disk: Disk, root: Path, pid: int) -> File:
@@ -24,7 +25,7 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
     path = root / NAME
     file = disk.lock(path)
     if file is None:
-        raise StoreLocked(path, _holder(disk, path))
+        raise StoreLocked(path, holder(disk, path))
     try:
         text = b"%d\n" % pid
         file.write(0, text)  # over what is there: a full disk has no room for it otherwise
@@ -35,6 +36,7 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
     return file
 
 
-def _holder(disk: Disk, path: Path) -> int | None:
-    text = recipe.read(disk, path).strip()
+def holder(disk: Disk, path: Path) -> int | None:
+    """The pid in a lock file; None if there is none."""
+    text = recipe.read(disk, path, TEXT_BYTES_MAX).strip()
     return int(text) if text.isdigit() else None  # empty for a moment while a holder writes it

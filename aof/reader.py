@@ -27,6 +27,7 @@ from tidelog.aof.errors import (
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC, MAGIC_BYTES, Frame
 from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.verdicts import Found, Verdict, judge
+from tidelog.aof.window import WINDOW_BYTES, Windows
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
@@ -35,7 +36,8 @@ from tidelog.engine.errors import UnknownEffect
 # Frames are fed to one Unpacker and drained when so much has gathered: draining after each frame of
 # one record costs a third of the replay speed.
 DRAIN_BYTES: Final = 32 << 10
-BLANK_PIECE: Final = bytes(64 << 10)
+
+NEVER: Final = 1 << 63
 
 _LISTS_MAX: Final = 100
 _LOOKS_MAX: Final = 5
@@ -155,14 +157,10 @@ class Scan:
         start: Position | None = None,
     ) -> None:
         self.path = info.path
-        self._disk = disk
-        # The offset in the file of what `_data` begins with.
-        self._base = 0 if start is None else start.offset
-        self._data = self._read()
+        self._windows = Windows(disk, info.path)
         if start is None:
-            self.header = segment.unpack(info.path, self._data[: segment.HEADER_BYTES])
-        else:
-            self.header = read_header(disk, info.path)
+            self._windows.at(0)  # the header and the first frames at once
+        self.header = segment.unpack(info.path, self._windows.read(0, segment.HEADER_BYTES))
         self.end = info.end
         self.last = info.end is None
         self.offset = segment.HEADER_BYTES if start is None else start.offset
@@ -182,7 +180,7 @@ class Scan:
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return self._base + len(self._data)
+        return self._windows.size
 
     @property
     def position(self) -> Position:
@@ -196,22 +194,46 @@ class Scan:
 
     def tuples(self) -> Iterator[FrameTuple]:
         """Every whole frame that follows the one before, as a plain tuple of `Frame`'s fields."""
-        while True:
-            yield from self._walk()
-            if self.end is not None and self.offset == self.end.offset and self.lsn <= self.end.lsn:
-                self._gap = True  # what follows here may be whole, and can be kept by a repair
+        try:
+            while True:
+                before = self.offset
                 yield from self._walk()
-            found = self._look()
-            if found is not Found.BROKEN or not self._looks:
-                break
-            self._looks -= 1  # the writer may be in the middle of this frame
-            time.sleep(_LOOK_AGAIN_S)
-            self._data = self._read()
-        self._conclude(found)
+                if (
+                    self.end is not None
+                    and self.offset == self.end.offset
+                    and self.lsn <= self.end.lsn
+                ):
+                    self._gap = True  # what follows here may be whole, and can be kept by a repair
+                    yield from self._walk()
+                found = self._look()
+                if found is Found.BLANK or not self._looks:
+                    break
+                # What lies here may have been written since the window was read, or be half written.
+                if found is not Found.WHOLE:
+                    if found is Found.FOREIGN:
+                        break
+                    if self.offset == before:
+                        self._looks -= 1
+                        time.sleep(_LOOK_AGAIN_S)
+                    self._windows.forget()
+            self._conclude(found)
+        finally:
+            self._windows.close()
 
-    def tail(self) -> bytes:
-        """What lies from `offset` on, without the zeros at its end."""
-        return self._data[self.offset - self._base :].rstrip(b"\0")
+    def tail_bytes(self) -> int:
+        """How many bytes lie from `offset` on, without the zeros at their end."""
+        try:
+            return self._windows.data_end(self.offset) - self.offset
+        finally:
+            self._windows.close()
+
+    def tail(self) -> Iterator[tuple[int, bytes]]:
+        """What lies from `offset` on, in pieces: (bytes since `offset`, piece). Longer zeros are left out."""
+        try:
+            for offset, piece in self._windows.pieces(self.offset):
+                yield offset - self.offset, piece
+        finally:
+            self._windows.close()
 
     def later_headers(self, offset: int) -> Iterator[tuple[int, Frame]]:
         """(offset, frame without body) of every valid header at or after `offset`, chained or not.
@@ -219,9 +241,7 @@ class Scan:
         For proofs of what was promised, and for tools that go on behind damage. What lies in the body
         of a valid header is skipped, since messages may contain anything.
         """
-        data, base = self._data, self._base
-        while (found := data.find(MAGIC_BYTES, offset - base)) >= 0:
-            offset = base + found
+        while (offset := self._windows.find(MAGIC_BYTES, offset)) >= 0:
             fields = self._header_at(offset)
             if fields is None:
                 offset += 1
@@ -234,7 +254,7 @@ class Scan:
         """The exception for the verdict CORRUPT, None for any other."""
         if self.verdict is not Verdict.CORRUPT:
             return None
-        if self.end is not None and (self._gap or (self.found_lsn is None and self._blank())):
+        if self.end is not None and (self._gap or self.found is Found.BLANK):
             # Either the frames were cut off, or a whole segment between the two is gone.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
@@ -244,16 +264,10 @@ class Scan:
             return MissingSegment(path, self.lsn, self.end.lsn + 1, reason)
         return CorruptFrame(self.path, self.offset, self.lsn, self.found_lsn, self.reason)
 
-    def _read(self) -> bytes:
-        file = self._disk.open(self.path)
-        try:
-            return file.pread(max(file.size() - self._base, 0), self._base)
-        finally:
-            file.close()
-
     def _header_at(self, offset: int) -> tuple[int, ...] | None:
         """The fields of a header whose checksum holds and whose numbers are possible."""
-        data, at = self._data, offset - self._base
+        data, base = self._windows.at(offset, HEADER_BYTES)
+        at = offset - base
         if at + HEADER_BYTES > len(data):
             return None
         fields: tuple[int, ...] = HEADER.unpack_from(data, at)
@@ -262,46 +276,52 @@ class Scan:
         return fields if fields[1] <= BODY_BYTES_MAX and fields[3] else None
 
     def _walk(self) -> Iterator[FrameTuple]:
-        data, seed, base = self._data, self._seed, self._base
-        # Here offsets count from where `data` begins.
-        offset, lsn, prev, time_ms = self.offset - base, self.lsn, self.crc, self.now
+        windows, seed = self._windows, self._seed
+        lsn, prev, time_ms = self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
-        stop = len(data) - HEADER_BYTES + 1
-        if self.end is not None and not self._gap:
-            stop = min(stop, self.end.offset - base)
+        end = NEVER if self.end is None or self._gap else self.end.offset
+        # `offset` counts from where the window begins, which is `base` in the file.
+        offset, base, need = self.offset, 0, HEADER_BYTES
         try:
-            while offset < stop:
-                magic, length, first, count, now, synced, before, body_crc, crc = unpack(
-                    data, offset
-                )
-                if magic != MAGIC or crc32c_after(seed, data[offset : offset + 44]) != crc:
+            while True:
+                offset += base
+                data, base = windows.at(offset, need)
+                offset -= base
+                need = HEADER_BYTES
+                stop = min(len(data) - HEADER_BYTES + 1, end - base)
+                if offset >= stop:
                     return
-                if first != lsn or before != prev or not count or length > BODY_BYTES_MAX:
-                    return
-                start = offset + HEADER_BYTES
-                body = data[start : start + length]
-                if len(body) != length or crc32c_of(body) != body_crc:
-                    return
-                fields = (offset + base, lsn, count, now, synced, crc, body)
-                offset = start + length
-                lsn += count
-                prev = crc
-                time_ms = now
-                yield fields
+                while offset < stop:
+                    magic, length, first, count, now, synced, before, body_crc, crc = unpack(
+                        data, offset
+                    )
+                    if magic != MAGIC or crc32c_after(seed, data[offset : offset + 44]) != crc:
+                        return
+                    if first != lsn or before != prev or not count or length > BODY_BYTES_MAX:
+                        return
+                    start = offset + HEADER_BYTES
+                    body = data[start : start + length]
+                    if len(body) != length:
+                        if base + start + length > windows.size:
+                            return
+                        if offset and HEADER_BYTES + length <= WINDOW_BYTES:
+                            need = HEADER_BYTES + length
+                            break  # the next window begins with this frame
+                        body = windows.read(base + start, length)
+                    if len(body) != length or crc32c_of(body) != body_crc:
+                        return
+                    fields = (offset + base, lsn, count, now, synced, crc, body)
+                    offset = start + length
+                    lsn += count
+                    prev = crc
+                    time_ms = now
+                    yield fields
         finally:
             self.offset, self.lsn, self.crc, self.now = offset + base, lsn, prev, time_ms
 
-    def _blank(self) -> bool:
-        data = self._data
-        for at in range(self.offset - self._base, len(data), len(BLANK_PIECE)):
-            piece = data[at : at + len(BLANK_PIECE)]
-            if piece != BLANK_PIECE[: len(piece)]:
-                return False
-        return True
-
     def _look(self) -> Found:
         """What lies at `offset`, where the walk stopped."""
-        if self._blank():
+        if self._windows.blank(self.offset):
             return Found.BLANK
         fields = self._header_at(self.offset)
         if fields is None:
@@ -310,8 +330,10 @@ class Scan:
         self.found_lsn = first
         if first != self.lsn or prev != self.crc:
             return Found.FOREIGN
-        start = self.offset - self._base + HEADER_BYTES
-        body = self._data[start : start + length]
+        start = self.offset + HEADER_BYTES
+        if start + length > self._windows.size:
+            return Found.BROKEN
+        body = self._windows.read(start, length)
         whole = len(body) == length and crc32c_of(body) == body_crc
         return Found.WHOLE if whole else Found.BROKEN
 
@@ -339,7 +361,7 @@ class Scan:
         for promise in self._promises:
             if promise.incarnation == self.header.incarnation and promise.lsn >= self.lsn:
                 return f"DURABLE proves records through LSN {promise.lsn}"
-        if self.header.role == segment.LEADER:
+        if self.header.role == segment.LEADER and self.found is not Found.BLANK:
             here = self._header_at(self.offset)
             behind = self.offset + (1 if here is None else HEADER_BYTES + here[1])
             for offset, later in self.later_headers(behind):

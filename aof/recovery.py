@@ -247,18 +247,18 @@ def _settle(disk: Disk, directory: Path, path: Path) -> None:
 
 
 def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
-    tail = scan.tail()
+    nbytes = scan.tail_bytes()
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
     # The incarnation is in the name because an empty segment's name is used again by the next life.
     name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
-    recipe.publish(disk, directory / name, tail)
+    recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(
         "%s, byte %d: a torn tail of %d bytes, never acknowledged as durable, was moved to %s; "
         "the log ends with LSN %d",
         scan.path,
         scan.offset,
-        len(tail),
+        nbytes,
         directory / name,
         scan.lsn - 1,
     )

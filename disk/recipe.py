@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog.disk.interface import Disk, File
@@ -15,6 +16,22 @@ def publish(disk: Disk, path: Path, data: bytes) -> None:
     file = disk.create(beside)
     try:
         file.write(0, data)
+        publish_open(disk, file, path)
+    finally:
+        file.close()
+
+
+def publish_pieces(
+    disk: Disk, path: Path, nbytes: int, pieces: Iterable[tuple[int, bytes]]
+) -> None:
+    """The same for a file of `nbytes` that comes in pieces, (offset, bytes). Between them it is zeros, in holes."""
+    beside = path.with_name(path.name + BESIDE)
+    file = disk.create(beside)
+    try:
+        for offset, piece in pieces:
+            if offset < nbytes:
+                file.write(offset, piece[: nbytes - offset])
+        file.extend(nbytes)
         publish_open(disk, file, path)
     finally:
         file.close()
@@ -41,11 +58,12 @@ def make_directory(disk: Disk, path: Path) -> None:
     disk.sync_directory(path.parent)
 
 
-def read(disk: Disk, path: Path) -> bytes:
-    """The whole of a file."""
+def read(disk: Disk, path: Path, nbytes_max: int | None = None) -> bytes:
+    """The whole of a file, or its beginning. A file in a store may be of any length: there, give a bound."""
     file = disk.open(path)
     try:
-        return file.pread(file.size(), 0)
+        size = file.size()
+        return file.pread(size if nbytes_max is None else min(size, nbytes_max), 0)
     finally:
         file.close()
 

@@ -64,14 +64,15 @@ class NewerSnapshot(SnapshotError):
 
 
 class SnapshotsLocked(SnapshotError):
-    """Someone else is making, sweeping or pruning snapshots there."""
+    """Another process or thread has been making, sweeping or pruning snapshots there for longer than one waits."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pid: int | None, seconds: float) -> None:
+        holder = "another one" if pid is None else f"process {pid}"
         super().__init__(
-            f"{path.parent} is being written by another snapshot or prune (which holds {path.name}); "
-            "wait for it and try again"
+            f"{path.parent} is being written by another snapshot or prune ({holder} holds {path.name}), which was "
+            f"waited for {seconds:.0f} s; see whether it is stuck, then try again"
         )
-        self.path = path
+        self.path, self.pid = path, pid
 
 
 class SnapshotRefused(SnapshotError):

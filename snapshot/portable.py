@@ -13,6 +13,7 @@ name of twenty digits was whole once, and whoever takes the lock may empty the t
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -25,9 +26,10 @@ from typing import Final, NamedTuple
 from tidelog.aof.errors import AofError
 from tidelog.aof.identity import DATA
 from tidelog.aof.layout import FOLD, WORK
+from tidelog.aof.lock import holder
 from tidelog.aof.threads import start
 from tidelog.disk import recipe
-from tidelog.disk.interface import Disk
+from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import NotPlain
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.content import Content, content_of
@@ -46,6 +48,12 @@ from tidelog.snapshot.walk import WalkFinding, walk
 
 LOCK: Final = "LOCK"
 PIECE_BYTES: Final = 1 << 20
+
+WAIT_S = 600.0  # for another snapshot; longer than that it is taken for stuck
+POLL_S: Final = 0.02
+
+Waits = Callable[[], bool]
+"""`waits()` is asked again and again while another snapshot is waited for; False ends that."""
 
 Advance = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -83,6 +91,11 @@ class Pruned(NamedTuple):
 def silent(what: str, nbytes: int) -> AbstractContextManager[Advance]:
     """The progress that nobody watches."""
     return nullcontext(lambda done: None)
+
+
+def always() -> bool:
+    """The patience that only WAIT_S ends."""
+    return True
 
 
 def directory_name(lsn: int) -> str:
@@ -192,6 +205,7 @@ def create(
     *,
     created_ms: int | None = None,
     progress: Progress = silent,
+    waits: Waits = always,
 ) -> Snapshot:
     """Publish a copy of a checkpoint in `directory`, the folder snapshots/ of its store.
 
@@ -199,7 +213,7 @@ def create(
     for the store it is one reader more. Raises SnapshotsLocked, CheckpointError, SnapshotDamaged, OSError.
     """
     disk, directory = beneath(disk, directory)
-    with held(disk, directory):
+    with held(disk, directory, waits):
         rows = ColdRows(environment)
         try:
             meta = read_meta(rows, environment.path)
@@ -313,17 +327,20 @@ def there(disk: Disk, path: Path) -> Snapshot | None:
 
 
 @contextmanager
-def held(disk: Disk, directory: Path) -> Iterator[None]:
+def held(disk: Disk, directory: Path, waits: Waits = always) -> Iterator[None]:
     """The folder snapshots/ of a store, created if need be, locked, and swept of what dead attempts left.
 
+    Another snapshot, of this process or another, is waited for: for WAIT_S at most, and as long as `waits()` says so.
     Raises SnapshotsLocked, OSError.
     """
     recipe.make_directory(disk, directory)
     disk.sync_directory(directory.parent)
-    lock = disk.lock(directory / LOCK)
-    if lock is None:
-        raise SnapshotsLocked(directory / LOCK)
+    lock = _lock(disk, directory / LOCK, waits)
     try:
+        with suppress(OSError):  # a prune makes room on a full disk; the text is for people only
+            text = b"%d\n" % os.getpid()
+            lock.write(0, text)
+            lock.truncate(len(text))
         sweep(disk, directory)
         yield
     finally:
@@ -331,6 +348,19 @@ def held(disk: Disk, directory: Path) -> Iterator[None]:
             sweep(disk, directory)
         lock.unlock()
         lock.close()
+
+
+def _lock(disk: Disk, path: Path, waits: Waits) -> File:
+    begun = time.monotonic()
+    while True:
+        lock = disk.lock(path)
+        if lock is not None:
+            return lock
+        waited = time.monotonic() - begun
+        if waited >= WAIT_S or not waits():
+            raise SnapshotsLocked(path, holder(disk, path), waited)
+        # A kernel would wake us, but waiting in flock(2) can be neither bounded nor called off.
+        time.sleep(POLL_S)
 
 
 def sweep(disk: Disk, directory: Path) -> None:
@@ -409,7 +439,9 @@ def hashed(disk: Disk, path: Path, progress: Progress, what: str) -> tuple[int, 
     return offset, total.hexdigest()
 
 
-def prune(disk: Disk, directory: Path, keep: int, *, dry_run: bool = False) -> Pruned:
+def prune(
+    disk: Disk, directory: Path, keep: int, *, dry_run: bool = False, waits: Waits = always
+) -> Pruned:
     """Delete all but the newest `keep` snapshots in `directory`, or say which that would be.
 
     What cannot be read is neither counted nor deleted: it may be the only one of its kind. Raises SnapshotsLocked,
@@ -418,7 +450,7 @@ def prune(disk: Disk, directory: Path, keep: int, *, dry_run: bool = False) -> P
     assert keep >= 0
     if dry_run or not _paths(disk, directory):
         return _to_prune(disk, directory, keep)
-    with held(disk, directory):
+    with held(disk, directory, waits):
         pruned = _to_prune(disk, directory, keep)
         for snapshot in pruned.deleted:
             _give_up_name(disk, directory, snapshot.path, WORK)

@@ -242,7 +242,7 @@ class _Log:
         path = self._directory / durable.NAME
         if not self._disk.exists(path):
             return
-        data = recipe.read(self._disk, path)
+        data = recipe.read(self._disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(self._disk, self._directory, self._uuid):
             self.fail("durable", path, f"{path}: neither slot is whole and this store's")
 
@@ -276,7 +276,7 @@ class _Log:
             check = "segments" if isinstance(error, MissingSegment) else "frames"
             self.fail(check, error.path, str(error))
         elif scan.verdict is Verdict.TORN:
-            nbytes = len(scan.tail())
+            nbytes = scan.tail_bytes()
             self.fail(
                 "tail",
                 scan.path,

@@ -459,16 +459,20 @@ class Checkpoints:
         try:
             environment = open_environment(self._disk, self._directory)
             try:
-                made = portable.create(self._disk, environment, directory)
+                made = portable.create(self._disk, environment, directory, waits=self._waits)
             finally:
                 environment.close()
             if self.options.keep_snapshots:
-                portable.prune(self._disk, directory, self.options.keep_snapshots)
+                keep = self.options.keep_snapshots
+                portable.prune(self._disk, directory, keep, waits=self._waits)
         except (AofError, CorruptBlock, OSError) as error:
             raise CheckpointFailed(f"no snapshot could be made: {error}") from error
         finally:
             self._making.remove(held)
         return made
+
+    def _waits(self) -> bool:
+        return not self._stopping  # a close does not wait for another process's snapshot
 
     def _publish_beside(self) -> None:
         """In a thread of its own, unless the one before is not through."""

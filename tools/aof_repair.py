@@ -16,6 +16,7 @@ import click
 from tidelog.aof import durable, identity, layout, recovery, segment
 from tidelog.aof.errors import AofError, Damage, DamagedFile, MissingSegment, NewerFormat
 from tidelog.aof.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
+from tidelog.aof.window import Windows
 from tidelog.disk import recipe
 from tidelog.engine.as_commands import keys
 from tidelog.engine.errors import CorruptBlock
@@ -220,6 +221,10 @@ def write_copy(files: LogFiles, found: Plan, target: Path) -> None:
     recipe.make_directory(files.disk, target)
     recipe.make_directory(files.disk, target / identity.AOF)
     for path, offset in found.kept:
-        data = recipe.read(files.disk, path)[:offset]
-        recipe.publish(files.disk, target / identity.AOF / path.name, data)
+        windows = Windows(files.disk, path)
+        try:
+            pieces = windows.pieces(0)
+            recipe.publish_pieces(files.disk, target / identity.AOF / path.name, offset, pieces)
+        finally:
+            windows.close()
     recipe.publish(files.disk, target / identity.NAME, identity.render(files.uuid))

@@ -126,7 +126,7 @@ class Verification:
         path = files.directory / durable.NAME
         if not files.disk.exists(path):
             return
-        data = recipe.read(files.disk, path)
+        data = recipe.read(files.disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(files.disk, files.directory, files.uuid):
             self.fail("durable", f"{path}: neither slot is whole and this store's")
 
@@ -144,7 +144,7 @@ class Verification:
             self.fail("segments" if isinstance(error, MissingSegment) else "frames", str(error))
         elif scan.verdict is Verdict.TORN:
             text = (
-                f"{scan.path}, byte {scan.offset}: {len(scan.tail())} bytes of an unfinished write"
+                f"{scan.path}, byte {scan.offset}: {scan.tail_bytes()} bytes of an unfinished write"
             )
             self.fail("tail", text)
 
