@@ -1,6 +1,7 @@
 """Publishing and pruning on the simulated disk: power goes, or the disk fails, at every operation."""
 
 import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -186,11 +187,12 @@ def good(disk: Disk) -> list[int]:
     return [item.lsn for item in portable.snapshots(disk, SNAPSHOTS) if isinstance(item, Snapshot)]
 
 
-def test_one_at_a_time() -> None:
+def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portable, "WAIT_S", 0.05)
     disk = store()
     make(disk, 5)
     with portable.held(disk, SNAPSHOTS):
-        with pytest.raises(SnapshotsLocked, match="wait for it and try again"):
+        with pytest.raises(SnapshotsLocked, match=f"process {os.getpid()} holds LOCK.*stuck"):
             make(disk, 7)
         with pytest.raises(SnapshotsLocked):
             portable.prune(disk, SNAPSHOTS, 1)
