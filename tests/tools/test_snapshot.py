@@ -13,6 +13,7 @@ from tests.tools.made import T0, Made
 
 from tidelog.aof.identity import DATA
 from tidelog.snapshot import manifest as manifests
+from tidelog.snapshot import portable
 from tidelog.tools import exits, snapshot_restore
 from tidelog.tools.snapshot_group import SNAPSHOT
 
@@ -227,9 +228,12 @@ def test_refusals(run: Run, made: Made, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_who_comes_second_waits(run: Run, made: Made) -> None:
+def test_who_waits_in_vain_is_told(
+    run: Run, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import fcntl
 
+    monkeypatch.setattr(portable, "WAIT_S", 0.05)
     run("snapshot", "create", made.root)
     with (made.root / "snapshots" / "LOCK").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
