@@ -117,8 +117,8 @@ MUTANTS: Final = (
         "aof/log.py",
         "        try:\n            self._sync_file()\n        except OSError as error:\n"
         "            self._commit.fail(error)\n            raise self._commit.error() from error\n"
-        "        end = End(",
-        "        end = End(",
+        "        offset = self.offset\n",
+        "        offset = self.offset\n",
         ("tests/aof/test_errors.py::test_a_segment_that_could_not_be_begun_is_begun_later",),
         "A segment is on the disk whole before the next one gets its name.",
     ),

@@ -112,8 +112,8 @@ MUTANTS: Final = (
     Mutant(
         "reader/body-unchecked",
         "aof/reader.py",
-        "                if len(body) != length or crc32c_of(body) != body_crc:\n                    return\n",
-        "                if len(body) != length:\n                    return\n",
+        "                    if len(body) != length or crc32c_of(body) != body_crc:\n                        return\n",
+        "                    if len(body) != length:\n                        return\n",
         ("tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",),
         "The body of a frame matches its checksum.",
     ),
@@ -174,7 +174,7 @@ MUTANTS: Final = (
     Mutant(
         "reader/later-frames-prove-nothing",
         "aof/reader.py",
-        "        if self.header.role == segment.LEADER:\n",
+        "        if self.header.role == segment.LEADER and self.found is not Found.BLANK:\n",
         "        if False:\n",
         (
             "tests/aof/test_verdicts.py::test_a_later_frame_that_knew_of_a_sync_is_proof_if_it_is_our_own",
