@@ -38,6 +38,7 @@ DEPTH_MAX: Final = 32
 PAGE_HEADER: Final = 16
 BRANCH: Final = 0x01
 LEAF: Final = 0x02
+OVERFLOW: Final = 0x04
 META: Final = 0x08
 BIG: Final = 0x01  # a node's flag: its value lies in overflow pages
 INTEGER_KEYS: Final = 0x08  # the flags of the tree of free pages
@@ -45,9 +46,20 @@ NO_SUBDIR: Final = 0x4000  # and there it stays, if the file was created by its 
 
 _TREE = "IHHQQQQQ"
 _META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
-_PAGE = struct.Struct("=QHHHH")
-_NODE = struct.Struct("=HHHH")
-assert _META.size == 136 and _PAGE.size == PAGE_HEADER and _NODE.size == 8
+PAGE: Final = struct.Struct("=QHHHH")
+NODE: Final = struct.Struct("=HHHH")
+assert _META.size == 136 and PAGE.size == PAGE_HEADER and NODE.size == 8
+
+
+class Tree(NamedTuple):
+    """What a meta page says of a tree: pages from its root to a leaf, pages of each kind, rows, root page or None."""
+
+    depth: int
+    branches: int
+    leaves: int
+    overflows: int
+    entries: int
+    root: int | None
 
 
 class Head(NamedTuple):
@@ -56,16 +68,19 @@ class Head(NamedTuple):
     psize         bytes of a page
     last_page     number of the last page in use
     transaction   number of the last commit; 0: nothing was ever committed
-    free, rows    root pages of the two trees, None if empty
-    entries       rows
+    free, rows    the two trees
     """
 
     psize: int
     last_page: int
     transaction: int
-    free: int | None
-    rows: int | None
-    entries: int
+    free: Tree
+    rows: Tree
+
+    @property
+    def entries(self) -> int:
+        """Rows."""
+        return self.rows.entries
 
     @property
     def bytes(self) -> int:
@@ -73,10 +88,11 @@ class Head(NamedTuple):
         return (self.last_page + 1) * self.psize
 
 
-def read_head(file: File) -> Head | None:
-    """What the meta pages say; None if the file is blank: empty, or all zeros from a creation that lost power.
+def read_head(file: File, transaction: int | None = None) -> Head | None:
+    """What the newer meta page says, or that of a certain transaction.
 
-    Raises DamagedCheckpoint, NewerFormat, OSError.
+    None if the file is blank: empty, or all zeros from a creation that lost power; or if neither page is of that
+    transaction. Raises DamagedCheckpoint, NewerFormat, OSError.
     """
     size = file.size()
     if size <= BLANK_BYTES_MAX and not file.pread(size, 0).strip(b"\0"):
@@ -89,7 +105,12 @@ def read_head(file: File) -> Head | None:
             second.psize,
             f"meta page 1 speaks of pages of {second.psize} bytes, meta page 0 of {first.psize}",
         )
-    head = max(first, second, key=lambda head: head.transaction)
+    if transaction not in (None, first.transaction, second.transaction):
+        return None
+    if transaction is None:
+        head = max(first, second, key=lambda head: head.transaction)
+    else:
+        head = first if first.transaction == transaction else second
     # The other one is never looked at again; a commit that failed may have left half of each in it.
     offset, wrong = (0, wrong) if head is first else (second.psize, wrong_too)
     if wrong:
@@ -106,7 +127,7 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
         raise DamagedCheckpoint(
             path, offset, f"the file ends within meta page {page}, after {file.size()} bytes"
         )
-    number, _, flags, _, _ = _PAGE.unpack_from(data)
+    number, _, flags, _, _ = PAGE.unpack_from(data)
     fields = _META.unpack_from(data, PAGE_HEADER)
     magic, version, _, _ = fields[:4]
     if magic != MAGIC or not flags & META:
@@ -119,10 +140,11 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
         if version > VERSION:
             raise NewerFormat(path, version, VERSION)
         raise DamagedCheckpoint(path, offset, f"LMDB data format {version} is unknown")
-    psize, free_flags, free_depth, _, _, _, _, free_root = fields[4:12]
-    _, rows_flags, rows_depth, _, _, _, entries, rows_root = fields[12:20]
+    psize, free_flags, *free_fields = fields[4:12]
+    _, rows_flags, *rows_fields = fields[12:20]
     last_page, transaction = fields[20:]
-    head = Head(psize, last_page, transaction, _root(free_root), _root(rows_root), entries)
+    free, rows = _tree(*free_fields), _tree(*rows_fields)
+    head = Head(psize, last_page, transaction, free, rows)
     lasting = (  # which LMDB does not write again
         f"page number {number}"
         if number != page
@@ -137,19 +159,23 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
         if last_page < 1 or last_page >> 47
         else f"tree flags {free_flags:#x} and {rows_flags:#x}"
         if free_flags & ~(0x8000 | NO_SUBDIR) != INTEGER_KEYS or rows_flags & ~0x8000
-        else f"trees of depth {free_depth} and {rows_depth}"
-        if max(free_depth, rows_depth) > DEPTH_MAX
-        else f"root pages {free_root} and {rows_root}, while the last page is {last_page}"
-        if any(root is not None and not 1 < root <= last_page for root in (head.free, head.rows))
-        else f"{entries} rows without a root page"
-        if (head.rows is None) != (entries == 0)
+        else f"transaction {transaction}, which is not for this page"
+        if transaction and transaction & 1 != page  # LMDB finds the page by the number
+        else "trees, and that nothing was ever committed"
+        if not transaction and (free.root, rows.root) != (None, None)
+        else f"trees of depth {free.depth} and {rows.depth}"
+        if max(free.depth, rows.depth) > DEPTH_MAX
+        else f"root pages {free.root} and {rows.root}, while the last page is {last_page}"
+        if any(root is not None and not 1 < root <= last_page for root in (free.root, rows.root))
+        else f"{rows.entries} rows without a root page"
+        if (rows.root is None) != (rows.entries == 0)
         else ""
     )
     return head, senseless
 
 
-def _root(number: int) -> int | None:
-    return None if number == NO_PAGE else number
+def _tree(depth: int, branches: int, leaves: int, overflows: int, entries: int, root: int) -> Tree:
+    return Tree(depth, branches, leaves, overflows, entries, None if root == NO_PAGE else root)
 
 
 def check_reach(file: File, head: Head) -> None:
@@ -161,7 +187,7 @@ def check_reach(file: File, head: Head) -> None:
     size = file.size()
     if size >= head.bytes:
         return
-    for root in (head.free, head.rows):
+    for root in (head.free.root, head.rows.root):
         _follow(file, head, size, [] if root is None else [(root, 0)])
 
 
@@ -173,7 +199,7 @@ def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> N
         at = number * psize
         _inside(path, head, size, number, 1)
         page = file.pread(psize, at)
-        own, _, flags, lower, _ = _PAGE.unpack_from(page)
+        own, _, flags, lower, _ = PAGE.unpack_from(page)
         seen += 1
         if (
             own != number
@@ -186,14 +212,14 @@ def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> N
             f"={max(0, min(lower, psize) - PAGE_HEADER) // 2}H", page, PAGE_HEADER
         )
         for node in nodes:
-            if node > psize - _NODE.size:
+            if node > psize - NODE.size:
                 raise DamagedCheckpoint(path, at, f"page {number} is not whole")
-            low, high, bits, key_bytes = _NODE.unpack_from(page, node)
+            low, high, bits, key_bytes = NODE.unpack_from(page, node)
             if flags & BRANCH:
                 todo.append((low | high << 16 | bits << 32, depth + 1))
             elif bits & BIG:
                 value_bytes = low | high << 16
-                where = node + _NODE.size + key_bytes
+                where = node + NODE.size + key_bytes
                 if where > psize - 8:
                     raise DamagedCheckpoint(path, at, f"page {number} is not whole")
                 (first,) = struct.unpack_from("=Q", page, where)

@@ -183,8 +183,8 @@ def test_a_commit_that_leaves_the_file_short_is_extended(path: Path) -> None:
 
 def test_short_files_with_damaged_trees_are_refused(path: Path) -> None:
     head = head_of(path)
-    assert head.rows is not None
-    at = head.rows * 4096
+    assert head.rows.root is not None
+    at = head.rows.root * 4096
     (node,) = struct.unpack_from("=H", made_short(path), at + 16)
     for where, value in (
         (at, b"\xff"),  # its number

@@ -1,0 +1,302 @@
+"""RowFile: the rows of one commit of data.mdb, read with plain bounded reads and without LMDB.
+
+LMDB trusts its file: a wrong pointer in it kills the process, or leads past rows without a word. This reader trusts
+nothing. Every page number, pointer, flag and length is checked before it is used (snapshot/treepage.py), each page's
+keys have to lie within the bounds that its parent gives, and every row matches its checksum. Whatever does not is a
+CorruptBlock that names the file, the page, the byte and the row that was looked for; the other rows stay readable.
+
+It needs a function `read_at(offset, nbytes)`, which may answer less at the end of the file, and a Head. So it reads a
+file on a disk, and could read one in an object store. A page is read once and kept, parsed, among the last 128; a
+look-up costs some 50 microseconds for each page that was not kept. LMDB needs two.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.datafile import PAGE_HEADER, Head
+from tidelog.snapshot.rownames import row_name
+from tidelog.snapshot.seal import opened
+from tidelog.snapshot.sums import part_name, parts_of
+from tidelog.snapshot.treepage import (
+    BadPage,
+    Branch,
+    Leaf,
+    check_bounds,
+    run_pages,
+    tree_page,
+)
+
+PAGES_KEPT: Final = 128
+BATCH_ROWS: Final = 64  # of `rows`, read at a time
+BATCH_BYTES: Final = 256 << 10
+# Of a row that is checked only because it stands next to one that is missing.
+NEIGHBOUR_BYTES_MAX: Final = 64 << 10
+
+ReadAt = Callable[[int, int], bytes]
+Row = tuple[bytes, bytes]
+_Kept = tuple[Branch | Leaf, bytes, bytes | None]
+
+
+class _Place:
+    """Where a search has come to: the branches passed, each with the child taken, and a row of a leaf.
+
+    `index` may be one past the last row.
+    """
+
+    __slots__ = ("passed", "leaf", "index")
+
+    def __init__(self) -> None:
+        self.passed: list[tuple[Branch, int, bytes, bytes | None]] = []
+        self.leaf: Leaf | None = None
+        self.index = 0
+
+
+class RowFile:
+    """The rows that `head` leads to: an `engine.cold.ColdStore`.
+
+    path       of the file, for errors
+    suspects   parts of the rows (snapshot/sums.py) that are known not to be those of the commit; they are refused
+    """
+
+    def __init__(
+        self, path: Path, read_at: ReadAt, head: Head, suspects: Collection[int] = ()
+    ) -> None:
+        self.path, self.head, self.suspects = path, head, suspects
+        self._read_at = read_at
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+
+    # --- looking up
+
+    def get(self, key: bytes) -> bytes | None:
+        """The payload of a row, or None. Raises CorruptBlock, OSError."""
+        with self._looking_for(key, key):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is not None and found[0] == key:
+                return opened(self.path, key, self._value(place))
+            self._check_neighbours(key, place)
+            return None
+
+    def before(self, key: bytes, prefix: bytes) -> Row | None:
+        """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
+        with self._looking_for(key, prefix):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is None or found[0] != key:
+                self._check_neighbour(place)
+                if not self._step_back(place):
+                    return None
+                found = self._row(place)
+            return self._answer(place, found, prefix)
+
+    def after(self, key: bytes, prefix: bytes) -> Row | None:
+        """The least row that begins with `prefix` and whose key is at least `key`, or None."""
+        key = max(key, prefix)
+        with self._looking_for(key, prefix):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is None or found[0] != key:
+                behind = self._seek(key)
+                if self._step_back(behind):
+                    self._check_neighbour(behind)
+            return self._answer(place, found, prefix)
+
+    def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[Row]:
+        """The rows that begin with `prefix`, ascending, from `start` on."""
+        at = max(prefix, start)
+        while True:
+            batch, more = self.batch(prefix, at)
+            yield from batch
+            if not more:
+                return
+            at = batch[-1][0] + b"\0"
+
+    def batch(self, prefix: bytes, start: bytes) -> tuple[list[Row], bool]:
+        """The next of the rows that begin with `prefix`, from `start` on; may there be more?"""
+        batch: list[Row] = []
+        nbytes = 0
+        with self._looking_for(start, prefix):
+            place = self._seek(start)
+            while (found := self._row(place)) is not None and found[0].startswith(prefix):
+                value = self._value(place)
+                batch.append((found[0], opened(self.path, found[0], value)))
+                nbytes += len(value)
+                if len(batch) == BATCH_ROWS or nbytes >= BATCH_BYTES:
+                    return batch, True
+                place.index += 1
+        return batch, False
+
+    def values(self, start: bytes) -> Iterator[Row]:
+        """All rows from `start` on with their values, checksums not checked, and also those that are refused."""
+        with self._telling(start):
+            place = self._seek(start)
+            while (found := self._row(place)) is not None:
+                yield found[0], self._value(place)
+                place.index += 1
+
+    @contextmanager
+    def _looking_for(self, key: bytes, prefix: bytes) -> Iterator[None]:
+        if self.suspects:
+            for part in parts_of(prefix):
+                if part in self.suspects:
+                    raise CorruptBlock(
+                        f"{self.path}: {row_name(key)} cannot be trusted: "
+                        f"{part_name(part)}: the rows are not those of the last commit"
+                    )
+        with self._telling(key):
+            yield
+
+    @contextmanager
+    def _telling(self, key: bytes) -> Iterator[None]:
+        try:
+            yield
+        except BadPage as bad:
+            at = bad.number * self.head.psize + bad.offset
+            raise CorruptBlock(
+                f"{self.path}: {row_name(key)} cannot be read: page {bad.number}, byte {at}: {bad.reason}"
+            ) from bad
+        except OSError as error:
+            raise CorruptBlock(f"{self.path}: {row_name(key)} cannot be read: {error}") from error
+
+    # --- neighbours
+
+    def _check_neighbours(self, key: bytes, place: _Place) -> None:
+        """A row was not found. A damaged key no longer matches the checksum of its row, and may still stand in order:
+        next to where the right one was looked for."""
+        self._check_neighbour(place)
+        behind = self._seek(key)
+        if self._step_back(behind):
+            self._check_neighbour(behind)
+
+    def _check_neighbour(self, place: _Place) -> None:
+        found = self._row(place)
+        if found is not None and found[1] <= NEIGHBOUR_BYTES_MAX:
+            opened(self.path, found[0], self._value(place))
+
+    def _answer(self, place: _Place, found: tuple[bytes, int] | None, prefix: bytes) -> Row | None:
+        if found is None:
+            return None
+        if not found[0].startswith(prefix):
+            self._check_neighbour(place)
+            return None
+        return found[0], opened(self.path, found[0], self._value(place))
+
+    # --- pages
+
+    def _seek(self, key: bytes) -> _Place:
+        """The first row whose key is `key` or greater."""
+        place = _Place()
+        if self.head.rows.root is not None:
+            self._descend(place, self.head.rows.root, b"", None, key)
+            assert place.leaf is not None
+            place.index = bisect_left(place.leaf.keys, key)
+        return place
+
+    def _descend(
+        self, place: _Place, number: int, low: bytes, high: bytes | None, key: bytes | None
+    ) -> None:
+        """Go down to the leaf that would hold `key`; None: to the last one."""
+        while True:
+            depth = len(place.passed) + 1
+            page = self._page(number, low, high, depth)
+            if isinstance(page, Leaf):
+                place.leaf = page
+                return
+            at = len(page.keys) if key is None else bisect_right(page.keys, key)
+            at = max(at - 1, 0)
+            place.passed.append((page, at, low, high))
+            number, low, high = _child(page, at, low, high)
+
+    def _page(self, number: int, low: bytes, high: bytes | None, depth: int) -> Branch | Leaf:
+        kept = self._kept.get(number)
+        if kept is not None and kept[1] == low and kept[2] == high:
+            self._kept.move_to_end(number)
+            page = kept[0]
+        else:
+            psize = self.head.psize
+            data = self._read_at(number * psize, psize)
+            page = tree_page(data, number, psize, self.head.last_page)
+            check_bounds(page, number, low, high)
+            self._kept[number] = page, low, high
+            if len(self._kept) > PAGES_KEPT:
+                self._kept.popitem(last=False)
+        if isinstance(page, Leaf) != (depth == self.head.rows.depth):
+            raise BadPage(number, 10, f"it lies at depth {depth} of {self.head.rows.depth}")
+        return page
+
+    def _row(self, place: _Place) -> tuple[bytes, int] | None:
+        """Key and bytes of the row at a place, which goes on to the next leaf if it has to; None at the end."""
+        leaf = place.leaf
+        while leaf is not None and place.index >= len(leaf.keys):
+            leaf = self._next_leaf(place)
+        return None if leaf is None else (leaf.keys[place.index], leaf.values[place.index][2])
+
+    def _next_leaf(self, place: _Place) -> Leaf | None:
+        while place.passed:
+            page, at, low, high = place.passed.pop()
+            if at + 1 < len(page.children):
+                place.passed.append((page, at + 1, low, high))
+                number, low, high = _child(page, at + 1, low, high)
+                self._descend(place, number, low, high, b"")
+                place.index = 0
+                return place.leaf
+        place.leaf = None
+        return None
+
+    def _step_back(self, place: _Place) -> bool:
+        """To the row before. False: there is none. The place is one that `_seek` answered."""
+        if place.leaf is None and self.head.rows.root is not None:
+            self._descend(place, self.head.rows.root, b"", None, None)
+            assert place.leaf is not None
+            place.index = len(place.leaf.keys)
+        if place.leaf is None:
+            return False
+        if place.index > 0:
+            place.index -= 1
+            return True
+        while place.passed:
+            page, at, low, high = place.passed.pop()
+            if at > 0:
+                place.passed.append((page, at - 1, low, high))
+                number, low, high = _child(page, at - 1, low, high)
+                self._descend(place, number, low, high, None)
+                place.index = len(place.leaf.keys) - 1
+                return True
+        return False
+
+    def _value(self, place: _Place) -> bytes:
+        leaf = place.leaf
+        assert leaf is not None
+        first, at, nbytes = leaf.values[place.index]
+        if not first:
+            return leaf.data[at : at + nbytes]
+        head = self.head
+        if not 1 < first <= head.last_page:
+            raise BadPage(
+                first, 0, f"a value is said to lie here, and the last page is {head.last_page}"
+            )
+        offset = first * head.psize
+        run_pages(self._read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)
+        value = self._read_at(offset + PAGE_HEADER, nbytes)
+        if len(value) != nbytes:
+            raise BadPage(first, PAGE_HEADER + len(value), "the file ends within this value")
+        return value
+
+
+def _child(
+    page: Branch, at: int, low: bytes, high: bytes | None
+) -> tuple[int, bytes, bytes | None]:
+    """Number and bounds of a child."""
+    keys = page.keys
+    return (
+        page.children[at],
+        keys[at] if at else low,
+        keys[at + 1] if at + 1 < len(keys) else high,
+    )
