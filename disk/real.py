@@ -179,6 +179,10 @@ class RealFile:
         found = os.fstat(self._fd)
         return found.st_dev, found.st_ino
 
+    def times(self) -> tuple[int, int]:
+        found = os.fstat(self._fd)
+        return found.st_mtime_ns, found.st_ctime_ns
+
     def has_its_name(self) -> bool:
         """Does the path lead to this file, and to no other or none?"""
         try:

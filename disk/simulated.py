@@ -278,6 +278,9 @@ class SimulatedFile:
     def identity(self) -> tuple[int, int]:
         return 0, id(self._inode)
 
+    def times(self) -> tuple[int, int]:
+        return 0, 0  # nobody asks: there is no checkpoint in memory
+
     def fdatasync(self) -> None:
         self._sync("fdatasync")
 

@@ -103,7 +103,7 @@ def write_checkpoint(
             sync()
             if cancelled():
                 raise Cancelled
-            writing.put(META, meta.pack())
+            writing.put(META, meta._replace(sums=writing.sums()).pack())
             writing.commit()
         finally:
             writing.abort()
@@ -112,6 +112,7 @@ def write_checkpoint(
     # A short file is healthy, and extended when it is opened.
     with contextlib.suppress(OSError, AofError):
         environment.extend()
+        environment.remember()
 
 
 class _Filling:

@@ -11,9 +11,13 @@ LMDB's own rules, which are kept here and nowhere else:
   plain reads first (snapshot/datafile.py), and one that is healthy but short is extended with a hole.
 - A write transaction begins and ends in the same thread. Read transactions may wander.
 - LMDB writes the first pages of a new file without a sync. So a new file gets its name when they are on the disk.
+- LMDB trusts its file: a wrong number in it kills the process, or leads past rows without a word. So LMDB reads no page
+  of a commit whose structure was not checked (snapshot/structure.py). Until then rows are read by snapshot/rowfile.py,
+  slower, under a read transaction that keeps their pages from being used again. A commit of our own over a checked one
+  counts as checked, and so does one that a file beside says so of (snapshot/checked.py). To begin a read transaction
+  LMDB reads the meta pages alone.
 
-LMDB has no checksums. Every value ends with the CRC-32C of key and payload, little-endian, 4 bytes; it is checked at
-every read, and what does not match is a CorruptBlock that names the row.
+Every value ends with a checksum (snapshot/seal.py), which is looked at whenever the row is read.
 """
 
 from __future__ import annotations
@@ -21,58 +25,60 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import logging
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import lmdb
 
+from tidelog.aof.errors import AofError
 from tidelog.aof.identity import DATA
 from tidelog.aof.layout import LMDB_LOCK as LOCK
 from tidelog.disk import recipe
-from tidelog.disk.interface import Disk
+from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import Kind, NotPlain
 from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot import datafile
+from tidelog.engine.rowkeys import META
+from tidelog.snapshot import checked, datafile
 from tidelog.snapshot.datafile import Head
-from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
+from tidelog.snapshot.rowfile import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    NEIGHBOUR_BYTES_MAX,
+    ReadAt,
+    RowFile,
+)
 from tidelog.snapshot.rownames import row_name
+from tidelog.snapshot.seal import CRC_BYTES, opened, sealed
+from tidelog.snapshot.structure import Structure
+from tidelog.snapshot.sums import Sums, sums_in
 
 MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
 MAX_READERS: Final = 126
-CRC_BYTES: Final = 4
+PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
-BATCH_ROWS: Final = 64  # of `ColdRows.rows`, read at a time
-BATCH_BYTES: Final = 256 << 10
-# Of a row that is checked only because it stands next to one that is missing.
-NEIGHBOUR_BYTES_MAX: Final = 64 << 10
+STEP_S: Final = 0.0003  # of a check; a step takes up to 0.1 ms more
+REST_S: Final = 0.0001
+FIRST_S = 0.004  # of processor time: what can be checked in that is checked before the first read
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "
     "open the store again in this one"
 )
 
+_logger = logging.getLogger("tidelog")
+
 _registry: dict[tuple[int, int], Environment] = {}
 _registry_lock = threading.Lock()
-_transactions: weakref.WeakSet[ColdRows | Writing] = weakref.WeakSet()
-
-
-def sealed(key: bytes, payload: bytes) -> bytes:
-    """A row's value: its payload and checksum."""
-    return payload + crc32c_after(crc32c_of(key), payload).to_bytes(CRC_BYTES, "little")
-
-
-def opened(path: Path, key: bytes, value: bytes) -> bytes:
-    """The payload in a row's value. Raises CorruptBlock."""
-    payload = value[:-CRC_BYTES]
-    if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
-        raise CorruptBlock(f"{path}: {row_name(key)} does not match its checksum")
-    return payload
+_transactions: weakref.WeakSet[ColdRows | Pin | Writing] = weakref.WeakSet()
 
 
 def open_environment(disk: Disk, directory: Path, *, read_only: bool = False) -> Environment:
@@ -116,6 +122,7 @@ def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
                 f"{path} is open read-only in this process, without {LOCK}; close that store, then open this one"
             )
         found.users += 1
+        found.remembers = found.remembers or not read_only
     return found
 
 
@@ -172,16 +179,32 @@ def _extend(disk: Disk, path: Path, head: Head) -> None:
 class Environment:
     """One open file of rows. Made by `open_environment`, which sees to it that there is one only.
 
-    path        of data.mdb
-    identity    what the file is, whatever its name
-    users       how many have it open
-    fixed       it is open without a lock and cannot be written: there is no lock file, or it may not be written
-    well_keyed  damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
+    path       of data.mdb
+    identity   what the file is, whatever its name
+    users      how many have it open
+    fixed      it is open without a lock and cannot be written: there is no lock file, or it may not be written
+    remembers  somebody has it open for writing, so it is written down beside it that it was checked
+    sound      number of the commit that LMDB may read: its structure was checked, or it was made of one that was
+    damage     what the check of the newest commit found, None if nothing, or if it was not checked yet
+    suspects   parts of the rows of that commit that are not those that were committed
+    sums       of the rows of commit `sound`, None if they are not known
+    well_keyed damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
     """
 
     def __init__(self, disk: Disk, directory: Path, read_only: bool) -> None:
         self.path = directory / DATA
         self.users = 1
+        self.remembers = not read_only
+        self.sound = 0  # nothing was committed, and there are no pages
+        self.damage: DamagedCheckpoint | None = None
+        self.suspects: frozenset[int] = frozenset()
+        self.sums: Sums | None = Sums()
+        self.mistrusts = False  # what is written down beside the file
+        self._damaged = -1  # the commit that has the damage
+        self._one_check = threading.Lock()
+        self._gate = threading.Lock()  # of the thread that checks
+        self._checker: threading.Thread | None = None
+        self._stop = False
         self.copies = 0  # under way
         self.forked = False
         self.well_keyed: set[bytes] = set()
@@ -236,6 +259,10 @@ class Environment:
             assert self.users > 0, "closed more often than opened"
             self.users -= 1
             if self.users == 0:
+                with self._gate:
+                    self._stop = True
+                if self._checker is not None:
+                    self._checker.join()
                 _registry.pop(self.identity, None)
                 if self._lmdb is not None:
                     self._lmdb.close()
@@ -261,15 +288,132 @@ class Environment:
             raise self.trouble("reading cannot begin", error) from error
 
     def write(self) -> Writing:
-        """A write transaction of this thread. Raises CheckpointError."""
+        """A write transaction of this thread, over a commit that was checked: that may take a second for each GB.
+
+        Raises DamagedCheckpoint, CheckpointError, OSError.
+        """
         env = self._open()
         if self.fixed:
             raise CheckpointError(f"{self.path} is open read-only")
+        self.check()
         try:
             env.reader_check()  # who died reading must not keep pages from being used again
-            return Writing(self, env.begin(write=True))
+            txn = env.begin(write=True)
         except lmdb.Error as error:
             raise self.trouble("a checkpoint cannot begin", error) from error
+        if txn.id() != self.sound + 1:
+            txn.abort()
+            raise CheckpointError(f"{self.path} was written by somebody else just now; try again")
+        if self.sums is None:
+            said = sums_in((txn.get(META) or b"")[:-CRC_BYTES])
+            self.sums = None if said is None else Sums.unpack(said)
+        return Writing(self, txn)
+
+    # --- the check
+
+    def check(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """See that LMDB may read the newest commit; one that was checked is not read again.
+
+        stop   asked between steps; true: give it up, and know nothing
+        Raises DamagedCheckpoint, CheckpointError, OSError.
+        """
+        self._open()  # in a forked child nobody would ever release the lock
+        with self._one_check:
+            self._check_newest(stop, REST_S)
+        if self.damage is not None:
+            raise self.damage
+
+    def _check_newest(self, stop: Callable[[], bool], rest_s: float) -> None:
+        pin = Pin(self)
+        try:
+            if not self.recalls(pin.number):
+                self._check(pin, stop, rest_s)
+        finally:
+            pin.close()
+
+    def recalls(self, number: int) -> bool:
+        """Whether commit `number` was checked, whatever was found."""
+        if number in (self.sound, self._damaged):
+            return True
+        if number and not self.mistrusts and checked.is_remembered(self._disk, self.path, number):
+            self.found_sound(number, None)
+            return True
+        return False
+
+    def found_sound(self, number: int, sums: Sums | None) -> None:
+        """Commit `number` was checked, or made of one that was. sums: of its rows, None if they are not known."""
+        self.sums, self.damage, self.suspects, self._damaged = sums, None, frozenset(), -1
+        self.sound = number
+
+    def _check(self, pin: Pin, stop: Callable[[], bool], rest_s: float) -> None:
+        structure = Structure(self.path, pin.reader(), pin.head)
+        clock = time.perf_counter
+        end = clock() + STEP_S
+        for _ in structure.run():
+            if stop():
+                return
+            if rest_s and clock() >= end:
+                time.sleep(rest_s)
+                end = clock() + STEP_S
+        faults = structure.faults
+        if not faults:
+            self.found_sound(pin.number, structure.sums)
+            self.remember()
+            return
+        more = f" (and {len(faults) - 1} faults more)" if len(faults) > 1 else ""
+        self.suspects = structure.suspects
+        self._damaged = pin.number
+        self.damage = DamagedCheckpoint(self.path, faults[0].offset, faults[0].reason + more)
+        _logger.error("%s. It is only read from now on, row by row", self.damage)
+
+    def check_beside(self, number: int) -> None:
+        """Have commit `number` checked: at once if that is a matter of milliseconds, else by a thread of its own."""
+        if self._one_check.acquire(blocking=False):
+            end = time.thread_time() + FIRST_S
+            try:
+                with contextlib.suppress(AofError, OSError):
+                    self._check_newest(lambda: time.thread_time() >= end, 0)
+            finally:
+                self._one_check.release()
+            if number in (self.sound, self._damaged):
+                return
+        with self._gate:
+            if self._stop or (self._checker is not None and self._checker.is_alive()):
+                return
+            self._checker = threading.Thread(
+                target=self._check_quietly, name="tidelog-check", daemon=True
+            )
+            self._checker.start()
+
+    def _check_quietly(self) -> None:
+        # What was found is remembered, and told when somebody asks.
+        with contextlib.suppress(AofError, OSError):
+            self.check(lambda: self._stop)
+
+    def distrust(self, number: int) -> None:
+        """LMDB found a page of commit `number` that it cannot read: the file was changed since the check."""
+        if self.sound == number:
+            self.sound = -1
+            with contextlib.suppress(OSError, AofError):
+                self._disk.unlink(self.path.with_name(checked.NAME))
+
+    def suspects_of(self, number: int) -> frozenset[int]:
+        """The parts of commit `number` that are known not to be those that were committed."""
+        return self.suspects if number == self._damaged else frozenset()
+
+    def open_again(self) -> File:
+        """Another descriptor of the file, for plain reads. Raises CheckpointError, OSError."""
+        self._open()
+        file = self._disk.open(self.path)
+        if file.identity() != self.identity:
+            file.close()
+            raise CheckpointError(f"{self.path} was replaced by another file since it was opened")
+        return file
+
+    def remember(self) -> None:
+        """Write down beside the file that its newest commit was checked. A failure is of no consequence."""
+        if self.remembers and self.sound:
+            checked.remember(self._disk, self.path, self.sound)
 
     def extend(self) -> None:
         """After a commit: let the file reach to its last page. Raises OSError."""
@@ -286,7 +430,11 @@ class Environment:
         return recipe.size(self._disk, self.path)
 
     def copy_to(self, fd: int, txn: lmdb.Transaction[bytes] | None = None) -> None:
-        """Write a compact copy of one transaction to a descriptor. Raises CheckpointError."""
+        """Write a compact copy of one transaction to a descriptor.
+
+        Raises DamagedCheckpoint, CheckpointError, OSError.
+        """
+        self.check()
         self.copies += 1
         try:
             self._open().copyfd(fd, compact=True, txn=txn)
@@ -376,9 +524,15 @@ class Writing:
         self._environment = environment
         self._txn: lmdb.Transaction[bytes] | None = txn
         self._cursor: lmdb.Cursor[bytes] | None = txn.cursor()
+        self._number = txn.id()
+        self._sums = None if environment.sums is None else environment.sums.copy()
         self._bytes = 0  # that were put
         self._thread = threading.get_ident()
         _transactions.add(self)
+
+    def sums(self) -> bytes | None:
+        """Of all rows as they are now, for the row META; None if those of the commit before are not known."""
+        return None if self._sums is None else self._sums.pack()
 
     @property
     def of_another(self) -> bool:
@@ -389,8 +543,16 @@ class Writing:
         """Put a row. (`putmulti` would be no better: it gives the interpreter up for each row too.)"""
         assert self._txn is not None
         self._bytes += len(payload)
+        value = sealed(key, payload)
+        sums = self._sums
         try:
-            self._txn.put(key, sealed(key, payload))
+            if sums is None:
+                self._txn.put(key, value)
+                return
+            before = self._txn.replace(key, value)
+            if before is not None:
+                sums.remove(key, before)
+            sums.add(key, value)
         except lmdb.Error as error:
             raise self._failed(error) from error
 
@@ -398,7 +560,12 @@ class Writing:
         """Delete a row; was it there?"""
         assert self._txn is not None
         try:
-            return self._txn.delete(key)
+            before = self._txn.pop(key)
+            if before is None:
+                return False
+            if self._sums is not None:
+                self._sums.remove(key, before)
+            return True
         except lmdb.Error as error:
             raise self._failed(error) from error
 
@@ -411,6 +578,8 @@ class Writing:
             for _ in range(limit):
                 if not found or not cursor.key().startswith(prefix):
                     return False
+                if self._sums is not None:
+                    self._sums.remove(*cursor.item())
                 # The cursor then stands at the row after it.
                 cursor.delete()
                 found = bool(cursor.key())
@@ -427,6 +596,7 @@ class Writing:
         except lmdb.Error as error:
             raise self._failed(error) from error
         self._txn = None
+        self._environment.found_sound(self._number, self._sums)
 
     def abort(self) -> None:
         """Undo everything. Ending it twice is allowed."""
@@ -445,33 +615,135 @@ class Writing:
         return self._environment.trouble("the checkpoint could not be written", error, self._bytes)
 
 
+class Pin:
+    """A read transaction whose pages nobody uses again while it lasts. To begin one LMDB reads meta pages alone.
+
+    number   of the commit that it is of
+    head     what the meta page of that commit says
+    txn      LMDB's. Nothing is to be read with it unless the commit is sound
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        """Raises DamagedCheckpoint, CheckpointError, OSError."""
+        self.txn: lmdb.Transaction[bytes] | None = None
+        self._environment = environment
+        self._file: File | None = environment.open_again()
+        _transactions.add(self)
+        try:
+            for _ in range(PIN_ATTEMPTS):
+                self.txn = environment.begin()
+                self.number = self.txn.id()
+                head = datafile.read_head(self._file, self.number)
+                if head is not None:
+                    break
+                self.txn.abort()  # two commits since: its meta page was written over
+            else:
+                raise CheckpointError(f"{environment.path} is written too often to be read")
+        except BaseException:
+            self.close()
+            raise
+        self.head = head
+
+    def reader(self) -> ReadAt:
+        """Plain reads of the file. Raises CheckpointError, OSError."""
+        if self._file is None:
+            self._file = self._environment.open_again()
+        pread = self._file.pread
+        return lambda offset, nbytes: pread(nbytes, offset)
+
+    def close_file(self) -> None:
+        """Plain reads are not needed for now."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """End it. Closing twice is allowed."""
+        self.close_file()
+        txn, self.txn = self.txn, None
+        if txn is not None:
+            txn.abort()
+
+    def let_go(self) -> None:
+        """In a forked child: drop the transaction without ending it, which belongs to the parent."""
+        self.txn = None
+        self.close_file()
+
+
 class ColdRows:
     """The rows of the newest commit, for the engine: a `engine.cold.ColdStore`.
 
     They are those of one read transaction, kept until `renew`. Its user's lock is held around every call: a
-    transaction is used by one thread at a time.
+    transaction is used by one thread at a time. While the commit is not known to be sound, `_txn` is None, and rows
+    are read without LMDB.
     """
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.path = environment.path
+        self._pin: Pin | None = None
+        self._plain: RowFile | None = None
         self._txn: lmdb.Transaction[bytes] | None = None
         self._cursor: lmdb.Cursor[bytes] | None = None
         _transactions.add(self)
         self.renew()
 
     def renew(self) -> None:
-        """[lock] See the newest commit from now on. Raises CheckpointError, and then sees what it saw."""
-        txn = self.environment.begin()
+        """[lock] See the newest commit from now on. Raises CheckpointError, OSError, and then sees what it saw."""
+        environment = self.environment
+        pin = Pin(environment)
+        if not environment.recalls(pin.number):
+            environment.check_beside(pin.number)
         self._end()
-        self._txn = txn
-        self._cursor = txn.cursor()
+        self._pin = pin
+        if environment.sound == pin.number:
+            self._trust(pin)
+        else:
+            self._plain = RowFile(
+                self.path, pin.reader(), pin.head, well_keyed=environment.well_keyed
+            )
+
+    def _trust(self, pin: Pin) -> None:
+        pin.close_file()
+        self._plain = None
+        self._txn = pin.txn
+        assert self._txn is not None
+        self._cursor = self._txn.cursor()
+
+    def _without_lmdb(self) -> RowFile | None:
+        """What reads the rows while LMDB may not; None: it may, by now."""
+        pin = self._pin
+        if pin is None or self._plain is None:
+            self._gone()
+        environment = self.environment
+        if environment.sound == pin.number:
+            self._trust(pin)
+            return None
+        self._plain.suspects = environment.suspects_of(pin.number)
+        return self._plain
+
+    def _distrusted(self, key: bytes, error: lmdb.Error) -> RowFile:
+        """LMDB cannot read a page, and after that its transaction reads nothing any more. Go on without it, among the
+        same rows: what is damaged is told by name, and everything else stays readable. Raises CorruptBlock."""
+        pin = self._pin
+        if pin is None:
+            self._gone()
+        self._txn = self._cursor = None
+        self.environment.distrust(pin.number)
+        try:
+            self._plain = RowFile(
+                self.path, pin.reader(), pin.head, well_keyed=self.environment.well_keyed
+            )
+        except (OSError, AofError) as second:
+            raise CorruptBlock(f"{self.path}: {row_name(key)} cannot be read: {error}") from second
+        self.environment.check_beside(pin.number)
+        return self._plain
 
     def number(self) -> int:
         """[lock] Which commit they are of; greater is newer."""
-        if self._txn is None:
+        if self._pin is None:
             self._gone()
-        return self._txn.id()
+        return self._pin.number
 
     def close(self) -> None:
         """[lock] End the read transaction. The environment stays open. Closing twice is allowed."""
@@ -482,14 +754,15 @@ class ColdRows:
         """The payload of a row, or None. Raises CorruptBlock."""
         txn = self._txn
         if txn is None:
-            self._gone()
+            plain = self._without_lmdb()
+            return self.get(key) if plain is None else plain.get(key)
         try:
             value = txn.get(key)
+            if value is None:
+                self._not_there(key)
+                return None
         except lmdb.Error as error:
-            raise self._unreadable(key, error) from error
-        if value is None:
-            self._not_there(key)
-            return None
+            return self._distrusted(key, error).get(key)
         payload = value[:-CRC_BYTES]  # as `opened`, a call less
         if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):
             self.environment.well_keyed.add(key)
@@ -498,7 +771,10 @@ class ColdRows:
 
     def before(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
         """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
-        cursor = self._at()
+        cursor = self._cursor
+        if cursor is None:
+            plain = self._without_lmdb()
+            return self.before(key, prefix) if plain is None else plain.before(key, prefix)
         try:
             if not cursor.set_range(key):
                 found = cursor.last()
@@ -511,7 +787,7 @@ class ColdRows:
                 return None
             at, value = cursor.item()
         except lmdb.Error as error:
-            raise self._unreadable(key, error) from error
+            return self._distrusted(key, error).before(key, prefix)
         if at > key or not at.startswith(prefix):
             self._neighbour(key, at, value, greater=False)
             return None
@@ -519,14 +795,17 @@ class ColdRows:
 
     def after(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
         """The least row that begins with `prefix` and whose key is at least `key`, or None."""
-        cursor = self._at()
+        cursor = self._cursor
+        if cursor is None:
+            plain = self._without_lmdb()
+            return self.after(key, prefix) if plain is None else plain.after(key, prefix)
         try:
             found = cursor.set_range(max(key, prefix))
             at, value = cursor.item()  # empty if there is none
             if at != key and (cursor.prev() if found else cursor.last()):
                 self._neighbour(max(key, prefix), *cursor.item(), greater=False)
         except lmdb.Error as error:
-            raise self._unreadable(key, error) from error
+            return self._distrusted(key, error).after(key, prefix)
         if not found:
             return None
         if at < key or not at.startswith(prefix):
@@ -534,11 +813,23 @@ class ColdRows:
             return None
         return at, opened(self.path, at, value)
 
-    def cursor(self) -> lmdb.Cursor[bytes]:
-        """Another cursor over the very same rows, checksums not checked. To be gone before `renew` and `close`."""
+    def values(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All rows from `start` on with their values, checksums not checked. To be gone before `renew` and `close`.
+
+        Raises CorruptBlock.
+        """
         if self._txn is None:
-            self._gone()
-        return self._txn.cursor()
+            plain = self._without_lmdb()
+            if plain is not None:
+                yield from plain.values(start)
+                return
+        assert self._txn is not None
+        try:
+            cursor = self._txn.cursor()
+            if cursor.set_range(start) if start else cursor.first():
+                yield from cursor
+        except lmdb.Error as error:
+            raise CorruptBlock(f"{self.path}: {row_name(start)} cannot be read: {error}") from error
 
     def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """The rows that begin with `prefix`, ascending, from `start` on. A few are read ahead, with the lock held
@@ -552,7 +843,10 @@ class ColdRows:
             at = batch[-1][0] + b"\0"
 
     def _batch(self, prefix: bytes, start: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
-        cursor = self._at()
+        cursor = self._cursor
+        if cursor is None:
+            plain = self._without_lmdb()
+            return self._batch(prefix, start) if plain is None else plain.batch(prefix, start)
         batch: list[tuple[bytes, bytes]] = []
         nbytes = 0
         try:
@@ -567,26 +861,24 @@ class ColdRows:
                     return batch, True
                 found = cursor.next()
         except lmdb.Error as error:
-            raise self._unreadable(start, error) from error
+            return self._distrusted(start, error).batch(prefix, start)
         return batch, False
 
     def _not_there(self, key: bytes) -> None:
-        """A row was not found. Raises CorruptBlock if damage may have led past it.
+        """A row was not found. Raises CorruptBlock if damage may have led past it, and what LMDB raises.
 
         A damaged key no longer matches the checksum of its row, and stands where the right one stood: next to where
         that was looked for. A damaged key of a branch leads to where keys are out of order.
         """
-        cursor = self._at()
-        try:
-            if cursor.set_range(key):
-                self._neighbour(key, *cursor.item(), greater=True)
-                found = cursor.prev()
-            else:
-                found = cursor.last()
-            if found:
-                self._neighbour(key, *cursor.item(), greater=False)
-        except lmdb.Error as error:
-            raise self._unreadable(key, error) from error
+        cursor = self._cursor
+        assert cursor is not None
+        if cursor.set_range(key):
+            self._neighbour(key, *cursor.item(), greater=True)
+            found = cursor.prev()
+        else:
+            found = cursor.last()
+        if found:
+            self._neighbour(key, *cursor.item(), greater=False)
 
     def _neighbour(self, key: bytes, at: bytes, value: bytes, *, greater: bool) -> None:
         """Check the row before or after the place where `key` would be, which is not there: its key may be damaged."""
@@ -597,29 +889,24 @@ class ColdRows:
         if len(value) <= NEIGHBOUR_BYTES_MAX and at not in self.environment.well_keyed:
             opened(self.path, at, value)
 
-    def _at(self) -> lmdb.Cursor[bytes]:
-        if self._cursor is None:
-            self._gone()
-        return self._cursor
-
     def _end(self) -> None:
-        self._cursor = None
-        txn, self._txn = self._txn, None
-        if txn is not None:
-            txn.abort()
+        self._cursor = self._txn = self._plain = None
+        pin, self._pin = self._pin, None
+        if pin is not None:
+            pin.close()
 
     def _gone(self) -> NoReturn:
         raise CheckpointError(
             FORKED if self.environment.forked else f"{self.path}: these rows were closed"
         )
 
-    def _unreadable(self, key: bytes, error: lmdb.Error) -> CorruptBlock:
-        return CorruptBlock(f"{self.path}: {row_name(key)} cannot be read: {error}")
-
     def let_go(self) -> None:
         """In a forked child: drop the transaction without ending it, which belongs to the parent."""
         self._cursor = None  # in this order: each holds the next one
-        self._txn = None
+        self._txn = self._plain = None
+        pin, self._pin = self._pin, None
+        if pin is not None:
+            pin.let_go()
 
 
 def _never_free(*objects: object) -> None:

@@ -33,6 +33,7 @@ class Meta(NamedTuple):
     number     of this checkpoint in its file, counted from 1
     taken      unix ms by the wall clock, when it was begun
     tables     what the engine wants to know before any row is read (`State.tables_meta`)
+    sums       of all other rows (snapshot/sums.py), packed; None: they are not known
     """
 
     uuid: bytes
@@ -42,6 +43,7 @@ class Meta(NamedTuple):
     number: int = 1
     taken: int = 0
     tables: Any = None
+    sums: bytes | None = None
 
     @property
     def start(self) -> Start:
@@ -59,6 +61,7 @@ class Meta(NamedTuple):
             "number": self.number,
             "taken": self.taken,
             "tables": self.tables,
+            "sums": self.sums,
         }
         packed: bytes = msgpack.packb(fields)
         return packed
@@ -80,6 +83,7 @@ class Meta(NamedTuple):
                 number=fields["number"],
                 taken=fields["taken"],
                 tables=fields["tables"],
+                sums=fields.get("sums"),
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise DamagedCheckpoint(

@@ -61,14 +61,22 @@ class _Place:
 class RowFile:
     """The rows that `head` leads to: an `engine.cold.ColdStore`.
 
-    path       of the file, for errors
-    suspects   parts of the rows (snapshot/sums.py) that are known not to be those of the commit; they are refused
+    path        of the file, for errors
+    suspects    parts of the rows (snapshot/sums.py) that are known not to be those of the commit; they are refused
+    well_keyed  damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
     """
 
     def __init__(
-        self, path: Path, read_at: ReadAt, head: Head, suspects: Collection[int] = ()
+        self,
+        path: Path,
+        read_at: ReadAt,
+        head: Head,
+        *,
+        suspects: Collection[int] = (),
+        well_keyed: set[bytes] | None = None,
     ) -> None:
         self.path, self.head, self.suspects = path, head, suspects
+        self.well_keyed = set() if well_keyed is None else well_keyed
         self._read_at = read_at
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
@@ -80,7 +88,12 @@ class RowFile:
             place = self._seek(key)
             found = self._row(place)
             if found is not None and found[0] == key:
-                return opened(self.path, key, self._value(place))
+                value = self._value(place)
+                try:
+                    return opened(self.path, key, value)
+                except CorruptBlock:
+                    self.well_keyed.add(key)
+                    raise
             self._check_neighbours(key, place)
             return None
 
@@ -177,7 +190,11 @@ class RowFile:
 
     def _check_neighbour(self, place: _Place) -> None:
         found = self._row(place)
-        if found is not None and found[1] <= NEIGHBOUR_BYTES_MAX:
+        if (
+            found is not None
+            and found[1] <= NEIGHBOUR_BYTES_MAX
+            and found[0] not in self.well_keyed
+        ):
             opened(self.path, found[0], self._value(place))
 
     def _answer(self, place: _Place, found: tuple[bytes, int] | None, prefix: bytes) -> Row | None:

@@ -1,17 +1,18 @@
 """Walk: every row of a checkpoint file read and checked, in a process of its own.
 
-LMDB trusts its file: what is wrong in it can kill or hang the process that maps it. So a file that is foreign or
-suspect is read by a child, `python -m tidelog.snapshot.walk FOLDER`, and its death is a finding like any other. The
-child tells what it finds on its standard output, one JSON object to a line:
+LMDB trusts its file: what is wrong in it can kill or hang the process that maps it. So the child checks the structure
+first, whatever an earlier check found, and reads a file that is not sound without LMDB. A medium that cannot be read
+can still kill it; its death is a finding like any other. The child is `python -m tidelog.snapshot.walk FOLDER`. It
+tells what it finds on its standard output, one JSON object to a line:
 
     {"rows": n}                      so many rows were read by now
     {"text": ..., "stream": ..., "block": ..., "first": ..., "last": ...}     a finding
     {"done": n}                      it came to the end, after n rows
 
-What is checked: that rows ascend and match their checksums; that each decodes; that keys and expiries are as many as
-the META row says, each key's stream is there and each stream has a key; that pages of a stream follow each other,
-blocks match their own checksums, nodes and entries add up; that groups and chunks of pending entries are those that
-are named, and the three orders of a group agree.
+What is checked: the structure (snapshot/structure.py); that rows ascend and match their checksums; that each decodes;
+that keys and expiries are as many as the META row says, each key's stream is there and each stream has a key; that
+pages of a stream follow each other, blocks match their own checksums, nodes and entries add up; that groups and chunks
+of pending entries are those that are named, and the three orders of a group agree.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ from tidelog.engine.freeze import load_stream
 from tidelog.engine.group import LostGroup
 from tidelog.engine.node import highest_live
 from tidelog.engine.pages import ColdPages, Page
-from tidelog.snapshot.environment import ColdRows, open_environment, opened
-from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.meta import Meta
 from tidelog.snapshot.rownames import row_name
+from tidelog.snapshot.seal import opened
 from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
@@ -199,6 +201,18 @@ class _Walker:
             where = "" if key is None else f"key {echo(key)!r}, "
             self._tell(WalkFinding(f"{self.path}: {where}{text}", stream, **more)._asdict())
 
+    def check(self, environment: Environment) -> None:
+        """The structure of the file. If that is damaged, rows are then read without LMDB, and the others are told."""
+
+        def tell() -> bool:
+            self.tell_rows()
+            return False
+
+        try:
+            environment.check(tell)
+        except DamagedCheckpoint as error:
+            self.find(f"byte {error.offset}: {error.reason}")
+
     def run(self) -> None:
         if not self.rows.number():
             return  # its first checkpoint was cut short
@@ -231,17 +245,17 @@ class _Walker:
         # Keys first, so that what is found in other rows can name them.
         after = bytes([rowkeys.KEY[0] + 1])
         for start, stop in ((rowkeys.KEY, after), (b"", rowkeys.KEY), (after, None)):
-            if not self.pass_range(start, stop):
-                return
+            try:
+                if not self.pass_range(start, stop):
+                    return
+            except CorruptBlock as error:
+                self.find(str(error).removeprefix(f"{self.path}: "))
 
     def pass_range(self, start: bytes, stop: bytes | None) -> bool:
         """The rows from one key on, up to another. False: there is no going on."""
-        cursor = self.rows.cursor()  # of the one commit that all of it is compared with
         before = b""
-        if not (cursor.set_range(start) if start else cursor.first()):
-            return True
         # As it is: what does not match is told and passed over.
-        for key, value in cursor:
+        for key, value in self.rows.values(start):
             if key <= before or key < start:
                 self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
                 return False
@@ -462,8 +476,10 @@ def main(folder: Path) -> int:
         disk = RealDisk()
         disk.guard(folder)
         environment = open_environment(disk, folder, read_only=True)
+        environment.mistrusts = True
         rows = ColdRows(environment)
         walker = _Walker(environment.path, rows, tell)
+        walker.check(environment)
         walker.run()
         rows.close()
         environment.close()

@@ -37,7 +37,7 @@ from tidelog.engine.state import State
 from tidelog.engine.values import PENDING_BYTES
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
-from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.meta import Meta, read_meta
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
@@ -504,6 +504,7 @@ class Checkpoints:
     def info(self, core: Core) -> dict[str, Any]:
         """What INFO says of persistence and memory."""
         position, meta, residence = self.position, self.meta, self.residence
+        failure = self.failure or self.damage
         with core.lock:
             nbytes, changes = (0, 0) if core.ended else core.log.since(position)
         return {
@@ -511,13 +512,19 @@ class Checkpoints:
             "checkpoint_lsn": position.lsn,
             "checkpoint_unix_ms": 0 if meta is None else meta.taken,
             "checkpoint_seconds": self.seconds,
-            "checkpoint_failure": None if self.failure is None else str(self.failure),
+            "checkpoint_failure": None if failure is None else str(failure),
             "bytes_since_checkpoint": nbytes,
             "changes_since_checkpoint": changes,
             "memory_budget": residence.budget,
             "memory_estimate": residence.bytes,
             "writers_wait": core.relief is not None,
         }
+
+    @property
+    def damage(self) -> DamagedCheckpoint | None:
+        """What the check of the file found. While it is not None no checkpoint is made and no segment released."""
+        environment = self._environment
+        return None if environment is None else environment.damage
 
     # --- the end
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.aof import errors as aof
 from tidelog.store.core import Core
 from tidelog.store.durations import Duration, patience
-from tidelog.store.errors import StoreClosed, StorePoisoned
+from tidelog.store.errors import StoreClosed, StoreDamaged, StorePoisoned
 from tidelog.store.waiters import ThreadCaller
 
 if TYPE_CHECKING:
@@ -117,11 +117,14 @@ def _drain(drain: Drain, caller: ThreadCaller) -> int:
 
 
 def end(core: Core) -> None:
-    """End a store at once. Raises StorePoisoned, everything released, if records were never confirmed."""
+    """End a store at once. Raises, everything released, StorePoisoned if records were never confirmed; StoreDamaged if
+    the checkpoint was found damaged."""
+    damage = None
     if core.queues is not None and not core.ended:
         core.queues.close()
     if core.checkpoints is not None and not core.ended:
         core.checkpoints.finish(core)
+        damage = core.checkpoints.damage
     with core.lock:
         if core.ended:
             if core.forked:
@@ -135,6 +138,10 @@ def end(core: Core) -> None:
         _open_cores.discard(core)
     except aof.AofError as error:
         raise StorePoisoned(str(error)) from error
+    if damage is not None:
+        raise StoreDamaged(
+            f"everything is in the log, and the checkpoint is damaged: {damage}"
+        ) from damage
 
 
 def _closed() -> StoreClosed:

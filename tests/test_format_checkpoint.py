@@ -569,7 +569,7 @@ def test_the_file(tmp_path: Path) -> None:
         db.xadd("k", {"a": "b"})
         db.snapshot()
         folder = tmp_path / "s/checkpoint"
-        assert {path.name for path in folder.iterdir()} == {"data.mdb", "lock.mdb"}
+        assert {path.name for path in folder.iterdir()} == {"data.mdb", "lock.mdb", "checked"}
         before = (folder / "data.mdb").read_bytes()
         db.xadd("k", {"a": "c"})
         assert (folder / "data.mdb").read_bytes() == before, "written by checkpoints alone"

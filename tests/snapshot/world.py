@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import lmdb
+import msgpack
+
 from tidelog.disk.real import RealDisk
+from tidelog.engine.rowkeys import META
 from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.seal import sealed
 
 DISK = RealDisk()
 
@@ -36,3 +41,13 @@ def write(env: Environment, rows: dict[bytes, bytes]) -> None:
         writing.put(key, payload)
     writing.commit()
     env.extend()
+
+
+def without_sums(folder: Path, *dropped: bytes) -> None:
+    """Make of a checkpoint one of a version that did not say which rows it holds, and drop rows from it."""
+    with lmdb.Environment(str(folder), map_size=1 << 30) as env, env.begin(write=True) as txn:
+        fields = msgpack.unpackb((txn.get(META) or b"")[:-4], strict_map_key=False)
+        del fields["sums"]
+        txn.put(META, sealed(META, msgpack.packb(fields)))
+        for row in dropped:
+            assert txn.delete(row)

@@ -49,45 +49,36 @@ def data_of(made: Path) -> Path:
 
 # --- bits
 
-# LMDB has no checksums of its own: the damaged header of a page of its tree may lead past whole rows, so that a key
-# goes unseen until `verify` counts. An entry is never another one, and a stream that is seen never shorter.
-UNSEEN = re.compile(r"\d+ wrong (exists|get|ttl|keys|scan|type|dbsize|error ResponseError)")
-
 
 def flipped(made: Path, first: int, last: int) -> tuple[Counter[str], list[str]]:
     """How many seeds ended how, and what was wrong."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     data = data_of(made).read_bytes()
-    while first < last:
-        data_of(made).write_bytes(data)
-        argv = [sys.executable, child.__file__, str(made), str(first), str(last)]
-        done = subprocess.run(argv, capture_output=True, text=True)
-        for line in done.stdout.splitlines():
-            seed, kind, *_ = line.split(" ", 2)
-            counts[kind] += 1
-            first = int(seed) + 1
-            if kind == "wrong":
-                wrong.append(f"{line[:400]} {child.flips(data, int(seed))}")
-        if first < last:
-            assert done.returncode < 0, done.stderr
-            counts[f"signal {-done.returncode}"] += 1  # in LMDB
-            first += 1
+    argv = [sys.executable, child.__file__, str(made), str(first), str(last)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        seed, kind, *_ = line.split(" ", 2)
+        counts[kind] += 1
+        first = int(seed) + 1
+        if kind == "wrong":
+            wrong.append(f"{line[:400]} {child.flips(data, int(seed))}")
+    assert first == last, f"seed {first} ended the process: {done.returncode} {done.stderr}"
     print(counts, *wrong, sep="\n")
     return counts, wrong
 
 
 def test_flipped_bits(made: Path) -> None:
     counts, wrong = flipped(made, 0, 60)
-    assert len(wrong) <= 2 and all(UNSEEN.match(line) for line in wrong), wrong
+    assert not wrong
     assert counts["damaged"] > 20
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, 6000, 1000))
 def test_thousands_of_flipped_bits(made: Path, first: int) -> None:
-    counts, wrong = flipped(made, first, first + 1000)
-    assert len(wrong) <= 8 and all(UNSEEN.match(line) for line in wrong), wrong
+    _, wrong = flipped(made, first, first + 1000)
+    assert not wrong
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -221,7 +212,9 @@ def refusal(root: Path) -> str:
     before = {  # blank files hold nothing
         path.relative_to(root): path.read_bytes()
         for path in root.rglob("*")
-        if path.is_file() and path.name not in ("LOCK", "lock.mdb") and any(path.read_bytes())
+        if path.is_file()
+        and path.name not in ("LOCK", "lock.mdb", "checked")
+        and any(path.read_bytes())
     }
     texts = []
     for read_only in (False, True):

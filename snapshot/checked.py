@@ -1,0 +1,70 @@
+"""Checked: the file `checked` beside data.mdb, which says that the structure of a commit was found sound.
+
+    tidelog checked
+    format 1
+    transaction 12
+    bytes 40960
+    mtime_ns 1700000000000000000
+    ctime_ns 1700000000000000000
+    inode 4711
+    crc32c 89abcdef
+
+It is true as long as all of that is still so of data.mdb. It is advice: where it is missing, damaged, of a newer format
+or about another commit, the file is checked again. So it is written in place and never synced; a crash costs a check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from tidelog.disk.interface import Disk, File
+from tidelog.engine.crc32c import crc32c
+
+NAME: Final = "checked"
+BYTES_MAX: Final = 4096
+
+
+def _text(file: File, transaction: int) -> bytes:
+    """What the file says of data.mdb as it is now. Raises OSError."""
+    mtime, ctime = file.times()
+    lines = (
+        f"tidelog checked\nformat 1\ntransaction {transaction}\nbytes {file.size()}\n"
+        f"mtime_ns {mtime}\nctime_ns {ctime}\ninode {file.identity()[1]}\n"
+    ).encode()
+    return lines + b"crc32c %08x\n" % crc32c(lines)
+
+
+def remember(disk: Disk, data: Path, transaction: int) -> None:
+    """Say that data.mdb, as it is now, holds this commit and is sound. A failure is of no consequence."""
+    with contextlib.suppress(OSError):
+        file = disk.open(data)
+        try:
+            text = _text(file, transaction)
+        finally:
+            file.close()
+        record = disk.create(data.with_name(NAME))
+        try:
+            record.write(0, text)
+        finally:
+            record.close()
+
+
+def is_remembered(disk: Disk, data: Path, transaction: int) -> bool:
+    """Whether data.mdb was found sound with this commit and nobody has touched it since."""
+    path = data.with_name(NAME)
+    with contextlib.suppress(OSError):
+        if not disk.exists(path):
+            return False
+        record = disk.open(path)
+        try:
+            said = record.pread(BYTES_MAX, 0)
+        finally:
+            record.close()
+        file = disk.open(data)
+        try:
+            return said == _text(file, transaction)
+        finally:
+            file.close()
+    return False
