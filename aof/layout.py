@@ -17,6 +17,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
 LMDB_LOCK: Final = "lock.mdb"  # which LMDB puts beside a checkpoint's data
+CHECKED: Final = "checked"  # beside a checkpoint's data: which commit was found sound
 WORK: Final = "work"  # in snapshots/: the next snapshot in the making
 FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint that the log is folded into
 
@@ -35,6 +36,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (f"{identity.CHECKPOINT}/{identity.DATA}",        Kind.FILE),
     (f"{identity.CHECKPOINT}/{identity.DATA}{recipe.BESIDE}", Kind.FILE),
     (f"{identity.CHECKPOINT}/{LMDB_LOCK}",            Kind.FILE),
+    (f"{identity.CHECKPOINT}/{CHECKED}",              Kind.FILE),
     (identity.SNAPSHOTS,                              Kind.DIRECTORY),
     (f"{identity.SNAPSHOTS}/{lock.NAME}",             Kind.FILE),
     (f"{identity.SNAPSHOTS}/{WORK}",                  Kind.DIRECTORY),

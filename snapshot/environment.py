@@ -380,10 +380,12 @@ class Environment:
         with self._gate:
             if self._stop or (self._checker is not None and self._checker.is_alive()):
                 return
-            self._checker = threading.Thread(
+            checker = threading.Thread(
                 target=self._check_quietly, name="tidelog-check", daemon=True
             )
-            self._checker.start()
+            with contextlib.suppress(RuntimeError):  # a limit of threads: the next checkpoint checks
+                checker.start()
+                self._checker = checker
 
     def _check_quietly(self) -> None:
         # What was found is remembered, and told when somebody asks.
