@@ -383,7 +383,9 @@ class Environment:
             checker = threading.Thread(
                 target=self._check_quietly, name="tidelog-check", daemon=True
             )
-            with contextlib.suppress(RuntimeError):  # a limit of threads: the next checkpoint checks
+            with contextlib.suppress(
+                RuntimeError
+            ):  # a limit of threads: the next checkpoint checks
                 checker.start()
                 self._checker = checker
 

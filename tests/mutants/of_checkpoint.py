@@ -11,9 +11,9 @@ MUTANTS: Final = (
         "checkpoint/commit-before-sync",
         "snapshot/checkpoint.py",
         "            sync()\n            if cancelled():\n                raise Cancelled\n"
-        "            writing.put(META, meta.pack())\n            writing.commit()\n",
+        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n",
         "            if cancelled():\n                raise Cancelled\n"
-        "            writing.put(META, meta.pack())\n            writing.commit()\n            sync()\n",
+        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n            sync()\n",
         (
             "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
             "tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
