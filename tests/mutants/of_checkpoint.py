@@ -13,7 +13,8 @@ MUTANTS: Final = (
         "            sync()\n            if cancelled():\n                raise Cancelled\n"
         "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n",
         "            if cancelled():\n                raise Cancelled\n"
-        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n            sync()\n",
+        "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n"
+        "            sync()\n",
         (
             "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
             "tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
