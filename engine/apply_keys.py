@@ -21,10 +21,11 @@ def apply_epoch(state: State, effect: Effect) -> None:
 
 
 def apply_del(state: State, effect: Effect) -> None:
-    database = state.databases[effect[1]]
-    for key in effect[2]:
-        database.keys.pop(key)
-        _drop_expiry(state, database, key)
+    _, db, keys = effect
+    database = state.databases[db]
+    database.keys.drop(keys)
+    if database.expires.count and database.expires.drop_all(keys) <= state.next_expiry:
+        state.find_next_expiry()
 
 
 def apply_set(state: State, effect: Effect) -> None:
@@ -124,7 +125,7 @@ def _put_expiry(state: State, database: Database, key: bytes, at: int) -> None:
 
 
 def _drop_expiry(state: State, database: Database, key: bytes) -> None:
-    if database.expires.drop(key) <= state.next_expiry:
+    if database.expires.count and database.expires.drop(key) <= state.next_expiry:
         state.find_next_expiry()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tidelog.engine.effects import DEL, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError, CorruptBlock
 from tidelog.engine.keyspace import resident
@@ -69,6 +71,20 @@ class Context:
             self.expire(self.db, key)
             return False
         return True
+
+    def present(
+        self, keys: Iterable[bytes], find: Callable[[bytes], object] | None = None
+    ) -> list[bytes]:
+        """Those of many keys that are there, in their order, as often as they are named. `find`: says of one that may
+        not be in memory, or expired, whether it is; `peek` unless given."""
+        database = self.state.databases[self.db]
+        here = database.keys
+        if database.expires.count or not here.complete:
+            if find is None:
+                peek = self.peek
+                return [key for key in keys if peek(key) is not None]
+            return [key for key in keys if find(key)]
+        return [key for key in keys if resident(here, key) is not None]
 
     def passed(self, key: bytes) -> bool:
         """Whether a key's time has passed. Logs nothing: for walks over many keys, whose DELs others log."""

@@ -11,6 +11,7 @@ first; of these it is known before which moment none comes, and those whose time
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -57,6 +58,12 @@ class Expiries(dict[bytes, int]):
             self.count -= 1
         return at
 
+    def drop_all(self, keys: Iterable[bytes]) -> int:
+        """`drop` of many keys. The earliest time that one of them had, or NEVER."""
+        earliest = min(map(self.drop, keys), default=NEVER)
+        self._tidy()  # one pass over the heap; popping what is void one by one would cost more than the rest
+        return earliest
+
     # --- what is due
 
     def first(self) -> int:
@@ -100,6 +107,10 @@ class Expiries(dict[bytes, int]):
         """A key has this time: it was counted already."""
         heappush(self._heap, (at, key))  # first: an interrupt in between leaves a time of nobody
         self[key] = at
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Build the heap anew if most of it is void."""
         if len(self._heap) > 2 * _residents(self) + 64:
             self._heap = [(at, key) for key, at in self.items()]
             heapify(self._heap)

@@ -159,6 +159,11 @@ class Keyspace(dict[bytes, Value]):
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def complete(self) -> bool:
+        """Whether every key is in memory, so that one that is not found there does not exist."""
+        return self.count == _residents(self)
+
     def __iter__(self) -> Iterator[bytes]:
         """All keys, in no order. Keys may be loaded meanwhile, but not change."""
         if self.count == _residents(self):
@@ -297,6 +302,30 @@ class Keyspace(dict[bytes, Value]):
     def _end_lost(self, key: bytes) -> None:
         """The stream of a key goes, whose row cannot be read."""
         self.table.changes.end_stored(self.lost.pop(key))
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """`pop` of many keys: a DEL may name a million. One that is not there is passed over."""
+        table, changes, order = self.table, self.table.changes, self._order
+        changed, keeper = table.changed, table.keeper
+        forget, accessed = super().__delitem__, self.accessed
+        for key in keys:
+            value = resident(self, key)
+            if value is None:
+                self.pop(key)
+                continue
+            if keeper is None:
+                changed[key] = None  # as `change`, a call less
+            else:
+                table.change(key)
+            forget(key)
+            accessed.pop(key, None)
+            if self.lost:
+                self.lost.pop(key, None)
+            if order is not None:
+                order.remove(key)
+            self.count -= 1
+            if value.__class__ is Stream:
+                changes.end(value)
 
     def take(self, key: bytes) -> Value:
         """The value of a key that is dropped because it moves elsewhere: a stream goes on."""

@@ -42,6 +42,7 @@ _LENGTHS: Final = {header: n for n, header in enumerate(_HEADERS)}
 _header_of = _HEADERS.__getitem__
 
 _NO_LENGTHS: Final[dict[bytes, int]] = {}
+_MANY: Final = 256  # arguments that are still to come: from here on they are taken apart together
 
 _STAR, _DOLLAR = b"*$"
 _number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
@@ -209,6 +210,7 @@ class Requests:
         at, end = 0, len(data)
         start = -taken  # of the command in hand
         args, left, bulk = self._args, self._left, -1
+        together = shortcut
         self._args, self._left, self._bulk = [], 0, -1
         while True:
             if not left:
@@ -239,6 +241,13 @@ class Requests:
                     left = 0
                     break
                 at = stop
+                together = shortcut
+                continue
+            if together and left >= _MANY:
+                together = False
+                words, at = _plain_arguments(data, at, left)
+                args += words
+                left -= len(words)
                 continue
             stop = find(b"\r", at) + 2
             length = length_of(data[at : stop - 2]) if 1 < stop <= end else None
@@ -404,6 +413,24 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
             begin += width
     rest = pieces[at:]
     return data[len(data) - sum(map(len, rest)) - 2 * (len(rest) - 1) :]
+
+
+def _plain_arguments(data: bytes, at: int, left: int) -> tuple[list[bytes], int]:
+    """The ordinary arguments that `data[at:]` begins with, up to `left` of them, and where they end. None of them if
+    one is not ordinary: they are then taken apart one by one.
+
+    That is a third of the work where a command has a million arguments.
+    """
+    pieces = data[at:].split(b"\r\n", 2 * left)
+    stop = len(pieces) - 1 & ~1
+    words = pieces[1:stop:2]
+    try:
+        if pieces[:stop:2] != [*map(_header_of, map(len, words))]:
+            return [], at
+    except IndexError:
+        return [], at
+    rest = pieces[stop:]
+    return words, len(data) - sum(map(len, rest)) - 2 * (len(rest) - 1)
 
 
 def _integer(digits: bytes) -> int | None:

@@ -28,6 +28,8 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
     if group is None:
         return 0
     ids, pending = id_list(named), group.pending
+    if not len(pending):  # however many are named
+        return 0
     held = ids if ids in pending.young else pending.present(ids)  # mostly one, delivered just now
     if not held:
         return 0

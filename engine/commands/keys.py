@@ -20,9 +20,9 @@ _SAME_OBJECT = b"ERR source and destination objects are the same"
 
 @command("del", -2, "write", (1, -1, 1))
 def del_(ctx: Context, args: list[bytes]) -> Reply:
-    keys = tuple(key for key in dict.fromkeys(args[1:]) if ctx.drops(key))
+    keys = ctx.present(dict.fromkeys(args[1:]), ctx.drops)
     if keys:
-        ctx.effects.append((DEL, ctx.db, keys))
+        ctx.effects.append((DEL, ctx.db, tuple(keys)))
     return len(keys)
 
 
@@ -31,12 +31,15 @@ command("unlink", -2, "write fast", (1, -1, 1))(del_)
 
 @command("exists", -2, "readonly fast", (1, -1, 1))
 def exists(ctx: Context, args: list[bytes]) -> Reply:
-    return sum([ctx.peek(key) is not None for key in args[1:]])
+    return len(ctx.present(args[1:]))
 
 
 @command("touch", -2, "readonly fast", (1, -1, 1))
 def touch(ctx: Context, args: list[bytes]) -> Reply:
-    return sum([ctx.lookup(key) is not None for key in args[1:]])
+    found = ctx.present(args[1:])
+    if not ctx.quiet:
+        ctx.database.keys.accessed.update(dict.fromkeys(found, ctx.now))
+    return len(found)
 
 
 @command("type", 2, "readonly fast")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engine.driver import Engine
 
 from tidelog.engine import keyspace as module
+from tidelog.engine.effects import DEL, OPCODE
 from tidelog.engine.expiries import NEVER, Expiries
 from tidelog.engine.keyspace import PLACES, Keyspace, place
+from tidelog.engine.state import State
 
 names = st.integers(0, 40).map(lambda n: b"k%d" % n)
 changes = st.lists(st.tuples(st.sampled_from(["put", "del", "pop"]), names), max_size=6)
@@ -133,3 +136,46 @@ def test_a_time_set_again_and_again_takes_no_room() -> None:
         expiries.put(b"k", at)
     assert len(expiries._heap) < 200
     assert expiries.first() == 9_999
+
+
+# --- many keys at once
+
+
+@pytest.mark.parametrize("expiring", [False, True])
+def test_a_del_of_many_keys_looks_for_the_next_expiry_once(
+    expiring: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine()
+    engine("SET", "stays", "v", *(["PX", 500_000] if expiring else []))
+    keys = [b"k%d" % number for number in range(200)]
+    for number, key in enumerate(keys):
+        engine("SET", key, "v", *(["PX", 1_000 + number] if expiring else []))
+    looked = 0
+    find = State.find_next_expiry
+
+    def counted(state: State) -> None:
+        nonlocal looked
+        looked += 1
+        find(state)
+
+    monkeypatch.setattr(State, "find_next_expiry", counted)
+    assert engine("DEL", *keys, *keys[:7], "missing") == len(keys)
+    assert looked == expiring
+    assert engine.state.next_expiry == (engine.now + 500_000 if expiring else NEVER)
+    assert (
+        len(engine.state.databases[0].expires._heap) <= 65
+    )  # nothing void is left to be passed over
+    engine.check()
+
+
+def test_many_keys_are_found_whether_they_expire_or_not() -> None:
+    engine = Engine()
+    engine("SET", "a", "v")
+    assert engine("EXISTS", "a", "b", "a") == engine("TOUCH", "a", "b", "a") == 2
+    engine("SET", "b", "v", "PX", 10)
+    assert engine("EXISTS", "a", "b", "a") == engine("TOUCH", "a", "b", "a") == 3
+    engine.now += 11
+    assert engine("EXISTS", "a", "b", "a") == 2
+    assert [effect[0] & OPCODE for effect in engine.effects] == [DEL]
+    assert engine("DEL", "b", "a", "a") == 1
+    engine.check()

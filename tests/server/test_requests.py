@@ -50,6 +50,8 @@ COMMANDS: list[tuple[bytes, list[list[bytes]]]] = [
     (encode([b"A", b"x" * 1023]) + encode([b"A", b"x" * 1024]), [[b"A", b"x" * 1023], [b"A", b"x" * 1024]]),
     (encode([b"A"] * 1023) + encode([b"B"] * 1024), [[b"A"] * 1023, [b"B"] * 1024]),
     (PING + encode([b"ECHO", b"x"]) + PING, [[b"PING"], [b"ECHO", b"x"], [b"PING"]]),
+    (encode([b"A"] * 3000 + [b"\r\n"] + [b"C"] * 2000) + PING, [[b"A"] * 3000 + [b"\r\n"] + [b"C"] * 2000, [b"PING"]]),
+    (encode([b"A"] * 2000 + [b"x" * 1024] * 300) * 2, [[b"A"] * 2000 + [b"x" * 1024] * 300] * 2),
     (b"*0\r\n*-1\r\n*-9223372036854775808\r\n" + PING, [[b"PING"]]),
     (b"\r\n\n  \r\n" + PING + b"\r\n", [[b"PING"]]),
     (b"PING\nPING a\r\n" + PING, [[b"PING"], [b"PING", b"a"], [b"PING"]]),
@@ -307,6 +309,14 @@ def test_who_has_not_authenticated_may_send_little() -> None:
 
 
 # --- time and memory
+
+
+@pytest.mark.parametrize("size", [1, 1000, 65_536, 262_144])
+def test_many_arguments_in_pieces(size: int) -> None:
+    words = [b"DEL", *[b"k:%d" % number for number in range(3000)]]
+    data = encode(words) * 2 + PING
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert feed(*pieces) == [words, words, [b"PING"]]
 
 
 def test_a_large_argument_in_pieces_costs_its_length() -> None:
