@@ -54,6 +54,7 @@ from tidelog.engine.stream import LOADED, Stream
 
 # A last page of no more nodes, and no more bytes, is written anew.
 _SMALL_NODES: Final = PAGE_NODES // 2
+_PAGES_TOGETHER: Final = 512  # PAGE rows that are put one after the other
 _SMALL_BYTES: Final = PAGE_BYTES_MAX // 2
 
 
@@ -241,12 +242,12 @@ class FrozenStream:
 
     def _pages(self, read: ColdStore) -> Iterator[Operation]:
         number = self.number
-        head = self._nodes[0]
+        head, head_id = self._nodes[:2]
         small: list[_Node] = []
         if head < self._kept:
             pages = _StoredPages(read, number)
             yield from pages.cut_end(self._kept)
-            yield from pages.cut_head(head)
+            yield from pages.cut_head(head, _number(head_id))
             marks = {at: mark for at, mark in self._marks.items() if head <= at < self._kept}
             yield from pages.mark(marks)
             small = pages.take_small(self._start) if self._blocks else []
@@ -257,15 +258,24 @@ class FrozenStream:
         ordinal = self._start - len(small)
         nodes: list[_Node] = []
         size = 0
+        # PAGE rows are put many at a time. Put one by one they would lie in the file between the DATA rows, and
+        # whoever walks over nodes would have the kernel read those as well.
+        later: list[Operation] = []
         for node in chain(small, self._new_nodes()):
             if nodes and (len(nodes) == PAGE_NODES or size + len(node[4]) > PAGE_BYTES_MAX):
-                yield from _page_rows(number, ordinal, nodes)
+                page, data = _page_rows(number, ordinal, nodes)
+                yield data
+                later.append(page)
+                if len(later) == _PAGES_TOGETHER:
+                    yield from later
+                    later = []
                 ordinal += len(nodes)
                 nodes, size = [], 0
             nodes.append(node)
             size += len(node[4])
         if nodes:
-            yield from _page_rows(number, ordinal, nodes)
+            yield from reversed(_page_rows(number, ordinal, nodes))
+        yield from later
 
     def _new_nodes(self) -> Iterator[_Node]:
         for first, block, deleted in zip(self._firsts, self._blocks, self._deleted):
@@ -284,11 +294,14 @@ class FrozenStream:
         return packed
 
 
-def _page_rows(number: int, ordinal: int, nodes: list[_Node]) -> Iterator[Operation]:
+def _page_rows(number: int, ordinal: int, nodes: list[_Node]) -> tuple[Operation, Operation]:
+    """The PAGE row and the DATA row of a page."""
     firsts, lasts, counts, masks, parts = map(list, zip(*nodes))
     page = Page(ordinal, firsts, lasts, counts, list(map(len, parts)), masks)
-    yield "put", page_row(number, page.first), page.pack()
-    yield "put", data_row(number, page.first), b"".join(parts)
+    return (
+        ("put", page_row(number, page.first), page.pack()),
+        ("put", data_row(number, page.first), b"".join(parts)),
+    )
 
 
 def take_back(stream: Stream, committed: int, undo: Undo | None) -> None:
@@ -326,6 +339,7 @@ class _StoredPages:
         self._data: dict[int, bytes] = {}
         self._gone: list[int] = []
         self._last: Page | None = None
+        self._first: int | None = None  # first ID of the page of the head
 
     def _page(self, row: tuple[bytes, bytes]) -> Page:
         first = page_first(row[0])
@@ -366,17 +380,14 @@ class _StoredPages:
             self._data[page.first] = data[: sum(page.lengths)]
         self._last = page
 
-    def cut_head(self, head: int) -> Iterator[Operation]:
-        """Let the pages go that lie below ordinal `head` as a whole."""
-        prefix = page_prefix(self._number)
-        row = self._read.after(prefix, prefix)
-        while row is not None:
-            yield REST
-            page = self._page(row)
-            if page.stop > head or page.ordinal > head:
-                break
-            self._gone.append(page.first)
-            row = self._read.after(page_row(self._number, page.first + 1), prefix)
+    def cut_head(self, head: int, head_id: int) -> Iterator[Operation]:
+        """Let the pages go that lie below ordinal `head` as a whole. None of them is read: one may be damaged, and the
+        trim that let it go has not read it either.
+        """
+        yield REST
+        page = self._at(head_id)
+        if page is not None and page.ordinal <= head < page.stop:
+            self._first = page.first
 
     def mark(self, marks: dict[int, Mark]) -> Iterator[Operation]:
         """Note what slots are deleted."""
@@ -413,6 +424,10 @@ class _StoredPages:
 
     def changes(self) -> Iterator[Operation]:
         """What becomes of the rows."""
+        number = self._number
+        if self._first is not None:
+            yield "delete_range", page_prefix(number), page_row(number, self._first)
+            yield "delete_range", data_prefix(number), data_row(number, self._first)
         for first in self._gone:
             yield "delete", page_row(self._number, first)
             yield "delete", data_row(self._number, first)

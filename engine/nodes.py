@@ -360,6 +360,18 @@ class Nodes:
         if self.tail_ids:
             yield self.tail_node()
 
+    def walk_back(self) -> Iterator[Node]:
+        """Every node from the last on. May raise CorruptBlock."""
+        if self.tail_ids:
+            yield self.tail_node()
+        for at in range(len(self.blocks) - 1, self.head - 1, -1):
+            block = self.blocks[at]
+            if block is not None:
+                ordinal = self.first_ordinal + at - self.head
+                yield Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+        if self.cold is not None:
+            yield from self.cold.walk_back()
+
     def tail_node(self) -> Node:
         """The open tail, which there must be."""
         ids = self.tail_ids

@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 import msgpack
@@ -479,6 +479,16 @@ class ColdPages:
         for page, at, deleted in self.between(0, MAX):
             yield ColdNode(self, page, at, deleted)
 
+    def walk_back(self) -> Iterator[Node]:
+        """Every live node, the last one first."""
+        for page, at, deleted in self.back(0, MAX):
+            yield ColdNode(self, page, at, deleted)
+
+    def in_second_half(self, entry_id: int) -> bool:
+        """Whether an ID lies behind the middle node, so that what comes after it is nearer from the end."""
+        found = self._locate(entry_id)
+        return found is not None and 2 * (found[0].ordinal + found[1]) > self.head + self.stop
+
     def all_blocks(self) -> Iterator[tuple[int, Block | None]]:
         """(first ID, block or None if it is not live) of every node from the head on, as a stream keeps them."""
         page, low = self._with(self.head, self.head_id)
@@ -578,21 +588,43 @@ class ColdPages:
         if nodes >= self.nodes:
             dropped, self.nodes = self.nodes, 0
             return dropped, self.last_id
-        last = self._move_head(nodes)
+        self._move_head(nodes)
         self.nodes -= nodes
-        return nodes, last
+        return (
+            nodes,
+            self.head_id - 1,
+        )  # where IDs ascend, whatever went was smaller than what follows it
 
-    def _move_head(self, nodes: int) -> int:
-        """Let the head be the live node after `nodes` others: the greatest ID of any slot of those."""
-        last = 0
-        for page, at, _ in self.between(0, MAX):
-            if not nodes:
-                self.head = page.ordinal + at
-                self.head_id = page.firsts[at]
-                return last
-            nodes -= 1
-            last = max(last, page.lasts[at])
-        raise self._damaged(
+    def _move_head(self, nodes: int) -> None:
+        """Let the head be the live node after `nodes` others.
+
+        It is counted from the nearer end. If damage lies there, the other end leads to the same node: a trim may have
+        been decided from either, and apply must not fail where decide has not.
+        """
+        ways = [self._nth_from_head, self._nth_from_end]
+        if 2 * nodes > self.nodes:
+            ways.reverse()
+        try:
+            page, at = ways[0](nodes)
+        except CorruptBlock:
+            page, at = ways[1](nodes)
+        self.head = page.ordinal + at
+        self.head_id = page.firsts[at]
+
+    def _nth_from_head(self, nodes: int) -> tuple[Page, int]:
+        """The live node after `nodes` others, counted from the head."""
+        for page, at, _ in islice(self.between(0, MAX), nodes, None):
+            return page, at
+        raise self._too_few()
+
+    def _nth_from_end(self, nodes: int) -> tuple[Page, int]:
+        """The same, counted from the end."""
+        for page, at, _ in islice(self.back(0, MAX), self.nodes - nodes - 1, None):
+            return page, at
+        raise self._too_few()
+
+    def _too_few(self) -> CorruptBlock:
+        return self._damaged(
             self.head, self.stop, self.head_id, self.last_id, "fewer are live than were stored"
         )
 

@@ -35,6 +35,7 @@ Operation = (
     tuple[Literal["put"], bytes, bytes]
     | tuple[Literal["delete"], bytes]
     | tuple[Literal["delete_prefix"], bytes]
+    | tuple[Literal["delete_range"], bytes, bytes]
     | tuple[Literal["rest"]]
 )
 REST: Final[Operation] = ("rest",)

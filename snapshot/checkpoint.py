@@ -177,7 +177,11 @@ class _Filling:
         else:
             while True:
                 limit = DELETE_ROWS_HELD if self._holds else DELETE_ROWS
-                if not writing.delete_some(operation[1], limit):
+                if operation[0] == "delete_range":
+                    more = writing.delete_range(operation[1], operation[2], limit)
+                else:
+                    more = writing.delete_some(operation[1], limit)
+                if not more:
                     break
                 self._done += limit
                 self._yield()

@@ -575,12 +575,20 @@ class Writing:
 
     def delete_some(self, prefix: bytes, limit: int) -> bool:
         """Delete up to `limit` rows that begin with `prefix`; may there be more?"""
+        return self._delete_while(prefix, lambda key: key.startswith(prefix), limit)
+
+    def delete_range(self, start: bytes, stop: bytes, limit: int) -> bool:
+        """Delete up to `limit` rows from key `start` up to `stop`, which stays; may there be more?"""
+        return self._delete_while(start, stop.__gt__, limit)
+
+    def _delete_while(self, start: bytes, goes: Callable[[bytes], bool], limit: int) -> bool:
+        """Delete rows from `start` on for as long as their keys are to go. No payload is read."""
         cursor = self._cursor
         assert cursor is not None
         try:
-            found = cursor.set_range(prefix)
+            found = cursor.set_range(start)
             for _ in range(limit):
-                if not found or not cursor.key().startswith(prefix):
+                if not found or not goes(cursor.key()):
                     return False
                 if self._sums is not None:
                     self._sums.remove(*cursor.item())

@@ -279,7 +279,7 @@ def _add(
         ctx.effects.append((e.XADD_IDMP, *place_of, int(new_node), pid, iid))
     if options.strategy is not None:
         before = stream if stream is not None else Stream(0)
-        nodes = _nodes_after(before, new_node, entry_id, row)
+        nodes = _NodesAfter(before, new_node, entry_id, row)
         plan = plan_trim(before, nodes, before.length + 1, options, ctx.settings)
         log_trim(ctx, key, before, options, before.length + 1, plan)
     return ids.text(entry_id)
@@ -303,23 +303,47 @@ def _new_id(last_id: int, given: tuple[int, int | None] | None, now: int) -> int
     return entry_id
 
 
-def _nodes_after(stream: Stream, new_node: bool, entry_id: int, row: Row) -> Iterator[Node]:
-    """The nodes of a stream as they will be once the entry is in."""
-    ordinal = stream.first_ordinal
-    held: Node | None = None
-    for node in stream.walk():
-        if held is not None:
-            yield held
-        held = node
-        ordinal = node.ordinal + 1
-    if held is not None and not new_node:
-        slot_ids = [*held.ids(), entry_id]
-        rows = [*held.rows(), row]
-        yield Node(held.ordinal, held.deleted, held.first, entry_id, None, slot_ids, rows)
-        return
-    if held is not None:
-        yield held
-    yield Node(ordinal, 0, entry_id, entry_id, None, [entry_id], [row])
+class _NodesAfter:
+    """The nodes of a stream as they will be once the entry is in: `trim.Nodes`."""
+
+    __slots__ = ("_stream", "_new_node", "_entry_id", "_row")
+
+    def __init__(self, stream: Stream, new_node: bool, entry_id: int, row: Row) -> None:
+        self._stream = stream
+        self._new_node = new_node or not stream.nodes()
+        self._entry_id = entry_id
+        self._row = row
+
+    def nodes(self) -> int:
+        """How many there will be."""
+        return self._stream.nodes() + self._new_node
+
+    def walk(self) -> Iterator[Node]:
+        """From the head on. May raise CorruptBlock."""
+        last: Node | None = None
+        for node in self._stream.walk():
+            if last is not None:
+                yield last
+            last = node
+        yield from self._ending(last)
+
+    def walk_back(self) -> Iterator[Node]:
+        """From the last on. May raise CorruptBlock."""
+        nodes = self._stream.walk_back()
+        yield from reversed(self._ending(next(nodes, None)))
+        yield from nodes
+
+    def _ending(self, last: Node | None) -> list[Node]:
+        """What becomes of the last node."""
+        entry_id, row = self._entry_id, self._row
+        if last is not None and not self._new_node:
+            slot_ids, rows = [*last.ids(), entry_id], [*last.rows(), row]
+            return [Node(last.ordinal, last.deleted, last.first, entry_id, None, slot_ids, rows)]
+        if last is None:
+            return [
+                Node(self._stream.first_ordinal, 0, entry_id, entry_id, None, [entry_id], [row])
+            ]
+        return [last, Node(last.ordinal + 1, 0, entry_id, entry_id, None, [entry_id], [row])]
 
 
 # --- many entries

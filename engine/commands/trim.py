@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from tidelog.engine import idlist, ids
 from tidelog.engine.context import Context
@@ -118,20 +118,36 @@ class Plan:
         self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
 
 
+class Nodes(Protocol):
+    """The nodes that a trim walks: a stream, or one as it will be once the entry of an XADD is in it."""
+
+    def walk(self) -> Iterator[Node]: ...
+
+    def walk_back(self) -> Iterator[Node]: ...
+
+    def nodes(self) -> int: ...
+
+
 def plan_trim(
-    stream: Stream, nodes: Iterable[Node], length: int, options: TrimOptions, settings: Settings
+    stream: Stream, nodes: Nodes, length: int, options: TrimOptions, settings: Settings
 ) -> Plan:
     """Walk `nodes` (of `length` live entries) as spec 5.2 says. May raise CorruptBlock.
 
-    The nodes are given because XADD trims a stream that its own entry is not in yet.
+    A trim that keeps less than it removes walks from the end: the nodes that go as a whole are then not even looked
+    at. Both ways come to the same plan.
     """
     plan = Plan()
+    if options.strategy == MAXLEN and length <= options.threshold:
+        return plan
+    if _keeps_less(stream, length, options, settings):
+        _plan_from_end(plan, nodes, length, options)
+        return plan
     target = options.threshold if options.strategy == MAXLEN else -1
     minimum = options.threshold if options.strategy == MINID else -1
     limit = options.entries_max(settings)
     policy = options.policy or KEEPREF
     one_by_one = policy == ACKED and bool(stream.groups)
-    for node in nodes:
+    for node in nodes.walk():
         if target >= 0 and length <= target:
             break
         live = node.live
@@ -156,6 +172,52 @@ def plan_trim(
     return plan
 
 
+def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Settings) -> bool:
+    """Whether a trim is planned from the end, where fewer nodes stay than go."""
+    if stream.groups and options.policy in (ACKED, DELREF):
+        return False  # it needs the IDs of what goes
+    if options.entries_max(settings):
+        return False  # it removes few
+    if options.strategy == MAXLEN:
+        return 2 * options.threshold < length
+    # A deleted slot can have a greater ID than the nodes behind it, after an XSETID. From the end such a node would
+    # not be found; none has an ID from `threshold` on if nothing was ever removed there.
+    cold = stream.cold
+    if cold is None or stream.removed_max >= options.threshold:
+        return False
+    return cold.in_second_half(options.threshold)
+
+
+def _plan_from_end(plan: Plan, nodes: Nodes, length: int, options: TrimOptions) -> None:
+    """`plan_trim` by what stays."""
+    target = options.threshold if options.strategy == MAXLEN else -1
+    minimum = options.threshold
+    exact = not (options.approximate and (options.policy or KEEPREF) == KEEPREF)
+    kept = entries = 0  # nodes that are not dropped, and their live entries
+    first: Node | None = None  # of them
+    partly = False
+    for node in nodes.walk_back():
+        if target < 0:
+            if node.last < minimum:
+                break
+        elif entries >= target:
+            break
+        kept += 1
+        entries += node.live
+        first = node
+        if target >= 0 and entries > target:
+            partly = True
+            break
+    plan.drop = nodes.nodes() - kept
+    plan.removed = length - entries
+    if first is None or not exact:
+        return
+    if target < 0:
+        _take_part(plan, first, None, minimum)
+    elif partly:
+        _take_part(plan, first, entries - target, minimum)
+
+
 def _take_acked(plan: Plan, stream: Stream, node: Node, wanted: int | None, minimum: int) -> None:
     """Entries of a node that nobody needs, from its head, until `wanted` are found or `minimum` is reached."""
     slot_ids = node.ids()
@@ -174,6 +236,8 @@ def _take_acked(plan: Plan, stream: Stream, node: Node, wanted: int | None, mini
 def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None:
     """The head of a node: its first `wanted` live entries, or those below `minimum`."""
     if wanted is None:
+        if node.first >= minimum:
+            return
         slot_ids = node.ids()
         floor = next(slot for slot, entry_id in enumerate(slot_ids) if entry_id >= minimum)
         taken = floor - (node.deleted & ((1 << floor) - 1)).bit_count()
@@ -231,6 +295,6 @@ def xtrim(ctx: Context, args: list[bytes]) -> Reply:
     stream = ctx.stream(args[1])
     if stream is None:
         return 0
-    plan = plan_trim(stream, stream.walk(), stream.length, options, ctx.settings)
+    plan = plan_trim(stream, stream, stream.length, options, ctx.settings)
     log_trim(ctx, args[1], stream, options, stream.length, plan)
     return plan.removed

@@ -38,8 +38,16 @@ class RowsInMemory:
             high += 1
         del self._keys[low:high]
 
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the rows from key `start` up to `stop`, which stays."""
+        low, high = bisect_left(self._keys, start), bisect_left(self._keys, stop)
+        for key in self._keys[low:high]:
+            del self._payloads[key]
+        del self._keys[low:high]
+
     def write(self, operations: Iterable[tuple[Any, ...]]) -> None:
-        """What `Frozen.rows` says: ("put", key, payload), ("delete", key), ("delete_prefix", prefix), ("rest",)."""
+        """What `Frozen.rows` says: ("put", key, payload), ("delete", key), ("delete_prefix", prefix), ("delete_range",
+        start, stop), ("rest",)."""
         for operation in operations:
             match operation:
                 case ("put", key, payload):
@@ -48,6 +56,8 @@ class RowsInMemory:
                     self.put(key, None)
                 case ("delete_prefix", prefix):
                     self.delete_prefix(prefix)
+                case ("delete_range", start, stop):
+                    self.delete_range(start, stop)
                 case ("rest",):
                     pass
                 case _:

@@ -146,10 +146,11 @@ def test_a_del_of_many_keys_looks_for_the_next_expiry_once(
     expiring: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine()
-    engine("SET", "stays", "v", *(["PX", 500_000] if expiring else []))
+    if expiring:
+        engine("SET stays v PX 500000")
     keys = [b"k%d" % number for number in range(200)]
-    for number, key in enumerate(keys):
-        engine("SET", key, "v", *(["PX", 1_000 + number] if expiring else []))
+    for number in range(len(keys)):
+        engine(f"SET k{number} v PX {1_000 + number}" if expiring else f"SET k{number} v")
     looked = 0
     find = State.find_next_expiry
 
