@@ -15,6 +15,7 @@ import socket
 from collections import deque
 from functools import partial
 from itertools import islice, takewhile
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.aof.errors import LogPoisoned
@@ -28,7 +29,13 @@ from tidelog.store.core import Claim, unheld
 if TYPE_CHECKING:
     from tidelog.server.server import Server
 
-WAITING_BYTES_MAX: Final = 1 << 20  # of replies a client has not read: it is not read from any more
+WAITING_BYTES_MAX: Final = 1 << 20  # of commands, or of replies that wait for the disk
+UNREAD_BYTES_MAX: Final = 64 << 10  # of replies not taken: none of its commands is begun
+TURN_BYTES_MAX: Final = 256 << 10  # of replies made in one turn, which are then written first
+LATE_BYTES_MAX: Final = 128 << 10  # that are not taken apart yet: no more are read
+PIECE_BYTES: Final = 16 << 10  # of what is late, taken apart at a time
+LONG: Final = 128  # commands sent together: others go first
+LOOK: Final = 16  # commands between two looks at the clock
 COMMAND_BYTES: Final = 200  # what a command that waits takes besides its arguments, about
 RUN: Final = 64  # commands that waited, and XADDs among others, are taken up so many at a time
 
@@ -45,6 +52,8 @@ class Connection(asyncio.Protocol):
     held      replies of turns before that wait for the disk
     slow_since    when it was seen to leave more unread than its soft limit
     adding    it has sent XADDs that run at the end of this turn
+    late      what came while others had used up the turn (`Turns.later`), not taken apart yet
+    greedy    it sent more at once than its share, or what it sent took longer than a turn: others go first
     """
 
     def __init__(self, server: Server, kind: str) -> None:
@@ -56,6 +65,9 @@ class Connection(asyncio.Protocol):
         self.requests = Requests(server.limits)
         self.queue: deque[list[bytes]] = deque()
         self.queue_bytes = 0
+        self.late: deque[bytes] = deque()
+        self.late_bytes = 0
+        self.greedy = False
         self.out: list[Any] = []  # bytes, Claim | None, bytes, Claim | None, ...
         self.out_bytes = 0
         self.rests: Claim | None = None
@@ -75,7 +87,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(WAITING_BYTES_MAX)
+        transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         peer = transport.get_extra_info("socket")
         if peer is not None:
             self.fd = peer.fileno()
@@ -107,6 +119,7 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self._failure = error.line
             commands = error.commands
+        self.greedy = len(commands) > LONG
         if session.busy or self.queue:
             self._put_by(commands)
         elif (
@@ -136,12 +149,29 @@ class Connection(asyncio.Protocol):
         return not (
             self.adding
             or self.closing
-            or self.queue
+            or self.waiting
             or self.requests.pending
             or self._failure is not None
             or session.busy
             or not session.plain
         )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether commands wait for their turn."""
+        return bool(self.queue or self.late)
+
+    def put_off(self, data: bytes) -> None:
+        """Keep bytes for a later turn: this one has taken long enough."""
+        self.late_bytes += len(data)
+        if len(data) > PIECE_BYTES:
+            self.greedy = True
+            self.late += [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
+        else:
+            self.late.append(data)
+        self.server.turns.later(self)
+        if self.late_bytes > LATE_BYTES_MAX:
+            self._brake()
 
     def _put_by(self, commands: list[list[bytes]]) -> None:
         """Keep commands until the session is free for them."""
@@ -157,12 +187,23 @@ class Connection(asyncio.Protocol):
         """Give the session one command after the other, until it is busy; XADDs in a row together."""
         session = self.session
         waiting = self.server.core.waiting
-        room = WAITING_BYTES_MAX - self.held_bytes if self._writable else -1  # see `full`
+        room = TURN_BYTES_MAX  # see `full`
+        if self.held_bytes > WAITING_BYTES_MAX or not self._writable:
+            room = -1
+        turns = self.server.turns
+        look = LOOK
         numbered = enumerate(commands)
         for at, args in numbered:
             if session.busy or self.closing or self.out_bytes > room:
                 self._put_by(commands[at:])
                 break
+            if at >= look:
+                look = at + LOOK
+                if perf_counter() > turns.until:
+                    self._put_by(commands[at:])
+                    self.greedy = True
+                    turns.later(self)
+                    break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be something else
                 # Each may wake somebody, unless it is known beforehand whom (store.hand_out).
@@ -179,12 +220,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """There are so many replies that nobody has taken yet that no more are to be made."""
-        return self.out_bytes + self.held_bytes > WAITING_BYTES_MAX or not self._writable
+        """The client has not read its replies, or they wait to be written: start no further command."""
+        return (
+            self.out_bytes > TURN_BYTES_MAX
+            or self.held_bytes > WAITING_BYTES_MAX
+            or not self._writable
+        )
 
     def _after(self) -> None:
         """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
-        while self.requests.held_back and not (self.queue or self.session.busy or self.closing):
+        while self.requests.held_back and not (self.waiting or self.session.busy or self.closing):
             # What may be too large for one who has not said yet who it is.
             try:
                 commands = self.requests.feed(b"")
@@ -195,7 +240,7 @@ class Connection(asyncio.Protocol):
         if self._failure == b"" and self.session.waits:
             self.kill()  # its end would not be noticed any more
             return
-        if self._failure is not None and not (self.queue or self.session.busy or self.closing):
+        if self._failure is not None and not (self.waiting or self.session.busy or self.closing):
             if self._failure:
                 self.send(b"-%b\r\n" % self._failure)
             self.close_soon()
@@ -205,6 +250,8 @@ class Connection(asyncio.Protocol):
         """Read on, or not."""
         kept = max(self.held_bytes, self.queue_bytes)
         wanted = self._writable and kept <= WAITING_BYTES_MAX
+        if self.late_bytes > LATE_BYTES_MAX:
+            wanted = False
         if wanted != self._readable and not self.transport.is_closing():
             self._readable = wanted
             if wanted:
@@ -215,23 +262,57 @@ class Connection(asyncio.Protocol):
     @property
     def left_over(self) -> bool:
         """See `session.Outlet`."""
-        return bool(self.queue or self._failure is not None or self.requests.held_back)
+        return bool(self.waiting or self._failure is not None or self.requests.held_back)
 
     def resume(self) -> None:
-        """The session is free for its next command."""
-        while self.queue and not (self.session.busy or self.closing or self.full):
-            # Some at a time: each that makes it busy would have the rest put by again.
-            commands: list[list[bytes]] = []
-            while self.queue and len(commands) < RUN:
-                args = self.queue.popleft()
-                self.queue_bytes -= COMMAND_BYTES + sum(map(len, args))
-                commands.append(args)
-            rest, self.queue = self.queue, deque()
-            rest_bytes, self.queue_bytes = self.queue_bytes, 0
-            self.run(commands)
-            self.queue.extend(rest)
-            self.queue_bytes += rest_bytes
+        """The session is free for its next command, or it is this client's turn again."""
+        if self.waiting and not (self.session.busy or self.closing or self.full):
+            if self.adding:  # what came first goes first
+                self.server.turns.run_adds()
+            if not self.queue:
+                self._take_late()
+            else:
+                # Some at a time: each that makes it busy would have the rest put by again.
+                commands: list[list[bytes]] = []
+                while self.queue and len(commands) < RUN:
+                    args = self.queue.popleft()
+                    self.queue_bytes -= COMMAND_BYTES + sum(map(len, args))
+                    commands.append(args)
+                rest, self.queue = self.queue, deque()
+                rest_bytes, self.queue_bytes = self.queue_bytes, 0
+                self.run(commands)
+                self.queue.extend(rest)
+                self.queue_bytes += rest_bytes
+            if self.waiting and not (self.session.busy or self.closing or self.full):
+                self.server.turns.later(self)
         self._after()
+
+    def _take_late(self) -> None:
+        """Take apart what came first of all that is late, and run it."""
+        data = self.late.popleft()
+        self.late_bytes -= len(data)
+        try:
+            commands = self.requests.feed(data)
+        except ProtocolError as error:
+            self._failure = error.line
+            commands = error.commands
+            self.late.clear()  # nothing more can be made of its bytes
+            self.late_bytes = 0
+        self.greedy = self.greedy and bool(self.late) or len(commands) > LONG
+        if (
+            len(commands) > 1
+            and self.session.plain
+            and not self.server.core.waiting.keys
+            and all(map(is_plain_add, commands))
+        ):
+            self.session.add_many(commands)
+        else:
+            self.run(commands)
+
+    def _run_late(self) -> None:
+        """The client is leaving: run what came before that, as far as it can be run at once."""
+        while self.late and not (self.session.busy or self.closing or self.full):
+            self.resume()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -244,6 +325,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
         self.server.turns.run_all()
+        self._run_late()
         if self.session.busy and (self.out or self.held) and self.kind != "tls":
             self.session.end()  # it waits for nothing any more, but is owed the replies before that
             self.closing = True
@@ -257,9 +339,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.turns.run_all()
+        self._run_late()
         self.closing = True
         self.held.clear()
         self.queue.clear()
+        self.late.clear()
         self._sent()
         self.session.end()
         self.server.left(self)
@@ -453,8 +537,8 @@ def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: boo
                 connection.transport.write(data)
         else:
             connection.wait_for_log()
-        if connection.queue and not connection.session.busy:
-            connection.server.loop.call_soon(connection.resume)
+        if connection.queue and not (connection.session.busy or connection.full):
+            connection.server.turns.later(connection)
     if touched:
         touched[0].server.stats.net_output_bytes += sent
 

@@ -16,14 +16,14 @@ import threading
 import time
 from collections import deque
 from operator import itemgetter
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.engine.table import TABLE
 from tidelog.server import errors
-from tidelog.server.connection import Connection, Held, finish_turn
+from tidelog.server.connection import PIECE_BYTES, Connection, Held, finish_turn
 from tidelog.server.requests import alike
 from tidelog.server.session import Session, is_plain_add
 from tidelog.store.batch import run_pipeline
@@ -38,6 +38,8 @@ ARRIVED_BYTES_MAX: Final = 16 << 20  # that wait for the turn's end; what comes 
 SHORT_BYTES_MAX: Final = (
     4 << 10
 )  # of bytes that do not count there: no client sends them twice in a turn
+TURN_S: Final = 0.005  # then what is left over waits, and a client that asks for little goes first
+ADDS_MAX: Final = 8192  # XADDs that run together; what comes then waits as well
 RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
 XADD: Final = TABLE.commands[b"xadd"]
 
@@ -65,6 +67,9 @@ class Turns:
         self._arrived_bytes = 0
         self._adds: _Adds = []
         self._mixed = False  # other commands may have run since those XADDs were taken
+        self.until = 0.0  # perf_counter() at which this turn has taken long enough
+        self._soon: dict[Connection, None] = {}  # whose turn it is next
+        self._greedy: dict[Connection, None] = {}  # and behind them
         self._awake: deque[Session] = deque()
         self._touched: list[Connection] = []
         self._parked: dict[Connection, None] = {}
@@ -75,7 +80,8 @@ class Turns:
     @property
     def under_way(self) -> bool:
         """Whether a turn has still to end."""
-        return bool(self._ending or self._arrived or self._adds or self._awake or self._touched)
+        waiting = self._arrived or self._adds or self._awake or self._soon or self._greedy
+        return bool(self._ending or waiting or self._touched)
 
     @property
     def holding(self) -> bool:
@@ -85,6 +91,8 @@ class Turns:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         self._parked.pop(connection, None)
+        self._soon.pop(connection, None)
+        self._greedy.pop(connection, None)
 
     def look(self) -> None:
         """See whether replies that wait may leave by now."""
@@ -93,6 +101,12 @@ class Turns:
     def touch(self, connection: Connection) -> None:
         """A connection has something to send in this turn. Twice is allowed."""
         self._touched.append(connection)
+        if not self._ending:
+            self._schedule()
+
+    def later(self, connection: Connection) -> None:
+        """A connection has commands that wait for its turn. Twice is allowed."""
+        (self._greedy if connection.greedy else self._soon)[connection] = None
         if not self._ending:
             self._schedule()
 
@@ -114,6 +128,9 @@ class Turns:
 
     def arrived(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client: they wait until all sockets of this turn have been read."""
+        if connection.late:
+            connection.put_off(data)
+            return
         self._arrived.append((connection, data))
         if len(data) > SHORT_BYTES_MAX:
             self._arrived_bytes += len(data)
@@ -125,21 +142,58 @@ class Turns:
     def _take(self) -> None:
         """Run the commands that arrived in this turn, in order, but for the XADDs."""
         arrived, self._arrived = self._arrived, []
+        if self._arrived_bytes and len(arrived) > 1:
+            # Few bytes are taken apart in no time, so they go first. All of one client's keep their order.
+            long = {of for of, data in arrived if of.greedy or len(data) > SHORT_BYTES_MAX}
+            arrived.sort(key=lambda each: each[0] in long)
         self._server.stats.net_input_bytes += sum(map(len, map(_data_of, arrived)))
         self._arrived_bytes = 0
         if len(arrived) >= MANY and self._take_alike(arrived):
             return
+        now = perf_counter()
+        until = self.until = now + TURN_S
+        adds = 0
         for connection, data in arrived:
+            if (
+                connection.late
+                or connection.greedy
+                or len(data) > PIECE_BYTES
+                or adds > ADDS_MAX
+                or now > until
+            ):
+                connection.put_off(data)
+                continue
             try:
                 commands = connection.take(data)
             except Exception:  # a fault of ours: nobody else is to suffer from it
-                _logger.exception("client %d is closed", connection.session.id)
-                connection.kill()
+                self._broke(connection)
                 commands = []
             if commands:
                 self._adds.append((connection, commands))
+                adds += len(commands)
             else:
                 self._mixed = True
+            began, now = now, perf_counter()
+            if now - began > TURN_S:
+                connection.greedy = True
+
+    def _take_late(self) -> None:
+        """Run commands of connections whose turn it is, each some of its own, until the turn has taken long enough."""
+        until = self.until = perf_counter() + TURN_S
+        while self._soon or self._greedy:
+            waiting = self._soon or self._greedy
+            connection = next(iter(waiting))
+            del waiting[connection]
+            try:
+                connection.resume()
+            except Exception:
+                self._broke(connection)
+            if perf_counter() > until:
+                break
+
+    def _broke(self, connection: Connection) -> None:
+        _logger.exception("client %d is closed", connection.session.id)
+        connection.kill()
 
     def _take_alike(self, arrived: list[tuple[Connection, bytes]]) -> bool:
         """Take what arrived together, if it is one XADD of each client, as it is where many produce. Whether it was."""
@@ -250,9 +304,10 @@ class Turns:
                 answers = self._run_adds()
                 self._mixed = False
             awake = self._awake
-            if awake or pubsub.waiting:
+            if awake or pubsub.waiting or self._soon or self._greedy:
                 _hand_out(answers)
                 answers = []
+                self._take_late()
                 while awake:
                     awake.popleft().woken()
                 pubsub.deliver()
@@ -271,7 +326,7 @@ class Turns:
                     if log.in_doubt:
                         core.trouble = core.trouble or RELOAD
         self._ending = False
-        if self._awake:  # left over
+        if self._awake or self._soon or self._greedy:  # left over
             self._schedule()
         touched, self._touched = self._touched, []
         if not core.relaxed and log.written_lsn > log.synced_lsn and (touched or answers):
