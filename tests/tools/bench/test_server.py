@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.tools.bench import idle, stream_latency
+from tidelog.tools.bench import crowd, idle, stream_latency
 from tidelog.tools.bench.baselines.redis_saved import adding_to_one, feed
 from tidelog.tools.bench.baselines.redis_server import RedisServer
 from tidelog.tools.bench.bench import Bench
@@ -110,6 +110,23 @@ def test_blocked_clients_are_weighed_while_they_wait(server: Served) -> None:
     assert not server.client.exists(STREAM)
 
 
+def test_one_large_command_is_measured_when_it_did_something(server: Served) -> None:
+    crowd.add_large(server, 250)
+    assert crowd.trim(server) > 0
+    assert server.client.xlen(STREAM) == crowd.KEPT
+    with pytest.raises(RuntimeError, match="answered b':0"):
+        crowd.trim(server)
+    assert crowd.delete(server, 2_500) > 0
+    assert server.client.dbsize() == 1
+
+
+@pytest.mark.parametrize("name", crowd.CROWDS)
+def test_a_crowd_that_never_reads(server: Served, name: str) -> None:
+    found = crowd.polite(server, name, 0.1)
+    assert 0 < found["p50"] <= found["p99"] <= found["worst"]
+    assert server.client.ping()
+
+
 def test_processor_time_is_that_of_the_server(server: Served) -> None:
     before = server.cpu_s()
     feed(server, adding_to_one(200_000))
@@ -130,7 +147,7 @@ def test_without_redis_benchmark_the_other_figures_remain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name in ("_reading", "_latency", "_idle"):
+    for name in ("_reading", "_latency", "_idle", "_crowd"):
         monkeypatch.setattr(subject, name, lambda bench: iter(()))
     monkeypatch.setattr(subject, "TidelogServer", _NoServer)
     with Bench(tmp_path, rounds=1, slice_s=0.01) as bench:

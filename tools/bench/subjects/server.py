@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tidelog.tools.bench import idle, stream_latency
+from tidelog.tools.bench import crowd, idle, stream_latency
 from tidelog.tools.bench.baselines.redis_saved import adding_to_one, feed
 from tidelog.tools.bench.baselines.redis_server import RedisPeer, RedisServer
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
@@ -42,6 +43,10 @@ RUNS, QUICK_RUNS = 7, 3
 LATENCY_TIMES = 1.5
 PENDING = 1_000_000
 
+LARGE = 66_600  # entries, trimmed at once
+KEYS = 1_000_000  # deleted at once
+CROWD_S, QUICK_CROWD_S = 5.0, 2.0
+
 IDLE_CLIENTS = 5_000
 IDLE_S, QUICK_IDLE_S = 10.0, 3.0
 
@@ -56,17 +61,23 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield from _reading(bench)
     yield from _latency(bench)
     yield from _idle(bench)
+    yield from _crowd(bench)
 
 
 @contextmanager
-def _servers(bench: Bench, appendfsync: str) -> Iterator[Servers]:
-    """Ours, and a redis-server where there is one; new and empty."""
+def _servers(
+    bench: Bench, appendfsync: str, where: dict[str, Path] | None = None
+) -> Iterator[Servers]:
+    """Ours, and a redis-server where there is one: new and empty, or in the directories of `where`, which are noted."""
+    where = {} if where is None else where
     with ExitStack() as closing:
         servers: Servers = {}
         kinds: list[Callable[..., Served]] = [TidelogServer, RedisServer]
         for kind in kinds:
             try:
-                server = kind(bench.fresh("server"), appendfsync)
+                path = where.get(kind.__name__) or bench.fresh("server")
+                where[kind.__name__] = path
+                server = kind(path, appendfsync)
             except FileNotFoundError as error:
                 bench.missing[REDIS] = str(error)
                 continue
@@ -218,3 +229,40 @@ def _idle(bench: Bench) -> Iterator[Row]:
     yield Row("server: CPU while they are idle", "ms/s", cpu.pop(OURS), cpu, (), shown)
     shown = f"{clients:,} consumers blocked in XREADGROUP; one gets it"
     yield Row("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
+
+
+# --- one command, or many clients, that hold up the others
+
+
+def _crowd(bench: Bench) -> Iterator[Row]:
+    count, keys = bench.scaled(LARGE), bench.scaled(KEYS)
+    where: dict[str, Path] = {}
+    with _servers(bench, EVERYSEC, where) as servers:
+        deleted = {name: crowd.delete(server, keys) for name, server in servers.items()}
+        for server in servers.values():
+            crowd.add_large(server, count)
+    with _servers(
+        bench, EVERYSEC, where
+    ) as servers:  # so that nothing of it is in the memory of ours
+        trimmed = {name: crowd.trim(server) for name, server in servers.items()}
+    shown = (
+        f"from the checkpoint, {count:,} of {crowd.ENTRY_BYTES:,} bytes; redis-server: from memory"
+    )
+    yield Row("server: XTRIM of cold entries", "ms", trimmed.pop(OURS), trimmed, (), shown)
+    yield Row(f"server: DEL of {keys:,} keys", "ms", deleted.pop(OURS), deleted, (), "one command")
+    seconds = QUICK_CROWD_S if bench.quick else CROWD_S
+    for name in crowd.CROWDS:
+        with _servers(bench, EVERYSEC) as servers:
+            for server in servers.values():
+                crowd.fill(server)
+            found = {side: crowd.polite(server, name, seconds) for side, server in servers.items()}
+        worst = "; ".join(f"{side} worst {of['worst']:,.0f} ms" for side, of in found.items())
+        p99 = {side: of["p99"] for side, of in found.items()}
+        yield Row(
+            f"server: PING beside {name} that nobody reads, p99",
+            "ms",
+            p99.pop(OURS),
+            p99,
+            (),
+            f"one at a time; {worst}",
+        )
