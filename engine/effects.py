@@ -5,7 +5,7 @@ Opcodes and field orders are numbered by hand and never renumbered; 0 means "not
 
 The last effect of a unit has `END` added to its opcode, so a unit's end costs no byte. `APPLY` and every
 other table by opcode has both entries. Opcodes from `VOLATILE` on are applied but never logged: they
-carry only what a crash may take back (DESIGN: the seen-time of a call that changed nothing else).
+carry only what a crash may take back (the seen-time of a call that changed nothing else).
 
 Fields, by name:
 

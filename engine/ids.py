@@ -1,4 +1,4 @@
-"""Entry IDs: every textual form of spec section 3, read and written.
+"""Entry IDs: every textual form of spec 3, read and written.
 
 An ID is one int, `ms << 64 | seq`: it compares as the pair does. Text is `ms-seq` in plain decimal.
 

@@ -9,7 +9,7 @@ A reply is one of
     Streams       list of [key, Entries]: array of pairs in RESP2, map in RESP3
     Park          nothing to serve: wait for one of these keys, then decide again
 
-A face turns it into its own form: RESP bytes, redis-py's Python shapes. Source: spec section 1.
+A face turns it into its own form: RESP bytes, redis-py's Python shapes. Source: spec 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACL LOG: commands that were refused and passwords that were wrong, the latest first (spec: Redis 7.0).
+"""ACL LOG: commands that were refused and passwords that were wrong, the latest first, as in Redis 7.0.
 
 The same thing again within a minute is counted with the entry that is there, so that one busy client does not push out
 all others.

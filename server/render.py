@@ -1,6 +1,6 @@
 """Render: replies as RESP2 or RESP3 bytes. No I/O.
 
-What a reply may be is in `engine.reply` and `server.replies`; what it looks like, in spec sections 1 and 18.3. Nearly
+What a reply may be is in `engine.reply` and `server.replies`; what it looks like, in spec 1 and 18.3. Nearly
 all that differs between the two protocols is the null, and what stands before a map:
 
     None `$-1` / `_`      NULL_ARRAY `*-1` / `_`      Map, Streams `*` / `%`      Push `*` / `>`

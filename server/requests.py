@@ -1,7 +1,7 @@
 """Requests: bytes of a client in, commands out. No I/O; one `Requests` per connection.
 
 A request is an array of bulk strings, or an inline command: a line of words that may be quoted. What is refused,
-with which words and at which byte, is Redis's (7.0, networking.c; spec section 16.1), down to its oddities:
+with which words and at which byte, is Redis's (7.0, networking.c; spec 16.1), down to its oddities:
 
     the two bytes after a bulk string, and the one after the `\\r` of a header, are passed over unseen
     a NUL byte hides the end of the line it stands in: such a line is waited for until it is too long

@@ -1,4 +1,4 @@
-"""Entry IDs: the forms of spec section 3, one by one."""
+"""Entry IDs: the forms of spec 3, one by one."""
 
 from __future__ import annotations
 

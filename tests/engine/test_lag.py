@@ -1,4 +1,4 @@
-"""entries-read and lag: the check table of spec section 9, in its 8.2+ column."""
+"""entries-read and lag: the table of examples in spec 9, in its 8.2+ column."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tidelog.engine.stream import Stream
 
 
 class Row(NamedTuple):
-    section: str  # of the spec
+    section: str  # of docs/reference/streams.md
     since: str  # the release that changed it
     says: str
 

@@ -1,6 +1,6 @@
-"""Streams and groups as the specification describes 8.8, in the plainest way: dicts, lists and full scans.
+"""Streams and groups as docs/reference/streams.md describes 8.8, in the plainest way: dicts, lists and full scans.
 
-Written from the spec alone, to be compared with the engine where no server can be asked: CLAIM, XNACK, XACKDEL,
+Written from that page alone, to be compared with the engine where no server can be asked: CLAIM, XNACK, XACKDEL,
 XDELEX, reference policies, dedup. One stream in one node, valid arguments only. Replies are wire forms. Times are
 unix ms; an ID is one int as in the engine.
 """

@@ -1,4 +1,6 @@
-"""What came after 7.0, from the spec: no server here to ask, so each rule and each error row is a test.
+"""What came after 7.0, from docs/reference/streams.md.
+
+No server here can be asked, so each rule and each row of errors is a test.
 
 The section is named above each group of tests. Every test also replays its log (the fixture does).
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.oracle.differences import TABLE
 
 import tidelog
 from tidelog import testing
@@ -190,3 +191,39 @@ def test_every_anchor_is_a_heading() -> None:
 def slug(heading: str) -> str:
     """The anchor that a heading gets."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+# --- the reference of the stream commands, which the code cites as "spec 7.5"
+
+NUMBER = r"\d+(?:\.\d+)*"
+CITATION = re.compile(rf"\bspec\s+({NUMBER}(?:(?:,? and |, ){NUMBER})*)", re.I)
+
+
+def sections() -> set[str]:
+    text = (ROOT / "docs/reference/streams.md").read_text()
+    return set(re.findall(rf"^#+ ({NUMBER})\.? ", text, re.M))
+
+
+def cited() -> Iterator[tuple[str, str]]:
+    """(place, section) of every citation in the code and its tests."""
+    for path in sorted(ROOT.glob("[a-z]*/**/*.py")):
+        text = path.read_text()
+        for citation in CITATION.finditer(text):
+            line = text.count("\n", 0, citation.start()) + 1
+            for section in re.findall(NUMBER, citation[1]):
+                yield f"{path.relative_to(ROOT)}:{line}", section
+
+
+def test_every_cited_section_is_in_the_reference() -> None:
+    there = sections()
+    assert len(list(cited())) > 60
+    assert not [f"{place}: spec {section}" for place, section in cited() if section not in there]
+
+
+def test_the_table_of_differences_names_sections_of_the_reference() -> None:
+    there = sections()
+    assert not [
+        (name, row.section)
+        for name, row in TABLE.items()
+        if not set(row.section.split(", ")) <= there
+    ]
