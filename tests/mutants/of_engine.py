@@ -141,7 +141,7 @@ MUTANTS: Final = (
     Mutant(
         "frozen-stream/head-stays",
         "engine/frozen_stream.py",
-        "            yield from pages.cut_head(head)\n",
+        "            yield from pages.cut_head(head, _number(head_id))\n",
         "",
         ("tests/engine/test_one_change.py::test_trimmed_nodes_leave_the_file",),
         "Nodes that were trimmed leave the file with the next checkpoint.",
