@@ -42,7 +42,7 @@ from tidelog.aof.layout import LMDB_LOCK as LOCK
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import Kind, NotPlain
-from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.disk.real import MOVED, OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.rowkeys import META
@@ -408,10 +408,13 @@ class Environment:
     def open_again(self) -> File:
         """Another descriptor of the file, for plain reads. Raises CheckpointError, OSError."""
         self._open()
-        file = self._disk.open(self.path)
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{self.path}: {MOVED}") from error
         if file.identity() != self.identity:
             file.close()
-            raise CheckpointError(f"{self.path} was replaced by another file since it was opened")
+            raise CheckpointError(f"{self.path}: {MOVED}")
         return file
 
     def remember(self) -> None:

@@ -225,7 +225,8 @@ def test_every_fsync_is_counted_also_by_a_log_that_is_begun_anew(
 
     def fdatasync(file: RealFile) -> None:
         sync(file)
-        done.append(1)
+        if file.path.suffix == ".aof":  # DURABLE is synced when a log is opened
+            done.append(1)
 
     monkeypatch.setattr(RealFile, "fdatasync", fdatasync)
     for number in range(1, 11):

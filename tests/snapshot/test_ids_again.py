@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.snapshot.portable_store import DISK, opened
 from tests.snapshot.test_checkpoint import World
+from tests.snapshot.world import without_sums
 
 import tidelog
 from tidelog.engine import rowkeys
@@ -75,11 +76,7 @@ def test_live_entries_whose_ids_do_not_ascend_are_found(tmp_path: Path) -> None:
     page = unpack_page(rowkeys.page_first(key), row)
     assert page.masks[1].bit_count() == 5
     page.masks[1] = 0  # as if nothing were deleted: IDs 16 to 20 are there twice
-    world = World(tmp_path)
-    writing = world.env.write()
-    writing.put(key, page.pack())
-    writing.commit()
-    world.close()
+    without_sums(tmp_path, put={key: page.pack()})
     texts = [finding.text for finding in walk(DISK, tmp_path)]
     assert any("block 2" in text and "IDs do not ascend" in text for text in texts), texts
 
@@ -97,10 +94,8 @@ def test_an_error_names_the_ids_that_were_given_again(tmp_path: Path) -> None:
         world.engine(f"XADD s {entry_id} f v")
     world.checkpoint()
     keys = [key for key, _ in world.rows.rows(rowkeys.page_prefix(1))]
-    writing = world.env.write()
-    writing.delete(keys[1])
-    writing.commit()
     world.close()
+    without_sums(tmp_path, keys[1])
     texts = [finding.text for finding in walk(DISK, tmp_path)]
     lost = [text for text in texts if "they are missing" in text]
     assert lost and int(lost[0].partition("(IDs ")[2].partition("-")[0]) <= 156, texts

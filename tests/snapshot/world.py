@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,11 +43,13 @@ def write(env: Environment, rows: dict[bytes, bytes]) -> None:
     env.extend()
 
 
-def without_sums(folder: Path, *dropped: bytes) -> None:
-    """Make of a checkpoint one of a version that did not say which rows it holds, and drop rows from it."""
+def without_sums(folder: Path, *dropped: bytes, put: Mapping[bytes, bytes] = {}) -> None:
+    """Make of a checkpoint one of a version that did not say which rows it holds; drop rows from it, and put others."""
     with lmdb.Environment(str(folder), map_size=1 << 30) as env, env.begin(write=True) as txn:
         fields = msgpack.unpackb((txn.get(META) or b"")[:-4], strict_map_key=False)
         del fields["sums"]
         txn.put(META, sealed(META, msgpack.packb(fields)))
         for row in dropped:
             assert txn.delete(row)
+        for row, payload in put.items():
+            txn.put(row, sealed(row, payload))

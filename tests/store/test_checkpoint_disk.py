@@ -40,7 +40,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     assert done.returncode == 0, f"a small file system cannot be mounted here: {done.stderr}"
     yield at
-    subprocess.run(["umount", "-l", str(at)], check=True)
+    for mounted in tmp_path / "store" / "checkpoint", at:
+        if mounted.is_mount():
+            subprocess.run(["umount", "-l", str(mounted)], check=True)
 
 
 def fill(small: Path, left: int) -> None:
@@ -54,8 +56,9 @@ def beside(tmp_path: Path, small: Path) -> Path:
     root = tmp_path / "store"
     with tidelog.open(root, **QUIET):
         pass
-    (small / "checkpoint").mkdir()
-    (root / "checkpoint").symlink_to(small / "checkpoint")
+    for folder in small / "checkpoint", root / "checkpoint":
+        folder.mkdir()
+    subprocess.run(["mount", "--bind", small / "checkpoint", root / "checkpoint"], check=True)
     return root
 
 

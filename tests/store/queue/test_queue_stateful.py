@@ -30,6 +30,7 @@ from tests.store.queue.model import (
     FLIGHT,
     GONE,
     PAUSED,
+    SLACK,
     UNFINISHED,
     WAITING,
     Model,
@@ -606,8 +607,11 @@ class Machine(RuleBasedStateMachine):
         stats = self.queues[at].stats()
         assert (stats.name, stats.group) == (model.name, "workers")
         assert stats.depth == len(model.unfinished())
-        assert stats.waiting == len(model.of(WAITING))
-        assert stats.paused == len(model.of(PAUSED))
+        paused, now = model.of(PAUSED), self.now()
+        due = stats.waiting - len(model.of(WAITING))  # those whose pause is over wait, too
+        least = sum(now >= task.latest for task in paused)
+        assert least <= due <= sum(now >= task.earliest - SLACK for task in paused)
+        assert stats.paused == len(paused) - due
         flight: dict[str, int] = {}
         for task in model.of(FLIGHT):
             assert task.owner is not None
