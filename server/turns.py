@@ -168,12 +168,13 @@ class Turns:
             except Exception:  # a fault of ours: nobody else is to suffer from it
                 self._broke(connection)
                 commands = []
+            began, now = now, perf_counter()
             if commands:
                 self._adds.append((connection, commands))
                 adds += len(commands)
+                until += now - began  # there is a limit of their own: together they cost less
             else:
                 self._mixed = True
-            began, now = now, perf_counter()
             if now - began > TURN_S:
                 connection.greedy = True
 

@@ -6,6 +6,7 @@ Nothing is timed: commands are counted, and turns.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -94,25 +95,41 @@ def test_a_turn_is_shared(
     """With turns that are over at once, each client gets a few commands in each, and nobody waits for a pipeline."""
     turns_of(0.0)
     running = start()
-    most = 0
+    ran: list[tuple[Connection, int]] = []
     run = Connection.run
 
     def counted(self: Connection, commands: list[list[bytes]]) -> None:
-        nonlocal most
         before = len(self.out)
         run(self, commands)
-        most = max(most, (len(self.out) - before) // 2)
+        ran.append((self, (len(self.out) - before) // 2))
 
     monkeypatch.setattr(Connection, "run", counted)
     greedy = [connect(running.port) for _ in range(3)]
-    for client in greedy:
-        client.raw(PING * 5000)
     polite = connect(running.port)
-    assert polite.call(b"PING") == greedy[0].receive()
-    assert any(of(running, client).waiting for client in greedy)  # they are not done yet
-    for client in greedy[1:]:
-        assert [client.receive() for _ in range(5000)]
-    assert 0 < most <= module.LOOK
+    clients = [*greedy, polite]
+    assert [client.call(b"PING") for client in clients] == [("+", b"PONG")] * 4
+    connections = [of(running, client) for client in clients]
+    ran.clear()
+    held, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert gate.wait(10)
+
+    running.server.loop.call_soon_threadsafe(hold)
+    assert held.wait(10)
+    for client in greedy:
+        client.raw(PING * 1000)
+    polite.raw(PING)
+    gate.set()
+    for client in greedy:
+        assert [client.receive() for _ in range(1000)]
+    assert polite.receive() == ("+", b"PONG")
+    assert 0 < max(count for _, count in ran) <= module.LOOK
+    turns = [connection for connection, _ in ran]
+    assert turns.index(connections[-1]) <= len(greedy)  # nobody had two before it had one
+    for connection in connections[:-1]:
+        assert turns.count(connection) >= 1000 // module.LOOK
 
 
 @pytest.mark.parametrize("size", [100, 5_000, 100_000])

@@ -23,7 +23,7 @@ import tidelog
 import tidelog.testing
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.server import serving
+from tidelog.server import serving, turns
 from tidelog.server.config import ConfigError
 from tidelog.server.connection import Connection
 
@@ -516,6 +516,7 @@ def test_who_rests_on_a_log_that_was_given_up_is_told(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one turn: a write that is gathered, one that breaks the log, and one that has it begun anew."""
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
     running = start(fsync="everysec")
     clients = [dial(running.port) for _ in range(3)]
     for client in clients:
@@ -551,6 +552,7 @@ def test_a_log_that_was_given_up_says_nothing_of_the_one_in_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Under `always`: who wrote into the new log is told when the disk has it, not that the old one failed."""
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
     with simulated("always") as (running, gate):
         clients = [dial(running.port) for _ in range(3)]
         for client in clients:
