@@ -121,6 +121,7 @@ class Log:
         "_mutex",
         "_commit",
         "_policy",
+        "_always",
         "_every_second",
         "_began",
         "_begins",
@@ -226,11 +227,12 @@ class Log:
         """[lock] Log one unit whose room is reserved: `count` packed records, END in the last.
 
         With `flush` the kernel has it on return, together with all that was gathered; without, it is
-        gathered until the next commit (`wait` and `subscribe` see to that, at every level). Returns
-        the LSN of the unit's last record. After an exception log and memory are in doubt: the log
+        gathered until the next commit (`wait` and `subscribe` see to that, at every level). Under `always`
+        it is gathered as well while a sync is in flight: its reply waits for the next one in any case.
+        Returns the LSN of the unit's last record. After an exception log and memory are in doubt: the log
         refuses further units, and the store recovers from it.
         """
-        if not flush or self._gathered:
+        if self._gathered or not flush or (self._always and self.syncing):
             # Hot: most units of a server come here. Only what others look at meanwhile is kept up.
             try:
                 self._gathered.append(body)
@@ -240,9 +242,15 @@ class Log:
             except BaseException as error:
                 self._doubts(error)
                 raise
-            if flush:
+            if flush and not (self._always and self.syncing):
                 self.flush()
             return lsn - 1
+        return self._write(body, count, now_ms, self._append)
+
+    def _write(
+        self, body: bytes, count: int, now_ms: int, append: Callable[[int, bytes], None]
+    ) -> int:
+        """[lock] Hand one frame to the kernel. Returns the LSN of its last record."""
         lsn = self.written_lsn + 1
         offset = self.offset
         size = len(body)
@@ -258,7 +266,7 @@ class Log:
                 crc32c_of(body),
             )
             crc = crc32c_after(self._seed, head)
-            self._append(offset, _pack_framed(head, crc) + body)
+            append(offset, _pack_framed(head, crc) + body)
             self._chain = crc
             self.offset = offset + HEADER_BYTES + size
             self.next_lsn = lsn = lsn + count
@@ -326,11 +334,7 @@ class Log:
                 # Company: to write would give up the interpreter lock with this lock held, and all who come
                 # meanwhile would queue for it. That halves the rate, so here a mapping is worth its price.
                 assert self._file is not None  # the room of what is gathered is reserved
-                alone, self._append = self._append, self._file.append
-                try:
-                    self.add(body, count, self._gathered_now)
-                finally:
-                    self._append = alone
+                self._write(body, count, self._gathered_now, self._file.append)
             except BaseException as error:
                 self._doubts(error)
                 # Others wait for these units, and no later round can serve them.
@@ -389,6 +393,7 @@ class Log:
         ):  # first: there may be no thread for it
             self._every_second = EverySecond(self._commit, self._oldest, self._park)
         self._policy = policy
+        self._always = policy == "always"
         if self._file is not None:
             self._append = self._appender(self._file)
         if policy != "everysec" and self._every_second is not None:
@@ -499,7 +504,7 @@ class Log:
             with self._space_for(durable.FILE_BYTES):
                 self._durable = DurableFile(self._disk, self._directory, self._uuid)
         self._new_segment(self._before, 2 * HEADER_BYTES + len(body) + nbytes)
-        self.add(body, 1, self.last_now)
+        self._write(body, 1, self.last_now, self._append)
         if self._began is not None:
             self._began(effect)
 

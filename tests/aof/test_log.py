@@ -96,11 +96,11 @@ def test_a_life_that_died_at_its_first_write_is_replaced(
     opened.close()
     opened = Opened(root)
 
-    def die(self: Log, body: bytes, count: int, now_ms: int, flush: bool = True) -> int:
+    def die(self: Log, *frame: object) -> int:
         raise MemoryError
 
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(Log, "add", die)
+        patch.setattr(Log, "_write", die)
         opened.add()
     opened.log.abandon()
     opened.held.close()
