@@ -13,7 +13,8 @@ Pure bookkeeping. A session gives every command to `submit` first:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
@@ -24,10 +25,23 @@ from tidelog.engine.waiting import Place
 
 # What one queued argument costs besides its bytes: the header it gets when it becomes part of a record.
 _ARGUMENT_BYTES = 5
+_PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, besides its key and row
 QUEUED_BYTES_MAX = 64 << 20
+
+PlainAdd = tuple[
+    bytes, tuple[bytes, ...]
+]  # (key, row): XADD key * field value ..., with nothing but defaults
+Queued = list[bytes] | PlainAdd  # a command's words, or that
 
 # What a session answers at once while it queues everything else.
 _NOT_QUEUED = frozenset((b"multi", b"exec", b"discard", b"watch"))
+
+
+def words_of(command: Queued) -> list[bytes]:
+    """A command's words."""
+    if isinstance(command, tuple):
+        return [b"XADD", command[0], b"*", *command[1]]
+    return command
 
 
 def discarded(error: CommandError) -> CommandError:
@@ -41,7 +55,7 @@ class Exec:
 
     __slots__ = ("commands",)
 
-    def __init__(self, commands: list[list[bytes]]) -> None:
+    def __init__(self, commands: list[Queued]) -> None:
         self.commands = commands
 
 
@@ -135,6 +149,32 @@ class Transaction:
             raise
         return _SESSION[name](self, ctx, args)
 
+    def queue(self, ctx: Context, commands: Sequence[Queued]) -> tuple[int, CommandError] | None:
+        """`submit` many after MULTI: (position, error) of the first that cannot be queued, if any."""
+        if self._queue_plain(commands):
+            return None
+        refusal: tuple[int, CommandError] | None = None
+        for position, command in enumerate(commands):
+            try:
+                self.submit(ctx, words_of(command))
+            except CommandError as error:
+                refusal = refusal or (position, error)
+        return refusal
+
+    def _queue_plain(self, commands: Sequence[Queued]) -> bool:
+        """Queue commands that are all plain XADDs at once, if they are and fit: nothing else can be wrong with them."""
+        plain = [command for command in commands if isinstance(command, tuple) and command[1]]
+        if len(plain) != len(commands):
+            return False
+        rows = [row for _, row in plain]
+        nbytes = len(b"".join(chain.from_iterable(rows))) + sum(len(key) for key, _ in plain)
+        nbytes += _ARGUMENT_BYTES * sum(map(len, rows)) + _PLAIN_BYTES * len(rows)
+        if self._bytes + nbytes > self._bytes_max:
+            return False
+        self._bytes += nbytes
+        self._queue += commands
+        return True
+
     def abort(self) -> None:
         """A command was refused before it could be queued: EXEC will refuse the rest."""
         self._aborted = self.active
@@ -222,7 +262,7 @@ class Transaction:
     def _end(self) -> None:
         self.active = False
         self._aborted = False
-        self._queue: list[list[bytes]] = []
+        self._queue: list[Queued] = []
         self._bytes = 0
         self._forget_watches()
 

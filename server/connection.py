@@ -24,7 +24,7 @@ from tidelog.server import errors
 from tidelog.server.requests import ProtocolError, Requests
 from tidelog.server.session import XADD, Session, is_plain_add
 from tidelog.store import batch
-from tidelog.store.core import Claim, unheld
+from tidelog.store.promise import Promise, unheld
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
     """One client's connection.
 
     queue     commands that wait for the session to be free
-    out       replies of this turn, and behind each its claim: what it rests on, or None. All claims are of `log`
+    out       replies of this turn, and behind each its promise: what it rests on, or None. All promises are of `log`
     rests     what the next reply, and all after it, rest on besides, or None
     held      replies of turns before that wait for the disk
     slow_since    when it was seen to leave more unread than its soft limit
@@ -68,9 +68,9 @@ class Connection(asyncio.Protocol):
         self.late: deque[bytes] = deque()
         self.late_bytes = 0
         self.greedy = False
-        self.out: list[Any] = []  # bytes, Claim | None, bytes, Claim | None, ...
+        self.out: list[Any] = []  # bytes, Promise | None, bytes, Promise | None, ...
         self.out_bytes = 0
-        self.rests: Claim | None = None
+        self.rests: Promise | None = None
         self.log: Log = server.core.log
         self.held: deque[Held] = deque()
         self.held_bytes = 0
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be something else
-                # Each may wake somebody, unless it is known beforehand whom (store.hand_out).
+                # Each may wake somebody, unless it is known beforehand whom (store/waits.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
@@ -351,14 +351,14 @@ class Connection(asyncio.Protocol):
 
     # --- replies
 
-    def answer(self, data: bytes, claim: Claim) -> None:
+    def answer(self, data: bytes, promise: Promise) -> None:
         """See `session.Outlet`."""
-        if claim[0] is not self.log:
-            self._begin_anew(claim[0])
+        if promise[0] is not self.log:
+            self._begin_anew(promise[0])
         out = self.out
         if not out:
             self.server.turns.touch(self)
-        out += data, claim
+        out += data, promise
         self.out_bytes += len(data)
 
     def send(self, data: bytes, replies: int = 1) -> None:
@@ -394,22 +394,22 @@ class Connection(asyncio.Protocol):
         self.rests = None
         self.log = log
 
-    def hold(self, claim: Claim, data: bytes, replies: int) -> None:
+    def hold(self, promise: Promise, data: bytes, replies: int) -> None:
         """Replies that wait for the log, behind those that do already."""
-        self.held.append((*claim, data, replies))
+        self.held.append((*promise, data, replies))
         self.held_bytes += len(data)
         if self.held_bytes > WAITING_BYTES_MAX:
             self._brake()
 
-    def _claim(self) -> Claim:
+    def _promise(self) -> Promise:
         """What the replies of this turn rest on, all together."""
-        claims = [claim for claim in (self.rests, *self.out[1::2]) if claim is not None]
-        lsn = max((claim[1] for claim in claims), default=0)
-        return self.log, lsn, any(claim[2] for claim in claims)
+        promises = [promise for promise in (self.rests, *self.out[1::2]) if promise is not None]
+        lsn = max((promise[1] for promise in promises), default=0)
+        return self.log, lsn, any(promise[2] for promise in promises)
 
     def _seal(self) -> None:
         """What was sent so far rests on what it rests on; what comes is another group."""
-        self.hold(self._claim(), b"".join(self.out[::2]), len(self.out) >> 1)
+        self.hold(self._promise(), b"".join(self.out[::2]), len(self.out) >> 1)
         self._sent()
 
     def _sent(self) -> None:
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
 
     def holds(self, log: Log, through: int) -> bool:
         """Whether the replies of this turn rest on no more than that; those that rest on nothing do."""
-        own, lsn, _ = self._claim()
+        own, lsn, _ = self._promise()
         return lsn <= through and (own is log or not lsn)
 
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
@@ -438,9 +438,7 @@ class Connection(asyncio.Protocol):
             log, lsn, wrote, data, replies = self.held[0]
             if log is written and lsn <= through:  # one look at the log for all connections
                 pieces.append(data)
-            elif core.held(log, lsn, 0) or (
-                lsn <= log.synced_lsn and not (wrote and core.relief is not None)
-            ):
+            elif core.durability.holds((log, lsn, wrote)):
                 pieces.append(data)
             elif log.failure is not None:
                 told = b"-%b\r\n" % errors.line(

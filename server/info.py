@@ -161,7 +161,7 @@ def _stats(server: Server) -> Rows:
     yield "rejected_connections", stats.rejected_connections
     for name in ("full", "partial_ok", "partial_err"):
         yield f"sync_{name}", 0
-    yield "expired_keys", server.core.expired_keys
+    yield "expired_keys", server.core.landing.expired_keys
     yield "evicted_keys", 0
     yield "evicted_clients", 0
     yield "total_eviction_exceeded_time", 0

@@ -26,8 +26,8 @@ from tidelog.engine.state import State
 from tidelog.server.replies import Push
 from tidelog.server.slowlog import redacted
 from tidelog.server.table import TABLE
-from tidelog.store.core import Claim
 from tidelog.store.errors import TidelogError
+from tidelog.store.promise import Promise
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -105,19 +105,19 @@ class PubSub:
 
     # --- messages
 
-    def publish(self, channel: bytes, message: bytes, claim: Claim | None = None) -> int:
-        """Send a message to all who listen; to how many. With a claim, it leaves when that holds."""
-        reached = _send(self.channels.get(channel), Push([b"message", channel, message]), claim)
+    def publish(self, channel: bytes, message: bytes, promise: Promise | None = None) -> int:
+        """Send a message to all who listen; to how many. With a promise, it leaves when that holds."""
+        reached = _send(self.channels.get(channel), Push([b"message", channel, message]), promise)
         for pattern, matches in self._matchers.items():
             if matches(channel):
                 push = Push([b"pmessage", pattern, channel, message])
-                reached += _send(self.patterns[pattern], push, claim)
+                reached += _send(self.patterns[pattern], push, promise)
         return reached
 
-    def spublish(self, channel: bytes, message: bytes, claim: Claim | None = None) -> int:
+    def spublish(self, channel: bytes, message: bytes, promise: Promise | None = None) -> int:
         """`publish` to a shard channel, which no pattern matches."""
         push = Push([b"smessage", channel, message])
-        return _send(self.shard_channels.get(channel), push, claim)
+        return _send(self.shard_channels.get(channel), push, promise)
 
     def show(
         self, session: Session, args: list[bytes], db: int, monitors: Iterable[Session]
@@ -133,7 +133,7 @@ class PubSub:
     def set_notifications(self, flags: str) -> None:
         """notify-keyspace-events from now on. Raises ValueError (engine.events)."""
         self._notifications = Notifications(flags)
-        self._core.listener = self._collect if self._notifications.wanted else None
+        self._core.landing.listener = self._collect if self._notifications.wanted else None
 
     def _collect(self, effect: Effect, state: State, now: int) -> None:
         """[lock] An effect is about to be applied."""
@@ -165,7 +165,7 @@ class PubSub:
         if not self._collected:
             return
         try:
-            told, claim = self._core.look(self._take)
+            told, promise = self._core.look(self._take)
         except TidelogError:  # of the store's end all clients are told in another way
             self._collected.clear()
             self._woken = False
@@ -173,7 +173,7 @@ class PubSub:
         messages = self._notifications.messages
         for event in told:
             for channel, message in messages(event):
-                self.publish(channel, message, claim)
+                self.publish(channel, message, promise)
 
     def _take(self, state: State) -> list[Event]:
         """[lock] The events that were collected. Where a unit broke, memory was rebuilt before this."""
@@ -185,7 +185,7 @@ class PubSub:
 
     def close(self) -> None:
         """The server ends; the store may go on."""
-        self._core.listener = None
+        self._core.landing.listener = None
         self._collected.clear()
 
 
@@ -197,12 +197,12 @@ def _drop(registry: dict[bytes, _Listeners], name: bytes, session: Session) -> N
             del registry[name]
 
 
-def _send(listeners: _Listeners | None, push: Push, claim: Claim | None) -> int:
+def _send(listeners: _Listeners | None, push: Push, promise: Promise | None) -> int:
     if not listeners:
         return 0
     for session in listeners:
-        if claim is not None:
-            log, lsn, _ = claim
+        if promise is not None:
+            log, lsn, _ = promise
             session.connection.rests_on(log, lsn, False)
         _push(session, push)
     return len(listeners)

@@ -200,7 +200,7 @@ class Server:
                 _logger.warning("what is to expire could not be deleted: %s", error)
             self.turns.look()
         now = self.loop.time()
-        self.stats.sample(now, core.log.parked and core.relief is None)
+        self.stats.sample(now, core.log.parked and core.durability.relief is None)
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look()

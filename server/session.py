@@ -41,9 +41,10 @@ from tidelog.server.replies import NO_REPLY, Push
 from tidelog.server.table import HANDLERS, TABLE, Handler
 from tidelog.server.users import note_denied, note_refusal
 from tidelog.store.batch import run_exec
-from tidelog.store.core import Answer, Claim
+from tidelog.store.core import Answer
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.face import nothing
+from tidelog.store.promise import Promise
 from tidelog.store.waiters import Caller
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ class Outlet(Protocol):
     created: float  # time.monotonic()
     left_over: bool  # it has something for the session to go on with
 
-    def answer(self, data: bytes, claim: Claim) -> None:
-        """One reply, which may leave when the claim holds: `rests_on` and `send`."""
+    def answer(self, data: bytes, promise: Promise) -> None:
+        """One reply, which may leave when the promise holds: `rests_on` and `send`."""
 
     def send(self, data: bytes, replies: int = 1) -> None:
         """So many replies, in order."""
@@ -177,7 +178,7 @@ class Session:
         """Run one command and send its reply, or become busy."""
         kept = self._kept
         if kept is not None and kept.args is args and self.plain and kept.db == self.db:
-            if self.core.wait_again(kept):  # as nearly every read of a consumer begins
+            if self.core.read_again(kept):  # as nearly every read of a consumer begins
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()
@@ -209,9 +210,9 @@ class Session:
                     return
             else:
                 if plain and command is not _XREADGROUP:
-                    reply, claim = self.core.run(self.db, args, self._caller, False)
+                    reply, promise = self.core.command(self.db, args, self._caller, False)
                 else:
-                    reply, claim = self._run(args)
+                    reply, promise = self._run(args)
                 if plain and reply.__class__ is int:
                     data = b":%d\r\n" % reply
                 elif plain and reply.__class__ is Streams:
@@ -222,11 +223,11 @@ class Session:
                     self._park(reply, command)
                     return
                 else:
-                    self._rest_on(claim)
+                    self._rest_on(promise)
         except Exception as error:
             reply = self.refused(command, error)
         if data is not None:
-            self._answer(command, started, data, claim, args)
+            self._answer(command, started, data, promise, args)
         else:
             self._finish(command, started, reply, args)
 
@@ -242,18 +243,18 @@ class Session:
             if before is not None and before.db != self.db:
                 before = None
         if not self.no_touch:
-            return core.run(self.db, args, self._caller, False, before)
-        core.ctx.quiet = True
+            return core.command(self.db, args, self._caller, False, before)
+        core.landing.ctx.quiet = True
         try:
-            return core.run(self.db, args, self._caller, False, before)
+            return core.command(self.db, args, self._caller, False, before)
         finally:
-            core.ctx.quiet = False
+            core.landing.ctx.quiet = False
 
     def _unresolved(self, args: list[bytes], error: CommandError) -> CommandError:
         """There is no such command. A transaction is doomed by that; a malformed EXEC ends it."""
         try:
             with self.core.lock:  # what it watched goes, and the owner's threads look there
-                self.transaction.submit(self.core.ctx, args)
+                self.transaction.submit(self.core.landing.ctx, args)
         except CommandError as told:
             error = told
         self.settle()
@@ -290,7 +291,7 @@ class Session:
         if self.transaction.active and name not in _UNQUEUED:
             reply: Reply = QUEUED
             try:
-                self.transaction.submit(self.core.ctx, args)
+                self.transaction.submit(self.core.landing.ctx, args)
             except CommandError as error:
                 reply = error
             if reply is QUEUED and changes(command):
@@ -393,12 +394,12 @@ class Session:
             return reply
 
         try:
-            (reply, claim), self.db = run_exec(self.core, self.db, self.transaction, args, one)
+            (reply, promise), self.db = run_exec(self.core, self.db, self.transaction, args, one)
         finally:
             self.settle()
             if monitored:
                 self.server.show(self, args, self.db)
-        self._rest_on(claim)
+        self._rest_on(promise)
         return reply, later
 
     # --- replies
@@ -428,13 +429,13 @@ class Session:
         command: Command,
         started: int,
         data: bytes,
-        claim: Claim,
+        promise: Promise,
         args: list[bytes] | None = None,
     ) -> None:
         """`_rest_on` and `_finish` of a session that is `plain` and a command that did not fail: the frequent case."""
-        self.connection.answer(data, claim)
-        if claim[2]:
-            self.wrote_lsn = claim[1]
+        self.connection.answer(data, promise)
+        if promise[2]:
+            self.wrote_lsn = promise[1]
         name = self.last_command = command.name
         stats = self.server.stats
         spent = perf_counter_ns() - started
@@ -476,17 +477,17 @@ class Session:
             _logger.error("%s of client %d broke off", what, self.id, exc_info=error)
         return errors.line(error)
 
-    def _rest_on(self, claim: Claim) -> None:
-        self.connection.rests_on(*claim)
-        if claim[2]:
-            self.wrote_lsn = claim[1]
+    def _rest_on(self, promise: Promise) -> None:
+        self.connection.rests_on(*promise)
+        if promise[2]:
+            self.wrote_lsn = promise[1]
 
-    def _claim(self) -> Claim:
+    def _promise(self) -> Promise:
         return self.core.look(nothing)[1]
 
     def _rest_on_all(self) -> None:
         """What is told now tells something about the state as it is."""
-        self._rest_on(self._claim())
+        self._rest_on(self._promise())
 
     # --- commands that take their time
 
@@ -547,7 +548,7 @@ class Session:
         if waiter.claim_at is None and waiter.ask_at is None:
             if at is None or self._timer_at <= at:
                 return
-        seconds = self.core.patience(waiter)
+        seconds = self.core.waits.patience(waiter)
         if seconds is None:
             return
         at = self.core.monotonic() + seconds
@@ -582,14 +583,14 @@ class Session:
         answer = caller.answer
         if answer is not None:
             caller.answer = None  # the waiter may be kept for longer
-            reply, claim = answer
+            reply, promise = answer
             if self.plain and reply.__class__ is Streams:  # messages
-                self._answer(self._command, started, self._rendered(reply), claim)
+                self._answer(self._command, started, self._rendered(reply), promise)
                 self.busy = False  # as `_idle`
                 if self.connection.left_over:
                     self._idle()
                 return
-            self._rest_on(claim)
+            self._rest_on(promise)
             if self._forbidden is not None and reply is self._forbidden[0]:
                 note_denied(self, self._command, self._forbidden[1])
                 self._reject(self._command, self._forbidden[0])
@@ -728,8 +729,8 @@ class _SessionCaller(Caller):
         self._session = session
         self._turns = session.server.turns
 
-    def deliver(self, reply: Reply, claim: Claim) -> None:  # as Caller's, one call less
-        self.answer = reply, claim
+    def deliver(self, reply: Reply, promise: Promise) -> None:  # as Caller's, one call less
+        self.answer = reply, promise
         self.done = True
         self._turns.woke(self._session, get_ident())
 

@@ -27,7 +27,7 @@ from tidelog.server.connection import PIECE_BYTES, Connection, Held, finish_turn
 from tidelog.server.requests import alike
 from tidelog.server.session import Session, is_plain_add
 from tidelog.store.batch import run_pipeline
-from tidelog.store.core import RELOAD, Claim
+from tidelog.store.promise import Promise
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -45,7 +45,7 @@ XADD: Final = TABLE.commands[b"xadd"]
 
 _data_of = itemgetter(1)
 _Adds = list[tuple[Connection, list[list[bytes]]]]
-_Answers = tuple[Claim, list[tuple[Connection, bytes, int]]]  # to whom, what, how many replies
+_Answers = tuple[Promise, list[tuple[Connection, bytes, int]]]  # to whom, what, how many replies
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -256,10 +256,13 @@ class Turns:
         session = adds[0][0].session
         rows = [(args[1], tuple(args[3:])) for _, commands in adds for args in commands]
         try:
-            replies, claim = run_pipeline(self._core, session.db, rows, False)
+            replies, promise = run_pipeline(self._core, session.db, rows, False)
         except Exception as error:
-            replies, claim = [session.refused(XADD, error)] * len(rows), (self._core.log, 0, False)
-        _, lsn, wrote = claim
+            replies, promise = (
+                [session.refused(XADD, error)] * len(rows),
+                (self._core.log, 0, False),
+            )
+        _, lsn, wrote = promise
         failures = 0
         pieces = []
         for reply in replies:
@@ -277,7 +280,7 @@ class Turns:
             count = len(commands)
             data = pieces[at] if count == 1 else b"".join(pieces[at : at + count])
             if connection.out or connection.held:
-                connection.rests_on(*claim)
+                connection.rests_on(*promise)
                 connection.send(data, count)
             else:
                 answers.append((connection, data, count))
@@ -289,7 +292,7 @@ class Turns:
         self._server.stats.calls(XADD.name, len(rows), spent, failures)
         if spent // len(rows) >= self._server.stats.slow_ns:
             self._server.stats.slow(adds[0][1][0], spent // len(rows), session)
-        return claim, answers
+        return promise, answers
 
     def _end(self) -> None:
         self._ending = True  # what comes up meanwhile is a part of this turn
@@ -299,7 +302,7 @@ class Turns:
             if self._arrived:
                 self._take()
             # What is synced next leaves next: until then more XADDs come, and all of them cost less together.
-            if self._subscribed and not self._core.relaxed:
+            if self._subscribed and not self._core.durability.relaxed:
                 self._mixed = True
             elif self._adds:
                 answers = self._run_adds()
@@ -316,7 +319,9 @@ class Turns:
             _logger.exception("a turn broke off")
         core = self._core
         log = core.log
-        if log.written_lsn < log.next_lsn - 1 and not (self._subscribed and not core.relaxed):
+        if log.written_lsn < log.next_lsn - 1 and not (
+            self._subscribed and not core.durability.relaxed
+        ):
             if self.flush_sleep:
                 time.sleep(self.flush_sleep)
             with core.lock:
@@ -325,49 +330,46 @@ class Turns:
                 except Exception as error:
                     _logger.error("the log could not be written: %s", error)
                     if log.in_doubt:
-                        core.trouble = core.trouble or RELOAD
+                        core.doubt()
         self._ending = False
         if self._awake or self._soon or self._greedy:  # left over
             self._schedule()
         touched, self._touched = self._touched, []
-        if not core.relaxed and log.written_lsn > log.synced_lsn and (touched or answers):
+        if (
+            not core.durability.relaxed
+            and log.written_lsn > log.synced_lsn
+            and (touched or answers)
+        ):
             log.sync_if_quick()
-        through = self._held_through(log)
+        through = core.durability.through(log)
         all_hold = through >= log.next_lsn - 1  # what the answers rest on was added by now
-        for claim, told in answers:
-            if claim[1] <= through and (claim[0] is log or not claim[1]):
+        for promise, told in answers:
+            if promise[1] <= through and (promise[0] is log or not promise[1]):
                 for connection, data, _ in told:
                     connection.write(data)
             else:
-                self._await(claim)
+                self._await(promise)
                 for connection, data, count in told:
-                    connection.hold(claim, data, count)
+                    connection.hold(promise, data, count)
                     self._parked[connection] = None
         finish_turn(touched, log, through, all_hold)
         if self._awaited:
             self._subscribe()
-
-    def _held_through(self, log: Log) -> int:
-        """The last LSN that holds what the fsync policy promises; replies that rest on none go in any case."""
-        core = self._core
-        if core.relaxed:
-            return 0 if log.parked else log.written_lsn
-        return log.synced_lsn if core.relief is None else 0
 
     def await_(self, connection: Connection) -> None:
         """What a connection has to send has to wait for the log."""
         self._parked[connection] = None
         self._await(connection.held[-1])
 
-    def _await(self, claim: Claim | Held) -> None:
-        log, lsn = claim[:2]
+    def _await(self, promise: Promise | Held) -> None:
+        log, lsn = promise[:2]
         if self._awaited and self._awaited[-1][0] is log:
             self._awaited[-1] = log, max(lsn, self._awaited[-1][1])
         else:
             self._awaited.append((log, lsn))
 
     def _subscribe(self) -> None:
-        level = self._core.policy_level()
+        level = self._core.durability.level()
         awaited, self._awaited = self._awaited, []
         self._subscribed = True
         for log, lsn in awaited:
@@ -389,17 +391,17 @@ class Turns:
         if self._adds and not self._ending:
             self._end()  # first, so that the disk has something to do meanwhile
         log = self._core.log
-        through = self._held_through(log)
+        through = self._core.durability.through(log)
         for connection in parked:
             if connection.release(log, through, error):
                 self._parked.pop(connection, None)
-        if self._parked and self._core.relief is not None and self._relief is None:
+        if self._parked and self._core.durability.relief is not None and self._relief is None:
             self._relief = self._loop.call_later(RELIEF_S, self._release, None)
 
 
 def _hand_out(answers: list[_Answers]) -> None:
     """Let the connections send them with all else they have to say in this turn."""
-    for claim, told in answers:
+    for promise, told in answers:
         for connection, data, count in told:
-            connection.rests_on(*claim)
+            connection.rests_on(*promise)
             connection.send(data, count)

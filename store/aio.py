@@ -26,7 +26,7 @@ from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
 from tidelog.store.async_methods import AsyncMethods
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.core import RELIEF_S, Answer, Claim, Core, unheld
+from tidelog.store.core import Answer, Core
 from tidelog.store.durations import Duration, patience
 from tidelog.store.encode import encode, encode_all, encode_row
 from tidelog.store.errors import WatchError, from_command
@@ -36,6 +36,7 @@ from tidelog.store.lifetime import DRAIN_SECONDS, end
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
 from tidelog.store.pipeline import AsyncPipeline, call_words
+from tidelog.store.promise import RELIEF_S, Promise, unheld
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT, PatternT, Text
@@ -64,10 +65,10 @@ class AsyncStore(Face, AsyncMethods):
         return shape(await self._run(encode_all(words)), self._decode)
 
     async def _run(self, args: list[bytes]) -> Reply:
-        reply, claim = self._core.run(self._db, args, TaskCaller)
+        reply, promise = self._core.command(self._db, args, TaskCaller)
         if reply.__class__ is Waiter:
-            reply, claim = await self._wait(reply)
-        await self._hold(claim)
+            reply, promise = await self._wait(reply)
+        await self._hold(promise)
         if reply.__class__ is CommandError:
             raise from_command(reply)
         return reply
@@ -83,25 +84,27 @@ class AsyncStore(Face, AsyncMethods):
         text = b"%d-%d" % (effect[3], effect[4])
         return text.decode() if self._decode else text
 
-    async def _hold(self, claim: Claim, level: int = 0) -> None:
+    async def _hold(self, promise: Promise, level: int = 0) -> None:
         core = self._core
         level = level or self._level
-        log, lsn, wrote = claim
-        if not core.held(log, lsn, level):
-            error = await _reached(log, lsn, level or core.policy_level())
+        log, lsn, wrote = promise
+        if not core.durability.holds(promise, level):
+            error = await _reached(log, lsn, level or core.durability.level())
             if error is not None:
                 raise unheld(error, wrote) from error
-            while wrote and core.relief is not None:  # as Core.hold, without holding up the loop
+            while (
+                wrote and core.durability.relief is not None
+            ):  # as Durability.hold, without holding up the loop
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
-            self._receive(claim)
+            self._receive(promise)
 
     async def _wait(self, waiter: Waiter) -> Answer:
         """A parked read. Cancelled before its turn it got nothing; after it, entries are pending for its consumer."""
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
-                await caller.sleep(core.patience(waiter))
+                await caller.sleep(core.waits.patience(waiter))
                 core.wake(waiter)
         except BaseException:
             core.leave(waiter)
@@ -119,11 +122,11 @@ class AsyncStore(Face, AsyncMethods):
     async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
         """Add many entries as one unit and one record; their IDs, made only when looked at."""
         try:
-            reply, claim = self._many(key, rows)
+            reply, promise = self._many(key, rows)
         except CommandError as error:
             await self._hold(self._core.look(nothing)[1])
             raise from_command(error) from None
-        await self._hold(claim)
+        await self._hold(promise)
         return self._ids(reply)
 
     async def scan_iter(
@@ -221,14 +224,14 @@ class AsyncStore(Face, AsyncMethods):
     async def barrier(self, level: str = "fsynced") -> Receipt:
         """Wait until all that was written before, by anyone, holds `level`."""
         number = level_number(level)
-        _, claim = self._core.look(nothing)
-        await self._hold(claim, number)
-        return Receipt(*claim[:2])
+        _, promise = self._core.look(nothing)
+        await self._hold(promise, number)
+        return Receipt(*promise[:2])
 
     async def digest(self) -> str:
         """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
-        reply, claim = self._digest()
-        await self._hold(claim)
+        reply, promise = self._digest()
+        await self._hold(promise)
         return str(reply)
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:

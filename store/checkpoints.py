@@ -222,7 +222,7 @@ class Checkpoints:
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
         changed = logged + min(pending * PENDING_BYTES, logged * PENDING_BYTES // LOGGED_BYTES)
-        if changed > budget and core.relief is None:
+        if changed > budget and core.durability.relief is None:
             core.press(threading.Event())
         return changed
 
@@ -321,7 +321,7 @@ class Checkpoints:
                             ) from None
                         # Memory was rebuilt meanwhile, or is about to be.
         finally:
-            relief = core.relief
+            relief = core.durability.relief
             if relief is not None:  # also after a failure: better too much memory than to hang
                 give_back()  # the pages that it was made of, before more comes
                 core.press(None)
@@ -378,14 +378,14 @@ class Checkpoints:
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
                     # Memory was rebuilt over the one before, in the very moment of the commit.
-                    core.trouble = core.trouble or NEWER
+                    core.doubt(NEWER)
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:
                 with core.lock:
                     if not committed:
                         thaw(state, frozen)
                     elif core.state is state:
-                        core.trouble = core.trouble or NEWER
+                        core.doubt(NEWER)
             raise self._failed(error)
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
@@ -517,7 +517,7 @@ class Checkpoints:
             "changes_since_checkpoint": changes,
             "memory_budget": residence.budget,
             "memory_estimate": residence.bytes,
-            "writers_wait": core.relief is not None,
+            "writers_wait": core.durability.relief is not None,
         }
 
     @property

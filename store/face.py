@@ -12,11 +12,12 @@ from tidelog.engine.context import Context
 from tidelog.engine.digest import digest
 from tidelog.engine.reply import Reply
 from tidelog.engine.state import Settings, State
-from tidelog.store.core import Answer, Claim, Core
+from tidelog.store.core import Answer, Core
 from tidelog.store.encode import encode
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.idrange import IdRange
 from tidelog.store.missing import Missing
+from tidelog.store.promise import Promise
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.types import KeyT
 
@@ -67,16 +68,10 @@ class Face(Missing):
         face._level = number
         return face
 
-    def _holds_already(self, claim: Claim) -> bool:
-        """Whether a claim holds as things stand, so that `_hold` would have nothing to do. For most calls a shorter
-        answer than its own: the kernel has what was written, and nothing more is promised.
-        """
-        log, lsn, _ = claim
-        return (
-            lsn <= log.written_lsn
-            and self._core.relaxed
-            and not (self._level or self._keeps_receipts or log.parked)
-        )
+    def _holds_already(self, promise: Promise) -> bool:
+        """Whether a promise holds this view's level now, so that `_hold` would have nothing to do."""
+        log, lsn, _ = promise
+        return not self._keeps_receipts and lsn <= self._core.durability.through(log, self._level)
 
     def receipts(self) -> Self:
         """The same store; after each write through this view, `last_receipt` is that write's."""
@@ -108,8 +103,8 @@ class Face(Missing):
 
     # --- for the faces
 
-    def _receive(self, claim: Claim) -> None:
-        log, lsn, wrote = claim
+    def _receive(self, promise: Promise) -> None:
+        log, lsn, wrote = promise
         if wrote:
             self.last_receipt = Receipt(log, lsn)
 
@@ -202,4 +197,4 @@ class Face(Missing):
 
 
 def nothing(state: State) -> None:
-    """Looks at nothing; for `Core.look`, whose claim is on all that was applied."""
+    """Looks at nothing; for `Core.look`, whose promise is on all that was applied."""

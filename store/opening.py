@@ -41,6 +41,7 @@ from tidelog.store.errors import (
     StoreLocked,
     StorePoisoned,
 )
+from tidelog.store.landing import Landing
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
 from tidelog.store.read_only import is_snapshot, open_read_only
@@ -211,16 +212,17 @@ class _Opener:
         core.root = self._root
         self._core = weakref.ref(core)
         self._checkpoints.attend(core)
-        keep(core, Keeper(log, lock, self._checkpoints))
+        self._keeper = Keeper(log, lock, self._checkpoints)
+        keep(core, self._keeper)
         return core
 
-    def rebuild(self, core: Core) -> State:
+    def rebuild(self, landing: Landing) -> State:
         """[lock] A new state from checkpoint and log, after memory may have got ahead of them.
 
         If the log itself is sound, units that others gathered are written first and it goes on. If a write
         broke off, only recovery can say where it ends: another life begins. Raises AofError, OSError, CorruptBlock.
         """
-        log = core.log
+        log = landing.log
         if log.failure is None:
             try:
                 log.flush()
@@ -232,9 +234,9 @@ class _Opener:
         # Remembered first: an interrupt may strike anywhere from here on, and then this runs again.
         self._retired = log
         log.retire()
-        core.log, state = self._log(log.policy, core.lock)
-        core.log.on_sync = log.on_sync
-        core.keeper.log = core.log
+        landing.log, state = self._log(log.policy, landing.lock)
+        landing.log.on_sync = log.on_sync
+        self._keeper.log = landing.log
         return state
 
     def _log(self, policy: Policy, lock: Any) -> tuple[Log, State]:

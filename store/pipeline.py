@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
-from tidelog.engine.transaction import Transaction
+from tidelog.engine.transaction import PlainAdd, Queued, Transaction, words_of
 from tidelog.store import shapes
-from tidelog.store.batch import Light, Queued, run_pipeline, run_transaction
+from tidelog.store.batch import run_pipeline, run_transaction
 from tidelog.store.core import Answer
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import DataError, TidelogError, WatchError, from_command
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.store.sync import Store
 
 T = TypeVar("T")
-Staged = tuple[Shape[Any], list[bytes]] | Light
+Staged = tuple[Shape[Any], list[bytes]] | PlainAdd
 _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
 _ERROR_CHARS = 100  # of the command that an error message quotes
 
@@ -122,11 +122,11 @@ class _Queue(PipelineMethods, Missing):
 
     def _run(self) -> Answer:
         """Run what is queued."""
-        db = self._face._db
-        if not (self.transaction or self._explicit):
-            light: list[Queued] = [s if s[1].__class__ is tuple else s[1] for s in self._staged]  # type: ignore[misc]
-            return run_pipeline(self._core, db, light)
-        return run_transaction(self._core, db, self._session, list(map(_words, self._staged)))
+        core, db = self._core, self._face._db
+        queued: list[Queued] = [s if s[1].__class__ is tuple else s[1] for s in self._staged]  # type: ignore[misc]
+        if self.transaction or self._explicit:
+            return run_transaction(core, db, self._session, queued)
+        return run_pipeline(core, db, queued)
 
     def _finish(self, reply: Reply, staged: list[Staged], raise_on_error: bool) -> list[Any]:
         """The reply of `_run` as redis-py gives it."""
@@ -169,8 +169,8 @@ class Pipeline(_Queue):
 
     def watch(self, *names: KeyT) -> bool:
         """Watch keys: `execute` raises WatchError if one changes before."""
-        _, claim = self._watch(names)
-        self._face._hold(claim)
+        _, promise = self._watch(names)
+        self._face._hold(promise)
         return True
 
     def unwatch(self) -> bool:
@@ -185,8 +185,8 @@ class Pipeline(_Queue):
         try:
             if not staged and not self.watching:
                 return []
-            reply, claim = self._run()
-            self._face._hold(claim)
+            reply, promise = self._run()
+            self._face._hold(promise)
             return self._finish(reply, staged, raise_on_error)
         finally:
             self._clear()
@@ -226,8 +226,8 @@ class AsyncPipeline(_Queue):
 
     async def watch(self, *names: KeyT) -> bool:
         """Watch keys: `execute` raises WatchError if one changes before."""
-        _, claim = self._watch(names)
-        await self._face._hold(claim)
+        _, promise = self._watch(names)
+        await self._face._hold(promise)
         return True
 
     async def unwatch(self) -> bool:
@@ -242,8 +242,8 @@ class AsyncPipeline(_Queue):
         try:
             if not staged and not self.watching:
                 return []
-            reply, claim = self._run()
-            await self._face._hold(claim)
+            reply, promise = self._run()
+            await self._face._hold(promise)
             return self._finish(reply, staged, raise_on_error)
         finally:
             self._clear()
@@ -278,10 +278,7 @@ def call_words(args: Sequence[Any]) -> list[bytes]:
 
 
 def _words(staged: Staged) -> list[bytes]:
-    if isinstance(staged[1], tuple):
-        key, row = staged
-        return [b"XADD", key, b"*", *row]
-    return staged[1]
+    return words_of(staged) if isinstance(staged[1], tuple) else staged[1]
 
 
 def _annotated(error: Exception, position: int, staged: Staged) -> Exception:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from tidelog.aof.reader import FrameTuple, Replay, Scan, Segment, segments
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.apply import APPLY
 from tidelog.engine.context import Context
 from tidelog.engine.effects import Effect
 from tidelog.engine.errors import CommandError
@@ -27,8 +27,9 @@ from tidelog.engine.state import Settings, State
 from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
-from tidelog.store.core import RELOAD, Answer, Core
+from tidelog.store.core import Answer, Core
 from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
+from tidelog.store.landing import RELOAD, Landing
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.waiters import Caller
 
@@ -101,30 +102,107 @@ class _Beneath:
             opened.close()
 
 
-class ReadOnlyCore(Core):
-    """A core that refuses every write, and follows its log on `refresh`."""
+class _Reading:
+    """Follows the log of a store, over its checkpoint; or shows a snapshot.
 
-    def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
-        log: Any = _ReadLog()
-        super().__init__(log, State(), Settings(), _read_anew, clock)
-        self.decide_words = _decide_read
-        # It began with no log; what the writer's pauses are compared with is the time at which it looks.
-        self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
+    log       what was read of it
+    beneath   the checkpoint
+    """
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self.log = _ReadLog()
         self.beneath = _Beneath()
-        self._follow: _ReadLog = log
         self._disk = disk
-        self._root = self.root = root
+        self._root = root
         self._directory = root / identity.AOF
         self._at: Position | None = None  # where reading the log has come to, at least
         self._snapshot = is_snapshot(disk, root)
         self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
-    def begin(self, db: int, may_block: bool) -> Context:
-        next_expiry, self.state.next_expiry = self.state.next_expiry, 1 << 62
-        try:
-            return super().begin(db, may_block)
-        finally:
-            self.state.next_expiry = next_expiry
+    def read_on(self, landing: Landing) -> None:
+        """Apply what the log holds beyond what was read. Raises Damage, NewerFormat, CorruptBlock, OSError."""
+        if self._snapshot:
+            return
+        if self.log.next_lsn > 1 and self.beneath.is_newest():
+            try:
+                self._follow_log(landing)
+                return
+            except (aof.Vanished, FileNotFoundError):
+                pass  # released: a newer checkpoint holds it; or another history
+        # Over the newest checkpoint: that lets go of the one before, whose pages the writer may then use again.
+        landing.waiting.signal(list(landing.waiting.keys))
+        landing.watches.touch(list(landing.watches.keys))
+        landing.renew(self.anew(landing))
+
+    def _follow_log(self, landing: Landing) -> None:
+        for info in segments(self._disk, self._directory, self._uuid, after=self.log.next_lsn - 1):
+            if info.end is not None and info.end.lsn < self.log.next_lsn:
+                continue
+            if info.header.first_lsn > self.log.next_lsn:
+                raise aof.Vanished(info.path)
+            at = None if self._at is None else _place_in(info, self._at)
+            following = Scan(self._disk, info, live=True, start=at)
+            replay = Replay(partial(self._apply, landing))
+            replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
+            error = following.error()
+            if error is not None:
+                raise error
+            landing.now = max(landing.now, following.now)
+            self._at = following.position
+
+    def _is_new(self, fields: FrameTuple) -> bool:
+        return fields[1] >= self.log.next_lsn
+
+    def _apply(self, landing: Landing, records: list[Effect]) -> None:
+        landing.follow(records)
+        self.log.next_lsn += len(records)
+
+    def anew(self, landing: Landing) -> State:
+        """Read all of it, over the newest checkpoint. Raises as `read_on`."""
+        # Should it break off, what is in memory, and where reading has come to, fit nothing: the next call begins anew.
+        landing.trouble = RELOAD
+        self._at = None
+        if self._snapshot:
+            self._over_snapshot(landing)
+        else:
+            scan, replay = recovery.read_beside(
+                self._disk, self._directory, self._uuid, partial(self._begin, landing)
+            )
+            self._at = None if scan is None else scan.position
+            landing.now = max(landing.now, replay.now)
+        return landing.state
+
+    def _begin(self, landing: Landing) -> tuple[Start | None, Callable[[list[Effect]], object]]:
+        """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
+        opened = self.beneath.open(self._disk, self._root / identity.CHECKPOINT)
+        if opened is not None:
+            check_owner(opened.environment.path, opened.meta, self._uuid)
+        landing.state = State() if opened is None else opened.state()
+        self.log.next_lsn = 1 if opened is None else opened.meta.position.lsn + 1
+        return None if opened is None else opened.meta.start, partial(self._apply, landing)
+
+    def _over_snapshot(self, landing: Landing) -> None:
+        from tidelog.snapshot import portable
+
+        self.beneath.release()
+        self.beneath.opened = opened = portable.open_snapshot(self._disk, self._root)
+        landing.state = opened.state()
+        self.log.next_lsn = opened.meta.position.lsn + 1
+        landing.now = max(landing.now, opened.meta.now)
+
+
+class ReadOnlyCore(Core):
+    """A core that refuses every write, and follows its log on `refresh`."""
+
+    def __init__(self, reading: _Reading, root: Path, clock: Clock) -> None:
+        log: Any = reading.log
+        super().__init__(log, State(), Settings(), reading.anew, clock, _decide_read)
+        self.landing.expiring = False
+        # It began with no log; what the writer's pauses are compared with is the time at which it looks.
+        self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
+        self.root = root
+        self.beneath = reading.beneath
+        self._reading = reading
 
     def add(self, db: int, key: bytes, row: tuple[bytes, ...], flush: bool = True) -> Any:
         raise CommandError(READONLY)
@@ -143,7 +221,7 @@ class ReadOnlyCore(Core):
             if self.trouble is not None:
                 self.mend()
             try:
-                self._read_on()
+                self._reading.read_on(self.landing)
             except aof.Damage as error:
                 raise StoreDamaged(str(error)) from error
             except aof.NewerFormat as error:
@@ -151,90 +229,8 @@ class ReadOnlyCore(Core):
             finally:
                 # What was read before an error is there and counts.
                 if self.waiting.signalled and self.trouble is None:
-                    self.serve()
-            return self._follow.next_lsn - 1
-
-    def _read_on(self) -> None:
-        if self._snapshot:
-            return
-        if self._follow.next_lsn > 1 and self.beneath.is_newest():
-            try:
-                self._follow_log()
-                return
-            except (aof.Vanished, FileNotFoundError):
-                pass  # released: a newer checkpoint holds it; or another history
-        # Over the newest checkpoint: that lets go of the one before, whose pages the writer may then use again.
-        if self.waiting.keys:
-            self.waiting.signal(list(self.waiting.keys))
-        self.watches.touch(list(self.watches.keys))
-        self._anew()
-
-    def _follow_log(self) -> None:
-        for info in segments(
-            self._disk, self._directory, self._uuid, after=self._follow.next_lsn - 1
-        ):
-            if info.end is not None and info.end.lsn < self._follow.next_lsn:
-                continue
-            if info.header.first_lsn > self._follow.next_lsn:
-                raise aof.Vanished(info.path)
-            at = None if self._at is None else _place_in(info, self._at)
-            following = Scan(self._disk, info, live=True, start=at)
-            replay = Replay(self._apply)
-            replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
-            error = following.error()
-            if error is not None:
-                raise error
-            self.now = max(self.now, following.now)
-            self._at = following.position
-
-    def _is_new(self, fields: FrameTuple) -> bool:
-        return fields[1] >= self._follow.next_lsn
-
-    def _apply(self, records: list[Effect]) -> None:
-        state, observed = self.state, bool(self.waiting.keys or self.watches.keys)
-        try:
-            for record in records:
-                if observed:
-                    self.observe(record)
-                APPLY[record[0]](state, record)
-            self._follow.next_lsn += len(records)
-        except BaseException:  # an interrupt: nobody knows how far it came
-            self.trouble = RELOAD
-            raise
-
-    def _anew(self) -> State:
-        # Should it break off, what is in memory, and where reading has come to, fit nothing: the next call begins anew.
-        self.trouble = RELOAD
-        self._at = None
-        if self._snapshot:
-            self._over_snapshot()
-        else:
-            scan, replay = recovery.read_beside(
-                self._disk, self._directory, self._uuid, self._begin
-            )
-            self._at = None if scan is None else scan.position
-            self.now = max(self.now, replay.now)
-        self.ctx = Context(self.state, self.settings)
-        self.trouble = None
-        return self.state
-
-    def _begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
-        """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
-        opened = self.beneath.open(self._disk, self._root / identity.CHECKPOINT)
-        if opened is not None:
-            check_owner(opened.environment.path, opened.meta, self._uuid)
-        self.state = State() if opened is None else opened.state()
-        self._follow.next_lsn = 1 if opened is None else opened.meta.position.lsn + 1
-        return None if opened is None else opened.meta.start, self._apply
-
-    def _over_snapshot(self) -> None:
-        from tidelog.snapshot import portable
-
-        self.beneath.release()
-        self.beneath.opened = opened = portable.open_snapshot(self._disk, self._root)
-        self.state = opened.state()
-        self._follow.next_lsn = opened.meta.position.lsn + 1
-        self.now = max(self.now, opened.meta.now)
+                    self.waits.serve()
+            return self._reading.log.next_lsn - 1
 
 
 def _place_in(info: Segment, at: Position) -> Position | None:
@@ -269,20 +265,16 @@ def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
     return reply
 
 
-def _read_anew(core: Core) -> State:
-    assert isinstance(core, ReadOnlyCore)
-    return core._anew()
-
-
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
     """Read the store, or the snapshot, in `root`. Raises NotAStore, Damage, NewerFormat, CorruptBlock, OSError."""
     disk.guard(root)
-    core = ReadOnlyCore(disk, root, clock)
+    reading = _Reading(disk, root)
+    core = ReadOnlyCore(reading, root, clock)
     layout.check(disk, root)
     try:
-        core._anew()
+        core.landing.renew(reading.anew(core.landing))
     except BaseException:
-        core.beneath.release()
+        reading.beneath.release()
         raise
-    keep(core, Keeper(core._follow, None, core.beneath))
+    keep(core, Keeper(reading.log, None, reading.beneath))
     return core

@@ -13,7 +13,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.engine.waiting import Waiter
 from tidelog.store import shapes
-from tidelog.store.core import Answer, Claim, Core
+from tidelog.store.core import Answer, Core
 from tidelog.store.durations import Duration
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import WatchError, from_command
@@ -22,6 +22,7 @@ from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import DRAIN_SECONDS, close
 from tidelog.store.methods import Methods
 from tidelog.store.pipeline import Pipeline, call_words
+from tidelog.store.promise import Promise
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT, PatternT, Text
@@ -53,16 +54,16 @@ class Store(Face, Methods):
     def _run(self, args: list[bytes]) -> Reply:
         core = self._core
         try:
-            reply, claim = core.run(self._db, args, ThreadCaller)
+            reply, promise = core.command(self._db, args, ThreadCaller)
             if reply.__class__ is Waiter:
-                reply, claim = self._wait(reply)
+                reply, promise = self._wait(reply)
         except Exception:
             raise
         except BaseException:
             core.desert(get_ident())
             raise
-        if not self._holds_already(claim):
-            self._hold(claim)
+        if not self._holds_already(promise):
+            self._hold(promise)
         if reply.__class__ is CommandError:
             raise from_command(reply)
         return reply
@@ -86,22 +87,22 @@ class Store(Face, Methods):
         except CommandError as error:
             self._hold(core.look(nothing)[1])  # it tells something about the state
             raise from_command(error) from None
-        if not core.relaxed or self._level or log.parked or self._keeps_receipts:
+        if self._keeps_receipts or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
         return text.decode() if self._decode else text
 
-    def _hold(self, claim: Claim) -> None:
-        self._core.hold(claim, self._level)
+    def _hold(self, promise: Promise) -> None:
+        self._core.durability.hold(promise, self._level)
         if self._keeps_receipts:
-            self._receive(claim)
+            self._receive(promise)
 
     def _wait(self, waiter: Waiter) -> Answer:
         """A parked read: until it is served, or its time is up. An interrupt leaves nothing delivered to nobody."""
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
-                caller.sleep(core.patience(waiter))
+                caller.sleep(core.waits.patience(waiter))
                 core.wake(waiter)
         except BaseException:
             core.leave(waiter)
@@ -119,11 +120,11 @@ class Store(Face, Methods):
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
         """Add many entries as one unit and one record; their IDs, made only when looked at."""
         try:
-            reply, claim = self._many(key, rows)
+            reply, promise = self._many(key, rows)
         except CommandError as error:
             self._hold(self._core.look(nothing)[1])
             raise from_command(error) from None
-        self._hold(claim)
+        self._hold(promise)
         return self._ids(reply)
 
     def scan_iter(
@@ -235,14 +236,14 @@ class Store(Face, Methods):
         """Wait until all that was written before, by anyone, holds `level`."""
         number = level_number(level)
         core = self._core
-        _, claim = core.look(nothing)
-        core.hold(claim, number)
-        return Receipt(*claim[:2])
+        _, promise = core.look(nothing)
+        core.durability.hold(promise, number)
+        return Receipt(*promise[:2])
 
     def digest(self) -> str:
         """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
-        reply, claim = self._digest()
-        self._hold(claim)
+        reply, promise = self._digest()
+        self._hold(promise)
         return str(reply)
 
     def info(self, section: str | None = None, *args: str) -> dict[str, Any]:

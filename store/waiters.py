@@ -37,9 +37,9 @@ class Caller:
         self.done = self.gone = False
         self.answer = self.error = None
 
-    def deliver(self, reply: Reply, claim: tuple[Log, int, bool]) -> None:
+    def deliver(self, reply: Reply, promise: tuple[Log, int, bool]) -> None:
         """The call is answered."""
-        self.answer = reply, claim
+        self.answer = reply, promise
         self.done = True
         self.nudge()
 

@@ -104,7 +104,13 @@ def decide_xadd_auto(
 
 
 def decide_xadd_run(
-    state: State, settings: Settings, db: int, key: bytes, rows: Sequence[Row], now: int
+    state: State,
+    settings: Settings,
+    db: int,
+    key: bytes,
+    rows: Sequence[Row],
+    now: int,
+    end: int = END,
 ) -> Effect | None:
     """Several `XADD key * field value ...`, as many of them as surely go into the open node: one effect, a unit by
     itself, whose rows are effect[5].
@@ -127,7 +133,7 @@ def decide_xadd_run(
         most = rows_bytes_max(rows[:room], room)
         if most < bytes_max:
             state.databases[db].keys.accessed[key] = now
-            return (XADD_MANY + END, db, key, ms, seq, tuple(rows[:room]), (), ())
+            return (XADD_MANY + end, db, key, ms, seq, tuple(rows[:room]), (), ())
         room = min(room - 1, room * bytes_max // most)
     return None
 

@@ -23,7 +23,7 @@ from tidelog.engine.values import encoding_name
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.server.table import command
-from tidelog.store.core import RELOAD, Core
+from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 
 DIGITS: Final = 40  # of a digest, as Redis's have
@@ -150,7 +150,7 @@ def rebuild(core: Core) -> None:
     """Forget what is in memory, and load it again from the checkpoint and the log. Raises as `Core.mend`."""
     with core.lock:
         core.check_open()
-        core.trouble = core.trouble or RELOAD
+        core.doubt()
         core.mend()
 
 
@@ -158,8 +158,8 @@ def rebuild(core: Core) -> None:
 
 
 async def _digest(session: Session, args: list[bytes]) -> Reply:
-    reply, claim = await in_thread(lambda: session.core.look(_state_digest))
-    session.connection.rests_on(*claim)
+    reply, promise = await in_thread(lambda: session.core.look(_state_digest))
+    session.connection.rests_on(*promise)
     return Status(reply)
 
 
@@ -213,8 +213,8 @@ def _node_bytes(stream: Stream) -> int:
 
 async def _looked(session: Session, at: Callable[[Context], Reply]) -> Reply:
     """What reads whole values does it beside the loop, under the store's lock."""
-    reply, claim = await in_thread(lambda: session.core.decided(session.db, at))
-    session.connection.rests_on(*claim)
+    reply, promise = await in_thread(lambda: session.core.decided(session.db, at))
+    session.connection.rests_on(*promise)
     return reply
 
 

@@ -11,8 +11,8 @@ from tidelog.engine.table import wrong_arity
 from tidelog.server.replies import Push
 from tidelog.server.session import Session
 from tidelog.server.table import command
-from tidelog.store.core import Claim
 from tidelog.store.face import nothing
+from tidelog.store.promise import Promise
 
 _SUBSCRIBER = "pubsub noscript loading stale"
 
@@ -101,7 +101,7 @@ def spublish(session: Session, args: list[bytes]) -> Reply:
     return session.server.pubsub.spublish(args[1], args[2], _all_before(session))
 
 
-def _all_before(session: Session) -> Claim:
+def _all_before(session: Session) -> Promise:
     """A message may tell of anything that was stored before it, so it leaves when all of that holds."""
     return session.core.look(nothing)[1]
 

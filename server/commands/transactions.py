@@ -17,7 +17,7 @@ from tidelog.server.table import HANDLERS, TABLE, command
 
 @command("multi", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def multi(session: Session, args: list[bytes]) -> Reply:
-    reply = session.transaction.submit(session.core.ctx, args)
+    reply = session.transaction.submit(session.core.landing.ctx, args)
     session.queued_change = False
     session.settle()
     return reply
@@ -85,7 +85,7 @@ def _told(session: Session, replies: list[Reply]) -> Reply:
 @command("discard", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def discard(session: Session, args: list[bytes]) -> Reply:
     with session.core.lock:
-        reply = session.transaction.submit(session.core.ctx, args)
+        reply = session.transaction.submit(session.core.landing.ctx, args)
     session.settle()
     return reply
 
@@ -94,15 +94,15 @@ def discard(session: Session, args: list[bytes]) -> Reply:
     "watch", -2, "noscript loading stale fast allow_busy", (1, -1, 1), categories="transaction"
 )
 def watch(session: Session, args: list[bytes]) -> Reply:
-    reply, claim = session.core.session(session.db, session.transaction, args)
-    session.connection.rests_on(*claim)
+    reply, promise = session.core.session(session.db, session.transaction, args)
+    session.connection.rests_on(*promise)
     return reply
 
 
 @command("unwatch", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def unwatch(session: Session, args: list[bytes]) -> Reply:
-    reply, claim = session.core.session(session.db, session.transaction, args)
-    session.connection.rests_on(*claim)
+    reply, promise = session.core.session(session.db, session.transaction, args)
+    session.connection.rests_on(*promise)
     return reply
 
 

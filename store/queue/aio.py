@@ -22,12 +22,13 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
 from tidelog.store.aio import AsyncStore, Opening, TaskCaller, this_task
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.core import Answer, Claim
+from tidelog.store.core import Answer
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import make_options as make_open_options
+from tidelog.store.promise import Promise
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
@@ -91,8 +92,8 @@ class AsyncQueue(QueueBase):
         while True:
             answer, caller = self._put_once(put, None if wait == 0 else TaskCaller)
             if answer is not None:
-                reply, claim = answer
-                await self._face._hold(claim)
+                reply, promise = answer
+                await self._face._hold(promise)
                 return str(reply)
             await self._sleep(caller, deadline, 0)
 
@@ -103,9 +104,9 @@ class AsyncQueue(QueueBase):
         total = 0
         for batch, error in self._batches(values):
             while batch:
-                stored, claim, caller = self._put_values(batch, None if wait == 0 else TaskCaller)
+                stored, promise, caller = self._put_values(batch, None if wait == 0 else TaskCaller)
                 if stored:
-                    await self._face._hold(claim)
+                    await self._face._hold(promise)
                     total += stored
                     batch = batch[stored:]
                 else:
@@ -167,8 +168,8 @@ class AsyncQueue(QueueBase):
         return await self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
 
     async def _told(self, answer: Answer) -> Any:
-        found, claim = answer
-        await self._face._hold(claim)
+        found, promise = answer
+        await self._face._hold(promise)
         return found
 
     # --- the rest
@@ -180,8 +181,8 @@ class AsyncQueue(QueueBase):
         """
         total, more = 0, True
         while more:
-            dropped, claim, more = self._purge_some()
-            await self._face._hold(claim)
+            dropped, promise, more = self._purge_some()
+            await self._face._hold(promise)
             total += dropped
             await asyncio.sleep(0)
         return total
@@ -253,15 +254,15 @@ class AsyncConsumer(ConsumerBase):
         while True:
             request = self._request()
             try:
-                reply, claim = core.decided(queue._db, request, self._caller)
+                reply, promise = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, claim = await queue._face._wait(parked)
+                        reply, promise = await queue._face._wait(parked)
                     finally:
                         self._parked.discard(parked)
-                if not queue._face._holds_already(claim):
-                    await queue._face._hold(claim)
+                if not queue._face._holds_already(promise):
+                    await queue._face._hold(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -278,9 +279,9 @@ class AsyncConsumer(ConsumerBase):
         allowed.
         """
         try:
-            claim = self._give_back()
-            if claim is not None:
-                await self._queue._face._hold(claim)
+            promise = self._give_back()
+            if promise is not None:
+                await self._queue._face._hold(promise)
         except StoreClosed:
             pass  # whatever was not written is delivered again
 
@@ -306,8 +307,8 @@ class AsyncDead(DeadBase):
     async def __aiter__(self) -> AsyncIterator[DeadJob]:
         start: int | None = 0
         while start is not None:
-            page, start, claim = self._page(start)
-            await self._queue._face._hold(claim)
+            page, start, promise = self._page(start)
+            await self._queue._face._hold(promise)
             for job in page:
                 yield job
 
@@ -349,7 +350,7 @@ class AsyncDead(DeadBase):
         given: Ids,
         where: Where | None,
         older_than: Duration | None,
-        change: Callable[[Jobs], tuple[int, Claim]] | None,
+        change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
         now = self._queue._core.time_ns() / 1e9
         chosen = chooser(where, older_than, now)
@@ -373,8 +374,8 @@ class AsyncDead(DeadBase):
         start: int | None = 0
         end = self._last()
         while start is not None:
-            page, start, claim = self._page(start, PAGE, end)
-            await self._queue._face._hold(claim)
+            page, start, promise = self._page(start, PAGE, end)
+            await self._queue._face._hold(promise)
             yield page
 
 

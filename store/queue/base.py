@@ -184,7 +184,7 @@ class QueueBase:
         return Put(self, row, None if dedup_id is None else named("dedup_id", dedup_id))
 
     def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
-        """Try to put one job the long way: ((reply, claim), None), or (None, who waits for room)."""
+        """Try to put one job the long way: ((reply, promise), None), or (None, who waits for room)."""
         waiting_caller = None
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -194,10 +194,10 @@ class QueueBase:
                 return None
             return put.words(ctx, set())
 
-        reply, claim = self._ask(run_unit, self._core, self._db, plan)
+        reply, promise = self._ask(run_unit, self._core, self._db, plan)
         if reply is None:
             return None, waiting_caller
-        return (rows.shown(reply[-1]), claim), None
+        return (rows.shown(reply[-1]), promise), None
 
     def _room(self, ctx: Context, wanted: int) -> int:
         """How many of so many jobs there is room for."""
@@ -233,7 +233,7 @@ class QueueBase:
     def _put_values(
         self, batch: list[bytes], caller: Callable[[], Caller] | None
     ) -> tuple[int, Any, Caller | None]:
-        """Put as many of these encoded values as there is room for, as one unit: (how many, claim, who waits)."""
+        """Put as many of these encoded values as there is room for, as one unit: (how many, promise, who waits)."""
         waiting_caller = None
 
         def work(ctx: Context) -> Reply:
@@ -247,8 +247,8 @@ class QueueBase:
             )
             return room
 
-        stored, claim = self._ask(self._core.decided, self._db, work)
-        return stored, claim, waiting_caller
+        stored, promise = self._ask(self._core.decided, self._db, work)
+        return stored, promise, waiting_caller
 
     def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
         """The encoded values of put_many, batch by batch; with the error that ends them."""
@@ -304,7 +304,7 @@ class QueueBase:
         return name
 
     def _subscribe(self) -> Any:
-        """See that the stream and the group exist; a claim."""
+        """See that the stream and the group exist; a promise."""
         options = self._options
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -313,8 +313,8 @@ class QueueBase:
                 return None
             return [_create_group(options)]
 
-        _, claim = self._ask(run_unit, self._core, self._db, plan)
-        return claim
+        _, promise = self._ask(run_unit, self._core, self._db, plan)
+        return promise
 
     def _acknowledged(self, jobs: int) -> None:
         """So many more are done: retention looks now and then."""
@@ -443,7 +443,7 @@ class QueueBase:
     # --- purging
 
     def _purge_some(self) -> tuple[int, Any, bool]:
-        """One unit of a purge: (jobs dropped, claim, whether more are left)."""
+        """One unit of a purge: (jobs dropped, promise, whether more are left)."""
         options = self._options
         dropped, more = 0, False
 
@@ -489,12 +489,12 @@ class QueueBase:
                 [b"XDELEX", options.key, b"ACKED", b"IDS", b"%d" % len(texts), *texts],
             ]
 
-        reply, claim = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
+        reply, promise = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
             more = True  # only the group was made, or what cannot be read went
         if dropped:
             self._shared.made_room()
-        return dropped, claim, more
+        return dropped, promise, more
 
     def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -584,7 +584,7 @@ class ConsumerBase:
             log.debug("queue %s: jobs go back later: %s", queue.name, repr(error))
 
     def _write_leftovers(self) -> Any:
-        """See to what deliveries left that went away; a claim. They stay listed if that fails."""
+        """See to what deliveries left that went away; a promise. They stay listed if that fails."""
         queue = self._queue
         options, shared = queue._options, queue._shared
         left: list[Leftover] = []
@@ -598,10 +598,10 @@ class ConsumerBase:
             else:
                 left.extend(shared.leftovers)  # about nothing that is still there
 
-        _, claim = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
+        _, promise = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
         shared.dealt_with(left)
         shared.made_room()
-        return claim
+        return promise
 
     def _take(self, request: Fetch) -> Delivery:
         """The delivery that a request got. From here on only its jobs and this consumer keep it alive."""
@@ -634,7 +634,7 @@ class ConsumerBase:
         return False
 
     def _give_back(self) -> Any:
-        """Closed: whoever waits with it is woken, jobs not handed out go back, finished ones are written. A claim, or
+        """Closed: whoever waits with it is woken, jobs not handed out go back, finished ones are written. A promise, or
         None.
         """
         self._closed = True
@@ -643,13 +643,13 @@ class ConsumerBase:
         for waiter in list(self._parked):
             queue._core.dismiss(waiter)
         delivery, self._delivery = self._delivery, None
-        claim = None
+        promise = None
         if delivery is not None:
             queue._shared.leave(delivery)
             if queue._shared.leftovers:
-                claim = self._write_leftovers()
+                promise = self._write_leftovers()
         queue._sweep(1)
-        return claim
+        return promise
 
     def __del__(self) -> None:
         # As `Delivery.__del__`: nothing here may wait. Jobs may keep the delivery alive; those not handed out go back.

@@ -23,7 +23,8 @@ from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
 
 if TYPE_CHECKING:
-    from tidelog.store.core import Answer, Claim
+    from tidelog.store.core import Answer
+    from tidelog.store.promise import Promise
     from tidelog.store.queue.base import QueueBase
     from tidelog.store.queue.face import Queue
 
@@ -42,17 +43,17 @@ class DeadBase:
 
     def _page(
         self, start: int, count: int = PAGE, end: int = MAX
-    ) -> tuple[list[DeadJob], int | None, Claim]:
+    ) -> tuple[list[DeadJob], int | None, Promise]:
         """A page of the dead from an ID on, and where the next one starts."""
 
         def at(stream: Stream | None) -> list[Any]:
             return [] if stream is None else list(stream.range(start, end, count))
 
-        found, claim = self._look(at)
+        found, promise = self._look(at)
         codec = self._queue._options.codec
         jobs = [DeadJob(entry, row, codec) for entry, row in found]
         following = found[-1][0] + 1 if len(found) == count else None
-        return jobs, following, claim
+        return jobs, following, promise
 
     def _last(self) -> int:
         """The last ID there is: a walk that redrives must not meet what dies meanwhile."""
@@ -76,11 +77,11 @@ class DeadBase:
         answer: Answer = queue._core.look(look)
         return answer
 
-    def _one(self, id: str) -> tuple[DeadJob | None, Claim]:
-        found, _, claim = self._page(_number(id), 1)
-        return (found[0] if found and found[0].id == rows.text(_number(id)) else None), claim
+    def _one(self, id: str) -> tuple[DeadJob | None, Promise]:
+        found, _, promise = self._page(_number(id), 1)
+        return (found[0] if found and found[0].id == rows.text(_number(id)) else None), promise
 
-    def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Claim]:
+    def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """One unit: these are jobs again, as far as they are still dead."""
         options = self._queue._options
 
@@ -89,13 +90,13 @@ class DeadBase:
 
         return self._change(chosen, words)
 
-    def _drop(self, chosen: list[DeadJob]) -> tuple[int, Claim]:
+    def _drop(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
         """One unit: these are gone for good."""
         return self._change(chosen, lambda row: [])
 
     def _change(
         self, chosen: list[DeadJob], words: Callable[[Row], list[list[bytes]]]
-    ) -> tuple[int, Claim]:
+    ) -> tuple[int, Promise]:
         queue = self._queue
         key = queue._options.dead_key
         numbers = [_number(job.id) for job in chosen]
@@ -112,8 +113,8 @@ class DeadBase:
             planned = [command for _, row in there for command in words(row)]
             return [*planned, [b"XDEL", key, *(ids.text(n) for n, _ in there)]]
 
-        _, claim = queue._ask(run_unit, queue._core, queue._db, plan)
-        return changed, claim
+        _, promise = queue._ask(run_unit, queue._core, queue._db, plan)
+        return changed, promise
 
 
 def chooser(where: Where | None, older_than: Duration | None, now: float) -> Where:
@@ -168,8 +169,8 @@ class Dead(DeadBase):
     def __iter__(self) -> Iterator[DeadJob]:
         start: int | None = 0
         while start is not None:
-            page, start, claim = self._page(start)
-            self._queue._face._hold(claim)
+            page, start, promise = self._page(start)
+            self._queue._face._hold(promise)
             yield from page
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
@@ -216,7 +217,7 @@ class Dead(DeadBase):
         given: Ids,
         where: Where | None,
         older_than: Duration | None,
-        change: Callable[[Jobs], tuple[int, Claim]] | None,
+        change: Callable[[Jobs], tuple[int, Promise]] | None,
     ) -> int:
         now = self._queue._core.time_ns() / 1e9
         chosen = chooser(where, older_than, now)
@@ -239,6 +240,6 @@ class Dead(DeadBase):
         start: int | None = 0
         end = self._last()
         while start is not None:
-            page, start, claim = self._page(start, PAGE, end)
-            self._queue._face._hold(claim)
+            page, start, promise = self._page(start, PAGE, end)
+            self._queue._face._hold(promise)
             yield page

@@ -78,7 +78,7 @@ class Queue(QueueBase):
                 effect, log, lsn = core.add(self._db, self._key, row)
             except CommandError as error:
                 raise from_command(error) from None
-            if not core.relaxed or face._level or log.parked or face._keeps_receipts:
+            if face._keeps_receipts or lsn > core.durability.through(log, face._level):
                 face._hold((log, lsn, True))
             return f"{effect[3]}-{effect[4]}"
         return self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)
@@ -89,8 +89,8 @@ class Queue(QueueBase):
         while True:
             answer, caller = self._put_once(put, None if wait == 0 else ThreadCaller)
             if answer is not None:
-                reply, claim = answer
-                self._face._hold(claim)
+                reply, promise = answer
+                self._face._hold(promise)
                 return str(reply)
             self._sleep(caller, deadline, 0)
 
@@ -105,9 +105,11 @@ class Queue(QueueBase):
         total = 0
         for batch, error in self._batches(values):
             while batch:
-                stored, claim, caller = self._put_values(batch, None if wait == 0 else ThreadCaller)
+                stored, promise, caller = self._put_values(
+                    batch, None if wait == 0 else ThreadCaller
+                )
                 if stored:
-                    self._face._hold(claim)
+                    self._face._hold(promise)
                     total += stored
                     batch = batch[stored:]
                 else:
@@ -178,8 +180,8 @@ class Queue(QueueBase):
 
     def _told(self, answer: Answer) -> Any:
         """What an answer says, once it holds."""
-        found, claim = answer
-        self._face._hold(claim)
+        found, promise = answer
+        self._face._hold(promise)
         return found
 
     def __len__(self) -> int:
@@ -198,8 +200,8 @@ class Queue(QueueBase):
         """
         total, more = 0, True
         while more:
-            dropped, claim, more = self._purge_some()
-            self._face._hold(claim)
+            dropped, promise, more = self._purge_some()
+            self._face._hold(promise)
             total += dropped
         return total
 
@@ -274,15 +276,15 @@ class Consumer(ConsumerBase):
         while True:
             request = self._request()
             try:
-                reply, claim = core.decided(queue._db, request, self._caller)
+                reply, promise = core.decided(queue._db, request, self._caller)
                 if reply.__class__ is Waiter:
                     self._park(parked := reply)
                     try:
-                        reply, claim = queue._face._wait(parked)
+                        reply, promise = queue._face._wait(parked)
                     finally:
                         self._parked.discard(parked)
-                if not queue._face._holds_already(claim):
-                    queue._face._hold(claim)
+                if not queue._face._holds_already(promise):
+                    queue._face._hold(promise)
             except CommandError as error:
                 self._broke(request)
                 raise from_command(error) from None
@@ -303,9 +305,9 @@ class Consumer(ConsumerBase):
         allowed.
         """
         try:
-            claim = self._give_back()
-            if claim is not None:
-                self._queue._face._hold(claim)
+            promise = self._give_back()
+            if promise is not None:
+                self._queue._face._hold(promise)
         except StoreClosed:
             pass  # whatever was not written is delivered again
 

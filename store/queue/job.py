@@ -15,9 +15,9 @@ from tidelog.engine.block import Row
 from tidelog.engine.context import Context
 from tidelog.engine.errors import CommandError
 from tidelog.store.batch import run_unit
-from tidelog.store.core import Claim
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
+from tidelog.store.promise import Promise
 from tidelog.store.queue import rows, settle
 from tidelog.store.queue.shared import Delivery, Place
 from tidelog.store.queue.shared import Job as Entry
@@ -33,7 +33,7 @@ GIVEN: Final = "given"  # nacked, failed or released
 LOST: Final = "lost"  # given to somebody else, or done by somebody else
 
 log = logging.getLogger("tidelog.queue")
-Settled = tuple[bool, Claim | None]
+Settled = tuple[bool, Promise | None]
 
 
 class JobBase:
@@ -115,7 +115,7 @@ class JobBase:
         number, _, count = self._entry
         try:  # as `_plan`, two calls less
             decide = partial(settle.ack, delivery, number, count)
-            done, claim = core.decided(queue._db, decide)
+            done, promise = core.decided(queue._db, decide)
         except CommandError as error:
             shared.stale()
             raise from_command(error) from None
@@ -133,7 +133,7 @@ class JobBase:
             shared.made_room()
         if queue._keeps and done:
             queue._acknowledged(1)
-        return done, None if queue._face._holds_already(claim) else claim
+        return done, None if queue._face._holds_already(promise) else promise
 
     def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
         """One unit of commands that end this delivery as `end`; OPEN: it goes on."""
@@ -142,7 +142,7 @@ class JobBase:
         queue, delivery = self._queue, self._delivery
         held = settle.Held(delivery, self._number, self.deliveries, self._row)
         unit = partial(run_unit, queue._core, queue._db, partial(plan, held))
-        reply, claim = queue._ask(delivery.shared.unit, unit)
+        reply, promise = queue._ask(delivery.shared.unit, unit)
         if reply is None:
             self._state = LOST
             delivery.settled(self._number)
@@ -150,7 +150,7 @@ class JobBase:
             self._state = end
             delivery.settled(self._number)
             delivery.shared.made_room()
-        return reply is not None, claim
+        return reply is not None, promise
 
     def _nack(self, reason: str | BaseException, delay: Duration | None) -> Settled:
         pause = None if delay is None else seconds("delay", delay, zero=True)
@@ -318,9 +318,9 @@ class Job(JobBase):
         return self._told(self._done_and(puts))
 
     def _told(self, settled: Settled) -> bool:
-        done, claim = settled
-        if claim is not None:
-            self._queue._face._hold(claim)
+        done, promise = settled
+        if promise is not None:
+            self._queue._face._hold(promise)
         return done
 
     def __enter__(self) -> Self:
@@ -345,9 +345,9 @@ class Job(JobBase):
                     if not leases.armed:
                         leases.arm()
                 else:
-                    done, claim = self._ack()  # as `ack`, two calls less
-                    if claim is not None:
-                        self._place.queue._face._hold(claim)
+                    done, promise = self._ack()  # as `ack`, two calls less
+                    if promise is not None:
+                        self._place.queue._face._hold(promise)
                     if not done:
                         self._was_lost()
             return False
@@ -398,9 +398,9 @@ class AsyncJob(JobBase):
         return await self._told(self._done_and(puts))
 
     async def _told(self, settled: Settled) -> bool:
-        done, claim = settled
-        if claim is not None:
-            await self._queue._face._hold(claim)
+        done, promise = settled
+        if promise is not None:
+            await self._queue._face._hold(promise)
         return done
 
     async def __aenter__(self) -> Self:
@@ -426,9 +426,9 @@ class AsyncJob(JobBase):
                     if not leases.armed:
                         leases.arm()
                 else:
-                    done, claim = self._ack()
-                    if claim is not None:
-                        await self._place.queue._face._hold(claim)
+                    done, promise = self._ack()
+                    if promise is not None:
+                        await self._place.queue._face._hold(promise)
                     if not done:
                         self._was_lost()
             return False

@@ -308,6 +308,7 @@ def leases_of(core: Core) -> Leases:
         with core.lock:  # a closed or forked store says so here
             if core.queues is None:
                 core.queues = Leases(core)
+                core.landing.rebuilt.append(core.queues.reloaded)
             found = core.queues
             assert found is not None
     return found

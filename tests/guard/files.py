@@ -11,19 +11,31 @@ import lmdb
 import msgpack
 
 SEGMENT_BYTES: Final = 80
+MAGIC: Final = 0xA1F4D71E
 FRAME: Final = struct.Struct("<IIQIQQIII")
 assert FRAME.size == 48
+
+
+def without_preparation(data: bytes) -> bytes:
+    """A segment without the zeros behind its last frame. A thread cuts them off some time after a segment ends."""
+    at = SEGMENT_BYTES
+    while at + FRAME.size <= len(data):
+        magic, size, *_ = FRAME.unpack_from(data, at)
+        if magic != MAGIC:
+            break
+        at += FRAME.size + size
+    return data if data[at:].strip(b"\0") else data[:at]
 
 
 def units(root: Path) -> Iterator[tuple[bytes, str]]:
     """(bytes, text) of every segment header and every frame of a log that was closed, and of what follows them."""
     for path in sorted((root / "aof").glob("*.aof")):
-        data = path.read_bytes()
+        data = without_preparation(path.read_bytes())
         yield data[:SEGMENT_BYTES], f"{path.name} header {data[:SEGMENT_BYTES].hex()}"
         at = SEGMENT_BYTES
         while at + FRAME.size <= len(data):
             magic, size, lsn, count, now, synced, before, _, _ = FRAME.unpack_from(data, at)
-            if magic != 0xA1F4D71E:
+            if magic != MAGIC:
                 break
             end = at + FRAME.size + size
             unpacker = msgpack.Unpacker(raw=True, strict_map_key=False, max_buffer_size=size + 1)

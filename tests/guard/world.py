@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest import mock
 
+from tests.guard.files import without_preparation
 from tests.until import until
 
 import tidelog
@@ -153,8 +154,9 @@ class Steps:
         self._advancing = False
         self._at_gate: set[int] = set()
         self._core = core = cast(Any, db)._core
-        self._hold, self._wake = core.hold, core.wake
-        core.hold, core.wake = self._hold_in_turn, self._look_in_turn
+        durability = core.durability
+        self._hold, self._wake = durability.hold, core.wake
+        durability.hold, core.wake = self._hold_in_turn, self._look_in_turn
 
     def entered(self) -> int:
         """The calling thread is about to make a call that blocks."""
@@ -225,7 +227,10 @@ def copied(source: Path, target: Path) -> Path:
         if path.is_file() and path.name not in ("LOCK", "lock.mdb", "spare"):
             made = target / path.relative_to(source)
             made.parent.mkdir(parents=True, exist_ok=True)
-            made.write_bytes(path.read_bytes())
+            data = path.read_bytes()
+            if path.suffix == ".aof" and path != max(path.parent.glob("*.aof")):
+                data = without_preparation(data)
+            made.write_bytes(data)
     return target
 
 

@@ -8,54 +8,80 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final = (
     Mutant(
-        "core/applied-before-room",
-        "store/core.py",
-        "            size = len(body)\n            if log.offset + size > log.room:  # as `reserve`\n"
-        "                self.reserve(log, size)\n        adding = False\n        try:\n"
-        "            if self.watches.keys or self.listener or kind in SIGNALS and self.waiting.keys:\n"
-        "                self.observe(effect)\n            APPLY[kind](self.state, effect)\n",
-        "            size = len(body)\n        adding = False\n        try:\n"
-        "            if self.watches.keys or self.listener or kind in SIGNALS and self.waiting.keys:\n"
-        "                self.observe(effect)\n            APPLY[kind](self.state, effect)\n"
-        "            if logged and log.offset + size > log.room:\n"
-        "                self.reserve(log, size)\n",
+        "landing/applied-before-room",
+        "store/landing.py",
+        "        if log.offset + size > log.room and count:  # as `reserve`, a call less\n"
+        "            self.reserve(size)\n",
+        "        if count and log.offset + size > log.room:\n"
+        "            for effect in effects:\n                APPLY[effect[0]](state, effect)\n"
+        "            self.reserve(size)\n            effects = ()\n",
         ("tests/store/test_poison.py::test_a_full_disk_refuses_writes_until_there_is_room",),
         "A full disk is the error of a command that changed nothing.",
     ),
     Mutant(
-        "core/every-record-ends-a-unit",
-        "store/core.py",
-        "            for effect in logged:\n                self.packer.pack(effect)\n",
-        "            for effect in logged:\n                self.packer.pack((effect[0] | END, *effect[1:]))\n",
+        "landing/every-record-ends-a-unit",
+        "store/landing.py",
+        "        for effect in logged:\n            pack(effect)\n",
+        "        for effect in logged:\n            pack((effect[0] | END, *effect[1:]))\n",
         ("tests/store/test_units.py::test_a_command_of_several_effects_is_one_unit",),
         "A unit survives whole or not at all: only its last record ends it.",
     ),
     Mutant(
-        "core/reads-do-not-wait",
-        "store/core.py",
-        "        log, lsn, wrote = claim\n        if level == WRITTEN or",
-        "        log, lsn, wrote = claim\n        if not wrote:\n            return\n        if level == WRITTEN or",
+        "gathering/no-record-ends-the-unit",
+        "store/gathering.py",
+        "    marked[at + 1] |= END\n",
+        "    marked[at + 1] |= 0\n",
+        ("tests/store/test_units.py",),
+        "The last record of an EXEC ends its unit.",
+    ),
+    Mutant(
+        "promise/reads-do-not-wait",
+        "store/promise.py",
+        "        if self.holds(promise, level):\n",
+        "        if self.holds(promise, level) or not promise[2]:\n",
         ("tests/store/test_others.py::test_an_error_waits_for_what_it_tells_of",),
         "A read is answered when what it shows holds the caller's level.",
     ),
     Mutant(
-        "core/no-rebuild-after-broken-unit",
-        "store/core.py",
-        '        """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""\n'
-        "        self.trouble = RELOAD\n",
-        '        """Memory may be ahead of the log. What to raise: the truth about the call that was under way."""\n',
+        "promise/replies-before-sync",
+        "store/promise.py",
+        "        return log.synced_lsn if self.relief is None else 0\n",
+        "        return log.written_lsn if self.relief is None else 0\n",
+        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
+        "Under always a reply leaves after the sync that covers it.",
+    ),
+    Mutant(
+        "promise/replies-though-parked",
+        "store/promise.py",
+        "            return 0 if log.parked else log.written_lsn\n",
+        "            return log.written_lsn\n",
+        ("tests/store/test_checkpoint_memory.py", "tests/store/test_poison.py"),
+        "While replies are parked, none leaves that is not on the disk.",
+    ),
+    Mutant(
+        "landing/no-rebuild-after-broken-unit",
+        "store/landing.py",
+        "        self.trouble = RELOAD\n        text = what or",
+        "        text = what or",
         ("tests/store/test_reload.py::test_raising_at_every_line",),
         "After a unit that broke off memory is rebuilt from the log.",
     ),
     Mutant(
-        "core/watchers-untold-of-rebuild",
-        "store/core.py",
-        "        self.watches.touch(list(self.watches.keys))\n        if self.waiting.keys:\n"
-        "            self.waiting.signal(list(self.waiting.keys))\n            self.serve()\n",
-        "        if self.waiting.keys:\n"
-        "            self.waiting.signal(list(self.waiting.keys))\n            self.serve()\n",
+        "landing/watchers-untold-of-rebuild",
+        "store/landing.py",
+        "        self.watches.touch(list(self.watches.keys))\n"
+        "        self.waiting.signal(list(self.waiting.keys))\n",
+        "        self.waiting.signal(list(self.waiting.keys))\n",
         ("tests/store/test_reload.py::test_a_watched_key_counts_as_changed_by_a_rebuild",),
         "A watched key counts as changed when memory was rebuilt.",
+    ),
+    Mutant(
+        "landing/queues-untold-of-rebuild",
+        "store/landing.py",
+        "        for told in self.rebuilt:\n            told()\n",
+        "",
+        ("tests/store/queue/test_queue_short.py",),
+        "A queue reads its records again after memory was rebuilt.",
     ),
     Mutant(
         "queue/ack-without-fence",
@@ -127,13 +153,5 @@ MUTANTS: Final = (
             "tests/store/test_queue_leases.py::test_the_lease_of_a_job_in_hand_is_renewed_three_times_over",
         ),
         "The leases of living workers are renewed.",
-    ),
-    Mutant(
-        "server/replies-before-sync",
-        "server/turns.py",
-        "        return log.synced_lsn if core.relief is None else 0\n",
-        "        return log.written_lsn if core.relief is None else 0\n",
-        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
-        "Under always a reply leaves after the sync that covers it.",
     ),
 )

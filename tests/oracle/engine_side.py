@@ -21,7 +21,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.execute import decide, expire_due
 from tidelog.engine.reply import Park
 from tidelog.engine.state import Settings, State
-from tidelog.engine.transaction import Exec, Transaction, Watches
+from tidelog.engine.transaction import Exec, Transaction, Watches, words_of
 from tidelog.engine.waiting import Waiter, Waiting
 
 
@@ -73,7 +73,7 @@ class Tidelog:
             outcome = self._one(args, records)
         elif isinstance(answer, Exec):
             self.ctx.may_block = False
-            queued = [self._one(command, records) for command in answer.commands]
+            queued = [self._one(words_of(command), records) for command in answer.commands]
             replies = [each.form for each in queued]
             outcome = Outcome(replies, [each.expect for each in queued], [], False, queued)
         else:

@@ -235,7 +235,7 @@ def test_every_fsync_is_counted_also_by_a_log_that_is_begun_anew(
     core = watched.running.db._core
     with core.lock:
         core.log._doubts(RuntimeError("a write broke off"))
-        core.trouble = "a write broke off"
+        core.landing.trouble = "a write broke off"
     watched.ask("XLEN a", "XADD a 11-1 x y")
     assert watched.value("fsync_duration_seconds_count") == len(done) >= 11
 
@@ -320,7 +320,7 @@ def test_a_store_that_needs_its_memory_rebuilt_has_it_rebuilt(watched: Watched) 
     core = watched.running.db._core
     watched.ask("XADD a 1-1 x y")
     with core.lock:
-        core.trouble = "memory may be ahead"
+        core.landing.trouble = "memory may be ahead"
     assert watched.get("/health")[0] == 200
     assert core.trouble is None
 

@@ -413,14 +413,14 @@ def test_a_session_that_ends_listens_to_nothing(server: Running) -> None:
 
 def test_nothing_is_collected_that_nobody_wants(server: Running) -> None:
     core = server.server.core
-    assert core.listener is None
+    assert core.landing.listener is None
     with server.client() as client:
         client.config_set("notify-keyspace-events", "KE")
-        assert core.listener is None
+        assert core.landing.listener is None
         client.config_set("notify-keyspace-events", "KEA")
-        assert core.listener is not None
+        assert core.landing.listener is not None
         client.config_set("notify-keyspace-events", "")
-        assert core.listener is None
+        assert core.landing.listener is None
 
 
 # --- the registry by itself
@@ -488,7 +488,7 @@ def test_a_unit_that_broke_tells_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 raise MemoryError
 
             with monkeypatch.context() as patch:
-                patch.setattr("tidelog.store.core.APPLY", [no_memory] * 128)
+                patch.setattr("tidelog.store.landing.APPLY", [no_memory] * 128)
                 with pytest.raises(tidelog.NotStored):
                     db.xadd("s", {"f": "v"})
             pubsub.deliver()

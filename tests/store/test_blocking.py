@@ -56,19 +56,19 @@ def test_who_waits_again_waits_as_one_who_is_decided_again(
         waiters = []
         for db in one, other:
             core = db._core
-            core.run(0, b"XGROUP CREATE s g 0 MKSTREAM".split())
-            waiter, _ = core.run(0, read, ThreadCaller)
-            core.run(0, b"XADD s 1-1 f v".split())
+            core.command(0, b"XGROUP CREATE s g 0 MKSTREAM".split())
+            waiter, _ = core.command(0, read, ThreadCaller)
+            core.command(0, b"XADD s 1-1 f v".split())
             assert waiter.owner.done
-            core.run(0, since.encode().split() or [b"DBSIZE"])
+            core.command(0, since.encode().split() or [b"DBSIZE"])
             waiters.append(waiter)
         clock.advance(seconds)
         for short, db, waiter in zip((False, True), (one, other), waiters):
             core = db._core
-            spared = short and core.wait_again(waiter)
+            spared = short and core.read_again(waiter)
             assert spared or not short or since or kind != "COUNT 10"
             if not spared:
-                core.run(0, read, ThreadCaller, True, waiter)
+                core.command(0, read, ThreadCaller, True, waiter)
             state = core.state
             stream = state.databases[0].keys.get(b"s")
             seen = None
@@ -106,17 +106,17 @@ def test_who_was_signalled_before_an_interrupt_is_served_though_the_next_call_wa
         for key in ("s", "t"):
             db.xgroup_create(key, "g", mkstream=True)
             read = f"XREADGROUP GROUP g c COUNT 1 BLOCK 0 STREAMS {key} >".encode().split()
-            waiters.append(core.run(0, read, ThreadCaller)[0])
+            waiters.append(core.command(0, read, ThreadCaller)[0])
         first, second = waiters
         db.xadd("t", {"n": 1})
         assert second.owner.done and not first.owner.done
         with monkeypatch.context() as patch:
             patch.setattr(Waiting, "visits", strikes)
-            patch.setattr("tidelog.store.core.takers", lambda *given: None)
+            patch.setattr("tidelog.store.waits.Waits.takers", lambda *given: None)
             with pytest.raises(KeyboardInterrupt):
                 db.xadd("s", {"n": 1})
-        if not core.wait_again(second):
-            core.run(0, read, ThreadCaller, True, second)
+        if not core.read_again(second):
+            core.command(0, read, ThreadCaller, True, second)
         assert first.owner.done
 
 
@@ -190,7 +190,7 @@ def test_damage_met_while_looking_who_can_be_passed_over_is_not_the_writers_trou
 
     db.xgroup_create("s", "g", mkstream=True)
     served = consumers_wait(pool, db, ["c", "c"])
-    monkeypatch.setattr("tidelog.store.core.nothing_new", broken)
+    monkeypatch.setattr("tidelog.store.waits.nothing_new", broken)
     for number in range(2):
         db.xadd("s", {"n": number})
         assert len(served[number].result(10)[0][1]) == 1

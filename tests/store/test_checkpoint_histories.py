@@ -71,7 +71,7 @@ class Pair:
         replies = []
         for store in (self.quiet, self.stirred):
             core: Core = store._core
-            replies.append(plain(core.run(self.db, list(args))[0]))
+            replies.append(plain(core.command(self.db, list(args))[0]))
         if name == b"keys" and isinstance(replies[0], list):
             replies = [sorted(reply) for reply in replies]
         if name not in UNCOMPARED:
@@ -83,7 +83,7 @@ class Pair:
         key = r.choice((b"s", b"t"))
         for _ in range(r.choice((5, 30, 120))):
             self.run([b"XADD", key, b"*", b"f", b"%d" % r.randrange(1000)])
-        entries = plain(self.quiet._core.run(self.db, [b"XRANGE", key, b"-", b"+"])[0])
+        entries = plain(self.quiet._core.command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
         if not isinstance(entries, list) or not entries:
             return
         ids = [entry_id for entry_id, _ in entries]
@@ -119,7 +119,7 @@ class Pair:
         """The newest entries of a stream go, and their IDs are given again."""
         r = self.r
         key = r.choice((b"s", b"t"))
-        entries = plain(self.quiet._core.run(self.db, [b"XRANGE", key, b"-", b"+"])[0])
+        entries = plain(self.quiet._core.command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
         if not isinstance(entries, list) or not entries:
             return
         ids = [entry_id for entry_id, _ in entries]
@@ -171,7 +171,7 @@ class Pair:
 
     def rebuild(self) -> None:
         with self.stirred._core.lock:
-            self.stirred._core.trouble = "the test wants it"
+            self.stirred._core.landing.trouble = "the test wants it"
 
     def reopen(self) -> None:
         if self.r.random() < 0.5:

@@ -70,12 +70,12 @@ def test_its_pages_are_given_back_before_writers_go_on(
     monkeypatch.setattr(
         checkpoints,
         "give_back",
-        lambda: waited.append(core.relief is relief and not relief.is_set()),
+        lambda: waited.append(core.durability.relief is relief and not relief.is_set()),
     )
     core.press(relief)
     db.checkpoint()
     assert waited == [True]
-    assert relief.is_set() and core.relief is None
+    assert relief.is_set() and core.durability.relief is None
     db.checkpoint()  # nobody waits
     assert waited == [True]
 

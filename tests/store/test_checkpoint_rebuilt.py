@@ -35,7 +35,7 @@ def test_memory_that_is_rebuilt_meanwhile_ends_no_checkpoint(
             tried.append(True)
             if len(tried) == 1:
                 with db._core.lock:
-                    db._core.trouble = "the test wants it"
+                    db._core.landing.trouble = "the test wants it"
                 db.xadd("s", {"n": 1})
             write_checkpoint(*args, **more)
 

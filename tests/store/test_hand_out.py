@@ -23,8 +23,9 @@ from tidelog.engine.digest import digest
 from tidelog.engine.effects import OPCODE, VOLATILE, XADD, XCLAIM
 from tidelog.engine.errors import CommandError
 from tidelog.engine.waiting import Waiter
-from tidelog.store import batch, core
+from tidelog.store import batch
 from tidelog.store.waiters import Caller
+from tidelog.store.waits import Waits
 
 READS = (
     "XREADGROUP GROUP g {0} COUNT 10 BLOCK 0 STREAMS s >",
@@ -117,12 +118,12 @@ def play(db: tidelog.Store, clock: testing.Clock, script: list[Any]) -> Iterator
         if what == "wait":
             name = f"{one}{len(told)}"
             args = other.format(one).encode().split()
-            found = str(own.run(0, args, partial(Told, name, told))[0].__class__)
+            found = str(own.command(0, args, partial(Told, name, told))[0].__class__)
         elif what == "add":
             found = add(db, [b"%c" % other.encode()[i % len(other)] for i in range(one)])
         elif what == "do":
             words = one.format(last=last.decode(), ahead="99999999999998-5").encode().split()
-            found = str(own.run(0, words)[0])
+            found = str(own.command(0, words)[0])
         elif what == "leave":
             waiters = own.waiting.waiters()
             if one < len(waiters):
@@ -149,10 +150,7 @@ def play(db: tidelog.Store, clock: testing.Clock, script: list[Any]) -> Iterator
 @contextmanager
 def nobody_known() -> Iterator[None]:
     """Whom an XADD serves is always found out by deciding."""
-    with (
-        patch.object(core, "takers", lambda *_: None),
-        patch.object(batch, "takers", lambda *_: None),
-    ):
+    with patch.object(Waits, "takers", lambda *_: None):
         yield
 
 
@@ -177,9 +175,9 @@ def crowd(db: tidelog.Store, told: list[Any]) -> list[Waiter]:
     """Consumers who wait, after a first message that all of the group's counting begins with."""
     own = db._core
     for words in BEGIN:
-        own.run(0, words.encode().split())
+        own.command(0, words.encode().split())
     return [
-        own.run(0, READS[0].format(name).encode().split(), partial(Told, name, told))[0]
+        own.command(0, READS[0].format(name).encode().split(), partial(Told, name, told))[0]
         for name in ("b", "c", "d")
     ]
 
@@ -254,8 +252,8 @@ def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         crowd(db, told)
         for words in ("XADD t * f v", "XREADGROUP GROUP g a STREAMS t >"):
-            db._core.run(0, words.encode().split())
-        db._core.run(0, READS[7].format("e").encode().split(), partial(Told, "e", told))
+            db._core.command(0, words.encode().split())
+        db._core.command(0, READS[7].format("e").encode().split(), partial(Told, "e", told))
         with (
             patch.object(db._core.waiting.__class__, "visits", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
@@ -277,7 +275,7 @@ def test_names_too_long_for_the_deliveries_to_go_together(
         crowd(db, told)
         for name in ("e" * 12_000, "f" * 12_000):
             args = READS[0].format(name).encode().split()
-            db._core.run(0, args, partial(Told, name[0], told))
+            db._core.command(0, args, partial(Told, name[0], told))
         add(db, [b"s"] * 5)
     assert [name for name, reply in told if isinstance(reply, list)] == ["b", "c", "d", "e", "f"]
 
@@ -297,6 +295,6 @@ def test_who_watches_or_listens_is_told(count: int) -> None:
     with testing.store() as db:
         crowd(db, told)
         heard: list[int] = []
-        db._core.listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
+        db._core.landing.listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
         add(db, [b"s"] * count)
         assert [opcode for opcode in heard if opcode < VOLATILE] == [XADD, XCLAIM] * count

@@ -352,7 +352,7 @@ def pressed(db: tidelog.Store) -> None:
 def rebuilt(db: tidelog.Store) -> None:
     with db._core.lock:
         db._core.log._doubts(OSError("a write broke off"))
-        db._core.trouble = "memory is ahead of the log"
+        db._core.landing.trouble = "memory is ahead of the log"
     db.set("k", 1)
 
 

@@ -16,6 +16,8 @@ from tidelog.aof.log import Log
 from tidelog.disk.real import RealFile
 from tidelog.engine.waiting import Waiting
 from tidelog.store.core import Core
+from tidelog.store.landing import Landing
+from tidelog.store.promise import Durability
 from tidelog.store.waiters import ThreadCaller
 
 PATIENCE_S = 20.0
@@ -86,12 +88,12 @@ def test_a_pipeline_whose_log_ended_between_its_parts_is_not_stored_as_a_whole(
         monkeypatch.setattr(Log, "syncing", property(lambda log: True))
         parts = []
 
-        def begin(core: Core, number: int, may_block: bool) -> Any:
-            parts.append(core.log)
-            return real(core, number, may_block)
+        def begin(landing: Landing, number: int, may_block: bool) -> Any:
+            parts.append(landing.log)
+            return real(landing, number, may_block)
 
-        real_mend, real = Core.mend, Core.begin
-        monkeypatch.setattr(Core, "begin", begin)
+        real_mend, real = Core.mend, Landing.begin
+        monkeypatch.setattr(Landing, "begin", begin)
         lock = db._core.lock
 
         class Between:
@@ -105,7 +107,7 @@ def test_a_pipeline_whose_log_ended_between_its_parts_is_not_stored_as_a_whole(
                 if self.taken == 2:
                     db._core.log._gathered.clear()
                     db._core.log._doubts(MemoryError("no"))
-                    db._core.trouble = "broken"
+                    db._core.landing.trouble = "broken"
 
             def __exit__(self, *error: object) -> None:
                 lock.release()
@@ -127,8 +129,8 @@ def test_an_interrupt_while_a_waiter_is_served_tells_it_the_truth(
     """The waker is interrupted just after the waiter's claim was logged."""
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
-    commit = Second(Core.commit, KeyboardInterrupt(), after=True)
-    monkeypatch.setattr(Core, "commit", lambda core, *unit: commit(core, *unit))
+    land = Second(Landing.land, KeyboardInterrupt(), after=True)
+    monkeypatch.setattr(Landing, "land", lambda landing, *unit: land(landing, *unit))
     with pytest.raises(KeyboardInterrupt):
         db.xadd("s", {"n": 1}, nomkstream=True)
     with pytest.raises(tidelog.OutcomeUnknown):
@@ -168,23 +170,23 @@ def test_who_was_stored_is_not_told_of_a_failed_rebuild(
     """Serving a waiter breaks memory, and there is no room to rebuild it: not a matter of the waker's."""
     db.xgroup_create("s", "g", mkstream=True)
     waiting(pool, db)
-    commit = Second(Core.commit, MemoryError("no"), after=False)
+    land = Second(Landing.land, MemoryError("no"), after=False)
 
-    def broken(core: Core, *unit: Any) -> None:
+    def broken(landing: Landing, *unit: Any) -> None:
         try:
-            commit(core, *unit)
+            land(landing, *unit)
         except MemoryError as error:
-            raise core.broken(error, False) from error
+            raise landing.broken(error, False) from error
 
-    monkeypatch.setattr(Core, "commit", broken)
-    recover, full = db._core._recover, [True]
+    monkeypatch.setattr(Landing, "land", broken)
+    recover, full = db._core.landing._recover, [True]
 
-    def no_room(core: Core) -> Any:
+    def no_room(landing: Landing) -> Any:
         if full:
             raise OSError(28, "No space left on device")
-        return recover(core)
+        return recover(landing)
 
-    db._core._recover = no_room
+    db._core.landing._recover = no_room
     assert db.xadd("s", {"n": 1}, nomkstream=True)
     with pytest.raises(tidelog.OutOfSpace):
         db.xlen("s")
@@ -232,7 +234,7 @@ def test_a_transaction_that_was_interrupted_can_be_run_again(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe = db.pipeline().set("a", 1)
-    monkeypatch.setattr("tidelog.store.batch._unit", lambda *args: 1 / 0)
+    monkeypatch.setattr("tidelog.store.batch._Batch.unit", lambda *args: 1 / 0)
     begin = Second(lambda *args: None, KeyboardInterrupt(), after=False)
     submit = pipe._session.__class__.submit
 
@@ -272,13 +274,13 @@ def test_an_error_waits_for_what_it_tells_of(
     setting = pool.submit(db.set, "k", "v")
     assert begun.wait(PATIENCE_S)
     entered = threading.Event()
-    hold = Core.hold
+    hold = Durability.hold
 
-    def noted(core: Core, *args: Any) -> None:
+    def noted(durability: Durability, *args: Any) -> None:
         entered.set()
-        hold(core, *args)
+        hold(durability, *args)
 
-    monkeypatch.setattr(Core, "hold", noted)
+    monkeypatch.setattr(Durability, "hold", noted)
     adding = pool.submit(lambda: db.xadd_many("k", [{"n": 1}]) if many else db.xadd("k", {"n": 1}))
     assert entered.wait(PATIENCE_S) and not adding.done()
     go.set()
@@ -303,8 +305,8 @@ def test_the_wakers_interrupt_is_no_end_of_the_wait(
     """It strikes while the waiter is decided: nothing is logged yet."""
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
-    commit = Second(Core.commit, KeyboardInterrupt(), after=False)
-    monkeypatch.setattr(Core, "commit", lambda core, *unit: commit(core, *unit))
+    land = Second(Landing.land, KeyboardInterrupt(), after=False)
+    monkeypatch.setattr(Landing, "land", lambda landing, *unit: land(landing, *unit))
     with pytest.raises(KeyboardInterrupt):
         db.xadd("s", {"n": 1}, nomkstream=True)
     assert len(reader.result(PATIENCE_S)[0][1]) == 1

@@ -14,7 +14,7 @@ from tidelog.aof import recovery, segment
 from tidelog.engine.effects import Effect
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.store import checkpoints
-from tidelog.store.read_only import ReadOnlyCore
+from tidelog.store.landing import Landing
 
 
 def test_beside_a_running_writer(tmp_path: Path) -> None:
@@ -119,15 +119,15 @@ def test_an_interrupted_refresh_is_made_good_by_the_next_call(
     with tidelog.open(path, fsync="no") as db, tidelog.open(path, read_only=True) as copy:
         for number in range(3):
             db.xadd("s", {"n": number})
-        real, calls = ReadOnlyCore.observe, []
+        real, calls = Landing.observe, []
 
-        def observe(core: ReadOnlyCore, effect: Effect) -> None:
+        def observe(landing: Landing, effect: Effect) -> None:
             calls.append(effect)
             if len(calls) == 3:
                 raise KeyboardInterrupt
-            real(core, effect)
+            real(landing, effect)
 
-        monkeypatch.setattr(ReadOnlyCore, "observe", observe)
+        monkeypatch.setattr(Landing, "observe", observe)
         with copy.pipeline() as pipe:
             pipe.watch("s")  # so that effects are observed
             with pytest.raises(KeyboardInterrupt):

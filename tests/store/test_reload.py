@@ -20,7 +20,10 @@ import pytest
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealDisk, RealFile
-from tidelog.store import batch, core, hand_out
+from tidelog.store import batch, core, landing
+from tidelog.store.gathering import Gathering
+from tidelog.store.landing import Landing
+from tidelog.store.waits import Waits
 
 Call = Callable[[tidelog.Store], Any]
 
@@ -29,14 +32,17 @@ ENGINE_REAL = str(Path(ENGINE).resolve())
 FUNCTIONS = {
     function.__code__
     for owner, names in (
+        (core.Core, "run command add _add_slowly decided decide"),
+        (Landing, "begin land land_packed ready reserve observe"),
+        (landing, "pack_unit"),
+        (Waits, "serve _visit takers hand_out"),
+        (batch, "run_transaction run_pipeline"),
         (
-            core.Core,
-            "run add _add_slowly decided begin decide pack apply commit _commit_one reserve observe serve _visit",
+            batch._Batch,
+            "__init__ _new_frame unit units _part _append _takers _hand_out _words _plain _plain_as_words _many",
         ),
-        (hand_out, "takers hand_out"),
-        (batch, "_unit run_transaction run_pipeline"),
-        (batch._Frames, "__init__ _new_frame run _takers _hand_out _words _light _many _add"),
-        (Log, "reserve add flush"),
+        (Gathering, "__init__ begin reserve take pack apply applied append"),
+        (Log, "reserve add _write flush"),
     )
     for name in names.split()
     for function in [getattr(owner, name)]
@@ -212,11 +218,11 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
         waiting = pool.submit(lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000))
         while not db._core.waiting.keys:
             pass
-        real, db._core.log = db._core.log, None  # type: ignore[assignment]
+        real, db._core.landing.log = db._core.log, None  # type: ignore[assignment]
         with pytest.raises(AttributeError):
             db.xadd("s", {"a": 1})
-        db._core.log = real
-        db._core.trouble = core.RELOAD
+        db._core.landing.log = real
+        db._core.landing.trouble = landing.RELOAD
         db.xadd("s", {"a": 2})
         assert [f for _, f in waiting.result(10)[0][1]] == [{b"a": b"2"}]
 
@@ -224,7 +230,7 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
 def test_a_watched_key_counts_as_changed_by_a_rebuild(db: tidelog.Store) -> None:
     pipe = db.pipeline()
     pipe.watch("k")
-    db._core.trouble = core.RELOAD
+    db._core.landing.trouble = landing.RELOAD
     db.ping()
     pipe.multi()
     pipe.set("k", 1)
@@ -239,6 +245,6 @@ def test_units_gathered_by_others_are_written_before_memory_is_rebuilt(tmp_path:
         with log._mutex:  # as if a sync were in flight: units are gathered
             effect, _, _ = db._core.add(0, b"s", (b"n", b"2"))
             assert log.written_lsn < log.next_lsn - 1
-        db._core.trouble = core.RELOAD
+        db._core.landing.trouble = landing.RELOAD
         assert db.xlen("s") == 2 and db._core.reloads == 1
         assert db.xrange("s")[1][0] == b"%d-%d" % (effect[3], effect[4])

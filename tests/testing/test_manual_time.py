@@ -129,7 +129,7 @@ def test_a_store_that_was_rebuilt_goes_by_its_clock_still(
 ) -> None:
     db.xadd("s", {"a": 1})
     core = db._core
-    core.trouble = "memory may be ahead of the log"
+    core.landing.trouble = "memory may be ahead of the log"
     assert db.xadd("s", {"a": 1}) == b"%d-1" % START
     assert core.reloads == 1
     clock.advance(1)

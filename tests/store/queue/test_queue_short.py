@@ -239,7 +239,7 @@ def test_a_job_that_is_finished_twice_is_gone_once(
     clock.advance(1)
     assert len(jobs) == db.xlen("jobs") == 19 - others
     before = db.digest()
-    db._core.trouble = "to be rebuilt"
+    db._core.landing.trouble = "to be rebuilt"
     assert db.digest() == before and len(db.xrange("jobs")) == 19 - others
 
 
@@ -255,7 +255,7 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
     shared = jobs._shared
     shared.paused.clear()  # as if it had been lost
     shared.heap.clear()
-    db._core.trouble = "a unit broke off"
+    db._core.landing.trouble = "a unit broke off"
     clock.advance(50)
     assert jobs.get("anna", block=0) is None
     clock.advance(50)
