@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,29 @@ def test_no_text_names_a_place_on_one_machine() -> None:
         if places.search(line)
     ]
     assert not found
+
+
+FAST_PATHS = [
+    (path.relative_to(ROOT), node.lineno, node)
+    for folder in (*WITHOUT_FILES, "disk", "testing", "tools")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Name)
+    and node.func.id == "fast_path"
+]
+
+
+@pytest.mark.parametrize("call", [c for _, _, c in FAST_PATHS], ids=lambda call: str(call.lineno))
+def test_a_fast_path_names_its_general_path_and_the_test_that_holds_it(call: ast.Call) -> None:
+    said = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    module, _, name = said["of"].partition(":")
+    found: object = import_module(f"tidelog.{module}")
+    for part in name.split("."):
+        found = getattr(found, part)
+    file, _, test = said["held_by"].partition("::")
+    assert f"\ndef {test}(" in (ROOT / file).read_text()
+
+
+def test_there_are_fast_paths() -> None:
+    assert FAST_PATHS
