@@ -1,4 +1,4 @@
-"""Sealed blocks: the entries of one full stream node as bytes. Memory, log and disk all hold this form.
+"""Sealed blocks: the entries of one sealed stream node as bytes. Memory, log and disk all hold this form.
 
      0                              n-4     n
     +-------------------------------+-------+
@@ -12,10 +12,10 @@
     ids     [ms, seq, n]               n IDs ms-seq, ms-(seq+1), ...
             [ms, 0, n, dms]            dms = ms of each entry less the first one's; every seq is 0
             [ms, seq, n, dms, seqs]    seqs = the seq of each entry
-    values  of all entries, one after the other
+    values  of all entries, concatenated
 
 Strings are msgpack raw strings (old types: a short one costs one byte), decoded as bytes. The form is canonical:
-equal IDs and rows give equal bytes. Deleted entries stay in; the mask of them is `Block.deleted`.
+equal IDs and rows give equal bytes. Deleted entries stay in the bytes; `Block.deleted` is the mask of them.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Row = tuple[bytes, ...]
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
-FEW_TEXTS: Final = 8  # IDs that are worth making without the others of their block
+FEW_TEXTS: Final = 8  # up to this many ID texts are made alone, the first time a block is asked
 
-# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
 _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 
 def encode(ids: Sequence[int], rows: Sequence[Row]) -> bytes:
-    """Seal entries, given in ascending ID order. At least one."""
+    """Seal entries: at least one, in ascending ID order."""
     names, span = rows[0][::2], _ids_form(ids)
     values = values_of(rows, names)
     if values is not None:
@@ -58,7 +58,7 @@ def encode(ids: Sequence[int], rows: Sequence[Row]) -> bytes:
 
 
 def encode_run(ms: int, seq: int, count: int, names: Sequence[Any], values: Sequence[Any]) -> bytes:
-    """Seal `count` entries ms-seq, ms-(seq+1), ... of equal names; names and values bytes or str."""
+    """Seal `count` entries ms-seq, ms-(seq+1), ... with equal field names; names and values are bytes or str."""
     packed: bytes = _pack(((ms, seq, count), names, values))
     return packed + crc32c_of(packed).to_bytes(CRC_BYTES, "little")
 
@@ -89,7 +89,7 @@ def _ids_form(ids: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _stretches(ids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """dms and seqs of IDs that lie in few milliseconds: by the millisecond, a fifth of the cost of one by one."""
+    """dms and seqs of IDs that share few milliseconds: made per millisecond, at a fifth of the cost of ID by ID."""
     ms0 = ids[0] >> 64
     dms: list[int] = []
     seqs: list[int] = []
@@ -108,7 +108,7 @@ def _stretches(ids: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 class Block:
-    """A sealed node: bytes, and what must be known without decoding them.
+    """A sealed node: its bytes, and the facts that are needed without decoding them.
 
     data        the bytes above            count       slots, deleted ones included
     last        ID of the last slot        deleted     bit i set = slot i is deleted
@@ -124,17 +124,17 @@ class Block:
 
     @property
     def live(self) -> int:
-        """Entries that are not deleted."""
+        """Number of entries that are not deleted."""
         return self.count - self.deleted.bit_count()
 
     def decoded(self) -> Decoded:
-        """The entries, out of a small cache. Raises CorruptBlock."""
+        """The entries, decoded through a small cache. Raises CorruptBlock."""
         found = _cache.get(self)
         return found if found is not None else _remember(self)
 
     def listed(self) -> tuple[list[int], list[Row]]:
-        """IDs and rows of all slots, not to be changed. Kept with the entries: for who comes one by one, and comes back
-        for the next. Raises CorruptBlock.
+        """(IDs, rows) of all slots; the caller must not change them. Cached with the decoded entries, for callers that
+        read one entry at a time. Raises CorruptBlock.
         """
         decoded = _cache.get(self) or _remember(self)
         listed = decoded.listed
@@ -143,12 +143,12 @@ class Block:
         return listed
 
     def copy(self) -> Block:
-        """Another block over the same bytes, with deletions of its own."""
+        """A block that shares the bytes and has its own mask of deletions."""
         return Block(self.data, self.count, self.last, self.deleted)
 
 
-# Decoded blocks, oldest first: pure cache. Readers walk forward, so a few dozen serve many of them. Views are
-# rendered by several threads at once, hence single dict operations only, each tolerant of the others.
+# A cache of decoded blocks, oldest first. Readers walk forward, so a few dozen blocks serve many of them. Several
+# threads render views at once, so the code uses only single dict operations, each of which tolerates the others.
 CACHED_BLOCKS: Final = 64
 _cache: dict[Block, Decoded] = {}
 
@@ -158,14 +158,14 @@ def _remember(block: Block) -> Decoded:
     while len(_cache) >= CACHED_BLOCKS:
         try:
             _cache.pop(next(iter(_cache)), None)
-        except (RuntimeError, StopIteration):  # another thread changed it in between
+        except (RuntimeError, StopIteration):  # another thread changed the cache in between
             continue
     _cache[block] = decoded
     return decoded
 
 
 class Decoded:
-    """The entries of sealed bytes by slot. IDs, texts and keys are made when first asked for."""
+    """The entries of sealed bytes by slot. IDs, texts and keys are computed on first use. Raises CorruptBlock."""
 
     __slots__ = (
         *("ms", "seq", "count", "dms", "seqs"),
@@ -191,9 +191,9 @@ class Decoded:
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
-        self._looked_up = False  # a few texts were asked for
+        self._looked_up = False  # whether a few texts were already made without the others
         self._keys: array[int] | None = None
-        self.listed: tuple[list[int], list[Row]] | None = None  # what `Block.listed` gave
+        self.listed: tuple[list[int], list[Row]] | None = None  # cache of `Block.listed`
 
     # --- IDs
 
@@ -217,7 +217,7 @@ class Decoded:
         return bisect_left(self.seqs, seq, low, high)
 
     def find(self, entry_id: int) -> int:
-        """The slot of an ID, deleted or not; -1 if it has none."""
+        """The slot of an ID, deleted or not; -1 if the block does not have the ID."""
         ids = self._ids
         if ids is not None:
             slot = bisect_left(ids, entry_id)
@@ -226,7 +226,7 @@ class Decoded:
         return slot if slot < self.count and self.id_at(slot) == entry_id else -1
 
     def ids(self) -> list[int]:
-        """The IDs of all slots. Not to be changed."""
+        """The IDs of all slots. The caller must not change the list."""
         ids = self._ids
         if ids is None:
             if self.dms is None:
@@ -244,8 +244,8 @@ class Decoded:
     def texts(self, start: int = 0, stop: int | None = None) -> list[bytes]:
         """The IDs of slots start..stop-1 (to the end if None) as `ms-seq`.
 
-        A few are made alone the first time, since one entry may be all that is wanted of a block. Who comes back
-        walks on, so all are made then, and kept.
+        The first call for a few makes only those, since a reader may want a single entry of the block. A second call
+        means that a reader walks through the block, so it makes all texts and keeps them.
         """
         stop = self.count if stop is None else stop
         texts = self._texts
@@ -274,7 +274,7 @@ class Decoded:
         if keys is None:
             seqs = self.seqs or (0,)
             if (self.ms + self.dms[-1]) >> idlist.MS_BITS or max(seqs) >> idlist.SEQ_BITS:
-                return idlist.pack(self.ids()[start:stop])  # perhaps not all of them are wide
+                return idlist.pack(self.ids()[start:stop])  # the IDs of these slots may still be narrow
             base, shift = (self.ms << idlist.SEQ_BITS) - idlist.KEY_BASE, idlist.SEQ_BITS
             if self.seqs is None:
                 keys = array("q", [base + (dms << shift) for dms in self.dms])
@@ -287,7 +287,7 @@ class Decoded:
     # --- rows
 
     def starts(self) -> list[int]:
-        """Where each entry's values begin in `values`, and their end; for entries of several shapes."""
+        """Where each entry's values begin in `values`, and the end of the last; for entries of several shapes."""
         starts = self._starts
         if starts is None:
             shape_of = self.shape_of or [0] * self.count
@@ -310,7 +310,7 @@ class Decoded:
         return tuple(chain.from_iterable(zip(names, values)))
 
     def rows(self, start: int = 0, stop: int | None = None) -> list[Row]:
-        """The entries of slots start..stop-1 (to the end if None), each as `row`."""
+        """The entries of slots start..stop-1 (to the end if None), each in the form of `row`."""
         stop = self.count if stop is None else stop
         if self.shape_of is not None or len(self.names) > 2:
             row = self.row
@@ -325,7 +325,7 @@ class Decoded:
     def pairs(self, start: int, stop: int) -> list[Pair]:
         """The entries of slots start..stop-1 as redis-py shows them: (ID text, {field: value}).
 
-        Unrolled for one and two fields, which halves the cost (the names are the same objects throughout).
+        Unrolled for one and two fields, which halves the cost. The names are the same objects in all entries.
         """
         texts = self.texts(start, stop)
         names, width = self.names, len(self.names)

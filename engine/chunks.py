@@ -1,16 +1,16 @@
 """Chunks of one order of the pending entries, and which of them a checkpoint holds.
 
-An order is a list of chunks; a chunk is a tuple of columns of equal length, its IDs first, of about LOAD
-entries. Beside the chunks lie two lists that are always in memory:
+An order is a list of chunks. A chunk is a tuple of columns of equal length, its IDs first, of about LOAD entries.
+Two lists with one item per chunk are always in memory:
 
     tops      the last value of each chunk in the column that orders the chunks
     serials   0: changed since it was last handed to a checkpoint; else the serial of the CHUNK row that has
               exactly this content
 
-A chunk with a serial never changes: a frozen copy may hold it. Who wants to change it takes its place with
-a copy first (`own`), and the serial goes to the shelf's `dropped`, so that the next checkpoint deletes the row. A chunk
-that is not in memory is None; it has a serial, and `load` brings it. Only `find_run` and what appends do
-without: they treat such a chunk as one that does not match, or has no room.
+A chunk with a serial never changes, since a frozen copy may hold it. To change it, `own` first replaces it with a copy
+and adds its serial to the shelf's `dropped`, so that the next checkpoint deletes the row. A chunk that is not in memory
+is None; it has a serial, and `load` reads it. `find_run` and `reopen` load nothing: they treat such a chunk as one that
+does not match, or has no room.
 
 No chunk is empty.
 """
@@ -32,16 +32,16 @@ from tidelog.engine.rowkeys import chunk_row
 
 Part = tuple[int, int, int]  # chunk, from, to
 
-LOAD: Final = 64  # entries of a chunk; at twice as many it is cut up again
+LOAD: Final = 64  # entries of a chunk; a chunk of twice as many is split
 
 
 class Shelf:
-    """What the orders of one group share: serials, and where chunks that are not in memory lie.
+    """The data that the orders of one group share: serials, and where chunks that are not in memory lie.
 
     next_serial  of the next chunk handed to a checkpoint, never used twice in a group
-    dropped      serials of rows that no chunk has any more, since the last freeze
-    unstored     serials handed to a checkpoint that failed: to be handed again, and not to be forgotten
-    missing      how many chunks are not in memory
+    dropped      serials that chunks lost since the last freeze: the next checkpoint deletes their rows
+    unstored     serials handed to a checkpoint that failed: to be handed again, and not to be evicted
+    missing      number of chunks that are not in memory
     """
 
     __slots__ = ("next_serial", "dropped", "unstored", "missing", "cold", "stream", "group", "name")
@@ -57,11 +57,11 @@ class Shelf:
         self.name = b""  # of the group, for errors
 
     def place_at(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
-        """Say where the rows lie."""
+        """Set where the rows lie: the store and the numbers of stream and group."""
         self.cold, self.stream, self.group, self.name = cold, stream, group, name
 
     def read(self, serial: int, codes: str, wide: bool) -> Chunk:
-        """The chunk with this serial. CorruptBlock and ValueError if its row is damaged or missing."""
+        """Read the chunk with this serial. Raises CorruptBlock or ValueError if its row is damaged or missing."""
         assert self.cold is not None
         payload = self.cold.get(chunk_row(self.stream, self.group, serial))
         if payload is None:
@@ -70,7 +70,7 @@ class Shelf:
 
 
 class FrozenOrder:
-    """One order at a freeze. Its lists are its own; the chunks in them never change."""
+    """A copy of one order at a freeze. It owns its lists and shares the chunks, which never change."""
 
     __slots__ = ("chunks", "tops", "serials", "fresh")
 
@@ -83,7 +83,7 @@ class FrozenOrder:
         self.fresh = fresh  # positions of the chunks whose rows are to be written
 
     def new_chunks(self) -> Iterator[tuple[int, Chunk]]:
-        """(serial, chunk) of those to be written."""
+        """(serial, chunk) of the chunks to be written."""
         for i in self.fresh:
             chunk = self.chunks[i]
             assert chunk is not None
@@ -91,7 +91,7 @@ class FrozenOrder:
 
 
 class Order:
-    """The chunks of one order. What is shared by all three; each adds how entries find their place."""
+    """The chunks of one order: the base of all three, each of which adds how to find an entry's place."""
 
     __slots__ = ("chunks", "tops", "serials", "shelf", "new")
 
@@ -102,7 +102,7 @@ class Order:
         self.chunks: list[Chunk | None] = []
         self.serials: list[int] = []
         self.shelf = shelf
-        self.new = new  # a column of IDs: an array of keys, or a list in the wide form
+        self.new = new  # makes a column of IDs: an array of keys, or a list in the wide form
         self.tops = self.new_tops(())
 
     def new_tops(self, values: Iterable[int]) -> Column:
@@ -112,7 +112,7 @@ class Order:
     # --- chunks that are not in memory
 
     def peek(self, i: int) -> Chunk:
-        """Chunk i, which does not stay in memory if it was not there. May raise CorruptBlock."""
+        """Chunk i. If it is not in memory, it is read and not kept. May raise CorruptBlock."""
         chunk = self.chunks[i]
         if chunk is not None:
             return chunk
@@ -124,7 +124,7 @@ class Order:
         return chunk
 
     def load(self, i: int) -> Chunk:
-        """Bring chunk i into memory. May raise CorruptBlock; then nothing has changed."""
+        """Load chunk i into memory. May raise CorruptBlock; then nothing has changed."""
         chunk = self.peek(i)
         if self.chunks[i] is None:
             self.chunks[i] = chunk
@@ -132,20 +132,18 @@ class Order:
         return chunk
 
     def load_some(self, start: int, stop: int) -> None:
-        """Bring chunks into memory. May raise CorruptBlock."""
+        """Load the chunks start..stop-1 into memory. May raise CorruptBlock."""
         if None in self.chunks[start:stop]:
             for i in range(max(start, 0), min(stop, len(self.chunks))):
                 if self.chunks[i] is None:
                     self.load(i)
 
     def load_all(self) -> None:
-        """Bring all chunks into memory. May raise CorruptBlock."""
+        """Load all chunks into memory. May raise CorruptBlock."""
         self.load_some(0, len(self.chunks))
 
     def warm(self, want: Column) -> None:
-        """Bring into memory the chunks where these IDs, ascending, are. For the orders by ID. May raise
-        CorruptBlock.
-        """
+        """Load the chunks that hold the IDs of `want`, ascending. For the orders by ID. May raise CorruptBlock."""
         tops = self.tops
         first = bisect_left(tops, want[0])
         last = bisect_left(tops, want[-1], first)
@@ -157,8 +155,8 @@ class Order:
                 self.load_some(i, i + 1)
 
     def warm_new(self, want: Column, gone: set[int]) -> None:
-        """Bring into memory every chunk where these IDs, ascending, may go, while `gone` leave their places one
-        by one. For the orders by ID. May raise CorruptBlock.
+        """Load every chunk into which the IDs of `want`, ascending, may be inserted while those of `gone` are removed
+        one by one. For the orders by ID. May raise CorruptBlock.
         """
         chunks, tops, high = self.chunks, self.tops, want[-1]
         first = bisect_left(tops, want[0])
@@ -175,12 +173,12 @@ class Order:
                 return
 
     def leave(self) -> None:
-        """The order goes, with all that is in it."""
+        """Drop the order with all its entries: the next checkpoint deletes its rows."""
         self.shelf.dropped += filter(None, self.serials)
         self.shelf.missing -= self.chunks.count(None)
 
     def fits(self, i: int, chunk: Chunk) -> None:
-        """ValueError unless what was read can be chunk i."""
+        """Raise ValueError if `chunk`, as read from its row, cannot be chunk i."""
         if chunk[self.TOP][-1] != self.tops[i]:
             raise ValueError("its row holds other entries")
 
@@ -201,7 +199,7 @@ class Order:
         return text(key if self.new is list else id_of(key)).decode()
 
     def evict(self) -> None:
-        """Forget the chunks that a checkpoint holds."""
+        """Evict the chunks that a checkpoint holds."""
         chunks, unstored = self.chunks, self.shelf.unstored
         missing = chunks.count(None)
         for i, serial in enumerate(self.serials):
@@ -212,7 +210,7 @@ class Order:
     # --- freezing
 
     def freeze(self) -> FrozenOrder:
-        """The order as it is now. Afterwards each chunk has a serial. O(chunks) at C speed."""
+        """Copy the order for a checkpoint, and give each chunk without a serial one. O(chunks) at C speed."""
         serials, unstored = self.serials, self.shelf.unstored
         changed = serials.count(0)
         first = self.shelf.next_serial
@@ -233,7 +231,7 @@ class Order:
         return FrozenOrder(self.chunks[:], self.tops[:], serials[:], fresh)
 
     def restore(self, tops: Column, serials: list[int]) -> None:
-        """Become the order of a checkpoint, with no chunk in memory."""
+        """Become the order that a checkpoint holds, with no chunk in memory."""
         self.tops, self.serials = tops, serials
         self.chunks = list(repeat(None, len(serials)))
         self.shelf.missing += len(serials)
@@ -241,7 +239,7 @@ class Order:
     # --- changing
 
     def own(self, i: int) -> Chunk:
-        """Chunk i, which has a serial and is in memory, as one that may be changed."""
+        """Make chunk i, which has a serial, changeable: replace it with a copy without a serial, and return that."""
         chunk = self.chunks[i] or self.load(i)
         self.shelf.dropped.append(self.serials[i])
         self.serials[i] = 0
@@ -249,7 +247,7 @@ class Order:
         return chunk
 
     def reopen(self) -> bool:
-        """Whether the last chunk, which has a serial, is one that entries can be appended to, from now on."""
+        """Make the last chunk, which has a serial, changeable for appends. False if it is full or not in memory."""
         chunk = self.chunks[-1]
         if chunk is None or len(chunk[0]) >= LOAD:
             return False
@@ -257,7 +255,7 @@ class Order:
         return True
 
     def append(self, run: Chunk, n: int) -> None:
-        """n entries above all others, into the last chunk or new ones. The columns are given away."""
+        """Append n entries, all above the existing ones, to the last chunk or as new chunks. Takes over the columns."""
         tops = self.tops
         if tops and (not self.serials[-1] or self.reopen()):
             chunk = self.chunks[-1] or self.load(-1)
@@ -279,7 +277,7 @@ class Order:
             tops.append(part[self.TOP][-1])
 
     def insert(self, i: int, j: int, run: Chunk) -> None:
-        """Entries into chunk i, which is in memory, before its entry j. The columns are not given away."""
+        """Insert entries into chunk i, which is in memory, before its entry j. Copies the columns."""
         if not j and LOAD <= len(run[0]) < 2 * LOAD:
             self.chunks.insert(i, tuple([column[:] for column in run]))
             self.serials.insert(i, 0)
@@ -292,7 +290,7 @@ class Order:
             self.split(i)
 
     def split(self, i: int) -> None:
-        """Cut up a chunk of twice the load or more, which may be changed."""
+        """Split chunk i, which has no serial and 2 * LOAD entries or more."""
         chunk = self.chunks[i] or self.load(i)
         size = len(chunk[0])
         parts = [tuple([c[at : at + LOAD] for c in chunk]) for at in range(0, size, LOAD)]
@@ -301,7 +299,7 @@ class Order:
         self.tops[i : i + 1] = self.new_tops([part[self.TOP][-1] for part in parts])
 
     def cut(self, parts: list[Part]) -> None:
-        """The entries of these parts go; their chunks are in memory."""
+        """Remove the entries of these parts, ascending; their chunks are in memory."""
         chunks, tops, serials, top = self.chunks, self.tops, self.serials, self.TOP
         for i, j, k in reversed(parts):
             chunk = chunks[i] or self.load(i)
@@ -317,7 +315,9 @@ class Order:
                 tops[i] = chunk[top][-1]
 
     def sweep(self, gone: Callable[[Chunk], list[bool] | None]) -> None:
-        """Drop many entries: `gone` says for a chunk which to keep, None for all. O(n), but at C speed."""
+        """Remove many entries: gone(chunk) returns which entries to keep, or None to keep all. All chunks are in
+        memory. O(n), at C speed.
+        """
         old = zip(list(self.chunks), self.tops[:], self.serials[:])
         self.chunks.clear()
         self.serials.clear()
@@ -345,7 +345,7 @@ class Order:
             self.serials.append(serial)
 
     def widen(self) -> None:
-        """Turn to the wide form. Every chunk is in memory."""
+        """Convert to the wide form. Every chunk is in memory."""
         self.shelf.dropped += filter(None, self.serials)
         self.serials = [0] * len(self.serials)
         self.new = list
@@ -359,8 +359,8 @@ class Order:
     # --- looking
 
     def find_run(self, i: int, j: int, want: Column) -> list[Part] | None:
-        """Where `want` lies as one stretch from chunk i, position j on; None if it does not, or if a chunk
-        of it is not in memory.
+        """The parts that hold exactly `want`, contiguously from chunk i, position j on. None if the entries there
+        differ, or if one of the chunks is not in memory.
         """
         chunks = self.chunks
         n = len(want)
@@ -385,19 +385,19 @@ class Order:
         return parts
 
     def place_run(self, want: Column) -> list[Part] | None:
-        """`find_run` from where the first ID lies. For the orders by ID. May raise CorruptBlock."""
+        """`find_run` from the place of the first ID. For the orders by ID. May raise CorruptBlock."""
         i = bisect_left(self.tops, want[0])
         if i == len(self.tops):
             return None
         ids = (self.chunks[i] or self.load(i))[0]
         j = bisect_left(ids, want[0])
         k = j + len(want)
-        if k <= len(ids):  # as `find_run` does, without the call
+        if k <= len(ids):  # the first case of `find_run` inlined
             return [(i, j, k)] if ids[j:k] == want else None
         return self.find_run(i, j, want)
 
     def copy_to(self, other: Order) -> None:
-        """Make `other`, which is empty, hold the same entries. May raise CorruptBlock."""
+        """Copy all entries to `other`, which is empty. May raise CorruptBlock."""
         other.chunks = [
             tuple([column[:] for column in self.peek(i)]) for i in range(len(self.chunks))
         ]
@@ -405,7 +405,7 @@ class Order:
         other.serials = [0] * len(self.chunks)
 
     def check(self) -> None:
-        """Assert what is true of every order. Brings nothing into memory."""
+        """Assert the invariants of an order. Keeps nothing in memory."""
         assert len(self.chunks) == len(self.tops) == len(self.serials)
         for i, (top, serial) in enumerate(zip(self.tops, self.serials)):
             assert serial or self.chunks[i] is not None

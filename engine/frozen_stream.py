@@ -1,13 +1,13 @@
-"""Frozen streams: one stream at a freeze, the rows it makes, and the way back.
+"""Frozen streams: a copy of one stream at a freeze, the rows written from it, and loading it back.
 
     STREAM row    msgpack [length, last ID, max deleted ID, entries added, removed_max, next group, nodes, tail,
                   idmp, groups]
-                      nodes     [head, ID of its first slot, stop, how many are live, no live entry has a greater ID]
-                      tail      [sealed bytes, deleted slots, whether its bound is void], or nil
-                      idmp      what Idmp.pack gives, or nil
+                      nodes     [head, ID of its first slot, stop, live nodes, upper bound of their live IDs]
+                      tail      [sealed bytes, deleted slots, whether its size bound is void], or nil
+                      idmp      the value of Idmp.pack, or nil
                       groups    [[number, name], ...]
 
-`nodes` are those that lie in pages, ordinals `head` up to `stop`. IDs are 16 bytes big-endian.
+`nodes` describes the nodes stored in pages, with the ordinals `head` to `stop` - 1. IDs are 16 bytes, big-endian.
 """
 
 from __future__ import annotations
@@ -52,34 +52,34 @@ from tidelog.engine.rowkeys import (
 )
 from tidelog.engine.stream import LOADED, Stream
 
-# A last page of no more nodes, and no more bytes, is written anew.
+# A last page with at most this many nodes and bytes is rewritten together with the new nodes.
 _SMALL_NODES: Final = PAGE_NODES // 2
-_PAGES_TOGETHER: Final = 512  # PAGE rows that are put one after the other
+_PAGES_TOGETHER: Final = 512  # PAGE rows put in one run
 _SMALL_BYTES: Final = PAGE_BYTES_MAX // 2
 
 
 ROW_BYTES: Final = len(stream_row(0))  # of a STREAM row's key
-SMALL_TAIL: Final = 128  # entries that are packed under the lock
+SMALL_TAIL: Final = 128  # a tail of up to this many entries is packed under the lock
 _NO_ID: Final = bytes(ID_BYTES)
 _deleted = attrgetter("deleted")
 
 _Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
 
-# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
-# What a failed checkpoint gives back: the ordinal from which stored nodes were to go; and by the numbers of groups,
-# what was handed of them.
+# What `take_back` restores after a failed checkpoint: the ordinal from which stored nodes were to be deleted, and
+# (group number, what the checkpoint was handed of it) for each group.
 Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 
-# A stream that has no other rows than its STREAM row: number, what that row begins with, ordinal of the tail, the
-# tail's IDs and rows, and what the row says of it besides.
+# A stream whose only row is its STREAM row: number, the row's first fields, ordinal of the tail, the tail's IDs and
+# rows, and the row's other fields on the tail (`_tail`).
 Plain = tuple[int, tuple[int, ...], int, list[int], list[Row], "tuple[bytes, bool] | None"]
 
 
 def copy_plain(stream: Stream, generation: int, committed: int) -> Plain | None:
-    """[lock] A stream that has no other rows and needs none; None for any other stream. O(tail)."""
+    """[lock] Copy a stream that has, and needs, only its STREAM row; None for any other stream. O(tail)."""
     if (
         stream.next_group != 1
         or stream.groups
@@ -103,7 +103,7 @@ def copy_plain(stream: Stream, generation: int, committed: int) -> Plain | None:
 
 
 def pack_plain(plain: Plain) -> bytes:
-    """Its STREAM row, the row's key before it."""
+    """The key of its STREAM row, followed by the payload."""
     number, (length, last_id, deleted_id, added, removed, group), at, ids, rows, said = plain
     tail = None if said is None else (encode(ids, rows), *said)
     facts = (length, _id(last_id), _id(deleted_id), added, _id(removed), group)
@@ -112,7 +112,7 @@ def pack_plain(plain: Plain) -> bytes:
 
 
 def _facts(stream: Stream) -> tuple[Any, ...]:
-    """How the STREAM row begins."""
+    """The first fields of the STREAM row."""
     return (
         *(stream.length, _id(stream.last_id), _id(stream.max_deleted_id), stream.entries_added),
         *(_id(stream.removed_max), stream.next_group),
@@ -120,16 +120,16 @@ def _facts(stream: Stream) -> tuple[Any, ...]:
 
 
 def _tail(stream: Stream) -> tuple[bytes, bool] | None:
-    """What the STREAM row says of the tail, but for its entries."""
+    """The `tail` field of the STREAM row without the sealed bytes; None if there is no tail."""
     if not stream.tail_ids:
         return None
     return mask_bytes(stream.tail_deleted), not stream.tail_until
 
 
 class FrozenStream:
-    """What of a stream a checkpoint has to write. Made under the lock; nothing in it changes afterwards.
+    """The part of a stream that a checkpoint has to write. Made under the lock; immutable afterwards.
 
-    undo   what is to be given back if that checkpoint fails, if anything
+    undo   what `take_back` restores if that checkpoint fails, or None
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class FrozenStream:
     )
 
     def __init__(self, stream: Stream, generation: int, committed: int) -> None:
-        """[lock] O(tail + nodes that are new + chunks of pending entries)."""
+        """[lock] O(tail + new nodes + chunks of pending entries)."""
         stream.settle(committed)
         self.number = stream.number
         self._new = stream.handed_gen == NEVER_HANDED
@@ -159,7 +159,7 @@ class FrozenStream:
         elif head < len(stream.firsts):
             head_id = stream.firsts[head]
         start = self._start = max(stream.stored_stop, stream.first_ordinal)
-        at = start - stream.first_ordinal + head  # nodes from here on are new
+        at = start - stream.first_ordinal + head  # index of the first new node
         self._blocks: Sequence[Block | None] = ()
         self._firsts: Sequence[int] = ()
         self._deleted: Sequence[int] = ()
@@ -179,7 +179,7 @@ class FrozenStream:
         if stream.marks is None and self._blocks:
             stream.marks = Marks()
         self._marks = stream.marks.hand() if stream.marks is not None else {}
-        self._kept = stream.stored_stop  # stored nodes from here on are to go
+        self._kept = stream.stored_stop  # stored nodes from this ordinal on are deleted
 
         self._names: tuple[tuple[int, bytes], ...] = ()
         self._groups: Sequence[FrozenGroup] = ()
@@ -193,12 +193,12 @@ class FrozenStream:
         stream.handed_stop = stop
 
     def _freeze_groups(self, stream: Stream) -> tuple[tuple[int, FrozenGroup | Given], ...]:
-        """Freeze the groups, and pack the small ones: what can be given back, by their numbers."""
+        """Freeze the groups and pack the small ones. Return the groups' part of `Undo`."""
         given: list[tuple[int, FrozenGroup | Given]] = []
         groups: list[FrozenGroup] = []
-        rows: list[bytes | None] = []  # key, payload or None if it goes, key, ...
+        rows: list[bytes | None] = []  # key, payload (None: delete the row), key, ...
         for group in stream.groups.values():
-            if group.lost:  # its rows stay
+            if group.lost:  # keep its rows as they are
                 continue
             frozen = group.freeze()
             if not frozen.pending.is_small():
@@ -219,7 +219,7 @@ class FrozenStream:
     # --- rows
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
-        """What becomes of the stream's rows. `read` is the checkpoint they go into. May raise CorruptBlock."""
+        """The operations on the stream's rows. `read` is the checkpoint being updated. May raise CorruptBlock."""
         number = self.number
         before = None if self._new else read.get(stream_row(number))
         if before is not None:
@@ -258,8 +258,8 @@ class FrozenStream:
         ordinal = self._start - len(small)
         nodes: list[_Node] = []
         size = 0
-        # PAGE rows are put many at a time. Put one by one they would lie in the file between the DATA rows, and
-        # whoever walks over nodes would have the kernel read those as well.
+        # Put PAGE rows many at a time. Put one by one, they would lie in the file between the DATA rows, and a walk
+        # over nodes would make the kernel read those as well.
         later: list[Operation] = []
         for node in chain(small, self._new_nodes()):
             if nodes and (len(nodes) == PAGE_NODES or size + len(node[4]) > PAGE_BYTES_MAX):
@@ -295,7 +295,7 @@ class FrozenStream:
 
 
 def _page_rows(number: int, ordinal: int, nodes: list[_Node]) -> tuple[Operation, Operation]:
-    """The PAGE row and the DATA row of a page."""
+    """The puts of a page's PAGE row and DATA row."""
     firsts, lasts, counts, masks, parts = map(list, zip(*nodes))
     page = Page(ordinal, firsts, lasts, counts, list(map(len, parts)), masks)
     return (
@@ -305,7 +305,7 @@ def _page_rows(number: int, ordinal: int, nodes: list[_Node]) -> tuple[Operation
 
 
 def take_back(stream: Stream, committed: int, undo: Undo | None) -> None:
-    """[lock] A stream was handed to a checkpoint that failed.
+    """[lock] Undo the handing of a stream to a checkpoint that failed, so that the next one writes it again.
 
     committed: the newest generation that a checkpoint holds.
     """
@@ -327,9 +327,9 @@ def take_back(stream: Stream, committed: int, undo: Undo | None) -> None:
 
 
 class _StoredPages:
-    """The pages of a stream in a checkpoint, and what is to become of them: all is read before a change is told.
+    """The pages of a stream in a checkpoint, and their changes. All reads happen before `changes` yields the first one.
 
-    With a rest for each page, since there may be thousands.
+    `cut_end`, `cut_head` and `mark` yield a REST before each page they read, since there may be thousands.
     """
 
     def __init__(self, read: ColdStore, number: int) -> None:
@@ -339,7 +339,7 @@ class _StoredPages:
         self._data: dict[int, bytes] = {}
         self._gone: list[int] = []
         self._last: Page | None = None
-        self._first: int | None = None  # first ID of the page of the head
+        self._first: int | None = None  # first ID of the page with the head
 
     def _page(self, row: tuple[bytes, bytes]) -> Page:
         first = page_first(row[0])
@@ -354,7 +354,7 @@ class _StoredPages:
             ) from error
 
     def _at(self, entry_id: int) -> Page | None:
-        """The last page whose first ID is at most this one."""
+        """The last page whose first ID is at most `entry_id`, or None. Raises CorruptBlock."""
         row = self._read.before(page_row(self._number, entry_id), page_prefix(self._number))
         return None if row is None else self._page(row)
 
@@ -367,7 +367,7 @@ class _StoredPages:
         return data
 
     def cut_end(self, stop: int) -> Iterator[Operation]:
-        """Let the nodes from ordinal `stop` on go."""
+        """Delete the nodes from ordinal `stop` on."""
         page = self._at(MAX)
         while page is not None and page.ordinal >= stop:
             yield REST
@@ -381,8 +381,8 @@ class _StoredPages:
         self._last = page
 
     def cut_head(self, head: int, head_id: int) -> Iterator[Operation]:
-        """Let the pages go that lie below ordinal `head` as a whole. None of them is read: one may be damaged, and the
-        trim that let it go has not read it either.
+        """Delete the pages that lie wholly below ordinal `head`, without reading them: one may be damaged, and the trim
+        that removed it did not read it either.
         """
         yield REST
         page = self._at(head_id)
@@ -390,7 +390,7 @@ class _StoredPages:
             self._first = page.first
 
     def mark(self, marks: dict[int, Mark]) -> Iterator[Operation]:
-        """Note what slots are deleted."""
+        """Set the masks of deleted slots. `marks` is by ordinal. Raises CorruptBlock."""
         page: Page | None = None
         for ordinal in sorted(marks):
             entry_id, deleted = marks[ordinal]
@@ -407,7 +407,7 @@ class _StoredPages:
             page.masks[ordinal - page.ordinal] = deleted
 
     def take_small(self, stop: int) -> list[_Node]:
-        """The nodes of the last page, which ends at ordinal `stop`, if that is a small one; it goes."""
+        """Delete the last page and return its nodes if it is small and ends at ordinal `stop`; else []."""
         page = self._last
         if page is None or page.stop != stop:
             return []
@@ -423,7 +423,7 @@ class _StoredPages:
         return list(zip(page.firsts, page.lasts, page.counts, page.masks, parts))
 
     def changes(self) -> Iterator[Operation]:
-        """What becomes of the rows."""
+        """The operations on the rows."""
         number = self._number
         if self._first is not None:
             yield "delete_range", page_prefix(number), page_row(number, self._first)
@@ -438,7 +438,10 @@ class _StoredPages:
 
 
 def unpack_stream(cold: ColdStore, number: int) -> Stream:
-    """A stream as its STREAM row has it, with its groups, lost ones among them. Raises CorruptBlock."""
+    """Load a stream from its STREAM row, with its groups; one that cannot be read becomes a LostGroup.
+
+    Raises CorruptBlock if the STREAM row is missing or damaged.
+    """
     row = cold.get(stream_row(number))
     if row is None:
         raise CorruptBlock(f"stream {number}: its row is missing")

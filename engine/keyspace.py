@@ -1,15 +1,14 @@
-"""Keyspace: the keys of one database, and the order SCAN walks them in.
+"""Keyspace: the keys of one database, and the order in which SCAN walks them.
 
-A dict key -> value of what is in memory; it wins. A key that is not is read from the checkpoint (engine.cold), if there
-is one and the key has not changed since: its value and its expiry are in memory then until `evict`. So are they before
-anything about a key changes, and a key that changed and is missing in memory is gone.
+The dict holds the resident keys, and it takes precedence over the checkpoint. A key that is not resident is read from
+the checkpoint (engine.cold), unless it changed since; its value and expiry then stay in memory until `evict`. A key is
+also loaded before it changes. So a key that changed and is not in memory does not exist.
 
-SCAN needs an order that does not depend on what comes and goes between two of its
-calls: keys are ordered by their *place*, a number made of the key's name alone. A cursor is the place to go on
-from, so the server keeps nothing, a cursor outlives a restart, and a key that exists during a whole scan is
-passed exactly once, whatever is inserted or deleted meanwhile.
+SCAN needs an order that does not depend on the inserts and deletes between two of its calls. So keys are ordered by
+their *place*, a number computed from the name alone, and a cursor is the place to continue from. The server keeps no
+state for it, a cursor survives a restart, and a key that exists during a whole scan is returned exactly once.
 
-The sorted places are built at the first SCAN and kept up from then on; a store that never scans pays nothing.
+The first SCAN builds the sorted places, and later changes maintain them; a store that never scans pays nothing.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from tidelog.engine.stream import Stream
 
 Value = Stream | bytes
 
-CHUNK = 256  # keys of one chunk of the order; twice that and it is split
-PLACES = 1 << 52  # cursors stay exact in a double: some clients have no other number
+CHUNK = 256  # keys in a chunk of the order; a chunk of more than twice as many is split
+PLACES = 1 << 52  # so that cursors are exact in a double: some clients have no other number type
 _SURPLUS_BITS = 12
-resident = dict.get  # of a keyspace and a key: what it holds in memory, or None
+resident = dict.get  # resident(keyspace, key): the value in memory, or None
 _residents = dict.__len__
 _is_resident = dict.__contains__
 assert PLACES == 1 << 8 * PLACE_BYTES - _SURPLUS_BITS
 
 
 def place(key: bytes) -> int:
-    """Where SCAN passes this key: 1 up to and including PLACES; the same in every process and version."""
+    """The place of a key in the order of SCAN, 1 to PLACES inclusive; the same in every process and version."""
     return _place(_spot(key))
 
 
 def _spot(key: bytes) -> bytes:
-    """Hash and key in one: sorting these sorts by place, and costs no object per key that the collector walks.
+    """Hash and key in one bytes object: these sort by place, and the garbage collector does not visit them.
 
-    The hash is even, and one whose collisions nobody finds: the keys of one place come in one reply.
+    The hash is uniform and collision-resistant, since one reply returns all keys of a place.
     """
     return place_hash(key) + key
 
@@ -59,12 +58,12 @@ def _place(spot: bytes) -> int:
 
 
 def _start(first: int) -> bytes:
-    """What sorts before all spots of this place and later ones, and after all others."""
+    """Bytes that sort before all spots of this place and later ones, and after all others."""
     return (max(first - 1, 0) << _SURPLUS_BITS).to_bytes(PLACE_BYTES, "big")
 
 
 class Order:
-    """Names in the order of their places: sorted chunks of spots, each with its last in `_lasts`."""
+    """Names in the order of their places: sorted chunks of spots. `_lasts` has the last spot of each chunk."""
 
     __slots__ = ("_chunks", "_lasts")
 
@@ -74,7 +73,7 @@ class Order:
         self._lasts = [chunk[-1] for chunk in self._chunks]
 
     def add(self, name: bytes) -> None:
-        """Take in a name that is not there."""
+        """Add a name that is not in the order."""
         spot = _spot(name)
         if not self._chunks:
             self._chunks.append([])
@@ -90,7 +89,7 @@ class Order:
         self._lasts[index] = chunk[-1]
 
     def remove(self, name: bytes) -> None:
-        """Take out a name that is there."""
+        """Remove a name that is in the order."""
         spot = _spot(name)
         index = bisect_left(self._lasts, spot)
         chunk = self._chunks[index]
@@ -101,7 +100,7 @@ class Order:
             del self._chunks[index], self._lasts[index]
 
     def since(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """(place, name) of all whose place is at least `first`, ascending."""
+        """(place, name) of all names whose place is at least `first`, ascending."""
         if first > PLACES:
             return
         start = _start(first)
@@ -112,17 +111,18 @@ class Order:
 
 
 class Keyspace(dict[bytes, Value]):
-    """Key -> value, with `scan`. Changed through item assignment, `del`, `pop` and `take` alone.
+    """Key -> value, with `scan`. Change it only through item assignment, `del`, `pop`, `drop`, `take` and `end`.
 
-    `keys[key]` costs what it costs in a dict; every other way of looking is a call more. All may raise CorruptBlock.
+    `keys[key]` of a resident key costs as much as in a dict; every other lookup costs one more Python call. All may
+    raise CorruptBlock.
 
-    count       keys there are, in memory or not
-    table       which of them changed since the last freeze, and their number in the checkpoint
-    expires     their times
+    count       number of keys, in memory or not
+    table       which keys changed since the last freeze, and the number of the table in the checkpoint
+    expires     their expiry times
     accessed    key -> unix ms of the last command that named it (OBJECT IDLETIME)
-    lost        key -> number of a stream whose row cannot be read, noted for the command that deletes or replaces it
+    lost        key -> number of its stream whose row cannot be read, for the command that deletes or replaces it
 
-    Decide notes down the last two. They are no state: neither logged nor part of a digest, and empty after each open.
+    Decide writes the last two. They are not state: not logged, not part of a digest, and empty after each open.
     """
 
     __slots__ = ("_order", "accessed", "lost", "count", "table", "expires")
@@ -136,7 +136,7 @@ class Keyspace(dict[bytes, Value]):
         self.count = count
         self.accessed: dict[bytes, int] = {}
         self.lost: dict[bytes, int] = {}
-        self._order: Order | None = None  # of what is in memory, once somebody has scanned
+        self._order: Order | None = None  # of the resident keys; built at the first SCAN
 
     # --- looking
 
@@ -161,11 +161,11 @@ class Keyspace(dict[bytes, Value]):
 
     @property
     def complete(self) -> bool:
-        """Whether every key is in memory, so that one that is not found there does not exist."""
+        """Whether every key is in memory, so that a key not found there does not exist."""
         return self.count == _residents(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        """All keys, in no order. Keys may be loaded meanwhile, but not change."""
+        """All keys, in no particular order. The caller may load keys meanwhile, but not change any."""
         if self.count == _residents(self):
             return super().__iter__()
         return (key for key, _ in self.listed())
@@ -174,19 +174,19 @@ class Keyspace(dict[bytes, Value]):
         return iter(self)
 
     def values(self) -> Iterator[Value]:  # type: ignore[override]
-        """All values; those that are not in memory come without being kept there."""
+        """All values. One that is not in memory is read from the checkpoint and not kept."""
         return (value for _, value in self.items())
 
     def items(self) -> Iterator[tuple[bytes, Value]]:  # type: ignore[override]
-        """As `values`, with the keys."""
+        """(key, value) of all keys; as `values`, it keeps nothing in memory."""
         return ((key, self.look(key)[0]) for key in self)
 
     def walk(self) -> Iterator[tuple[bytes, Value, int]]:
-        """(key, value, expire_at or NO_EXPIRY) of all keys, ascending; nothing is kept in memory that was not there."""
+        """(key, value, expire_at or NO_EXPIRY) of all keys, ascending; it keeps nothing in memory."""
         return ((key, *self.look(key)) for key in sorted(self))
 
     def listed(self) -> Iterator[tuple[bytes, int]]:
-        """(key, when it expires or NEVER) of all keys, in no order."""
+        """(key, unix ms when it expires or NEVER) of all keys, in no particular order."""
         here = list(super().__iter__())
         expires = self.expires
         for key in here:
@@ -198,7 +198,7 @@ class Keyspace(dict[bytes, Value]):
                     yield key, NEVER if row[0] == NO_EXPIRY else row[0]
 
     def spread(self, pick: int) -> Iterator[bytes]:
-        """All keys, from one on that the number picks; each at least once."""
+        """All keys, each at least once, starting at a key selected by the number `pick`."""
         here = _residents(self)
         pick %= self.count or 1
         if pick < here or self.count == here:
@@ -208,7 +208,7 @@ class Keyspace(dict[bytes, Value]):
         return chain(later, self)
 
     def is_string(self, key: bytes) -> bool:
-        """Whether a key that is there holds a string. Loads nothing."""
+        """Whether an existing key holds a string. Loads nothing."""
         value = resident(self, key)
         if value is not None:
             return isinstance(value, bytes)
@@ -216,7 +216,7 @@ class Keyspace(dict[bytes, Value]):
         return row is not None and row[1] != KIND_STREAM
 
     def expire_at(self, key: bytes) -> int:
-        """When a key expires, or NEVER. Loads nothing."""
+        """Unix ms when a key expires, or NEVER. Loads nothing."""
         at = self.expires.get(key)
         if at is None and self.expires.count and not _is_resident(self, key):
             row = self._cold_row(key)
@@ -225,9 +225,9 @@ class Keyspace(dict[bytes, Value]):
         return NEVER if at is None else at
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """About `count` keys from a cursor on (0 = the start), and the next cursor (0 = no more).
+        """The next cursor (0 = done), and about `count` keys from `cursor` on (0 = the start).
 
-        More than `count` only where keys share a place.
+        More than `count` keys only if several share a place.
         """
         if self._order is None:
             self._order = Order(super().__iter__())
@@ -256,7 +256,7 @@ class Keyspace(dict[bytes, Value]):
                 if self._order is not None:
                     self._order.add(key)
         if self.table.keeper is None:
-            self.table.changed[key] = None  # as `change`, a call less
+            self.table.changed[key] = None  # `Table.change` inlined
         else:
             self.table.change(key)
         if before is None:
@@ -273,7 +273,7 @@ class Keyspace(dict[bytes, Value]):
             self.table.changes.end(value)
 
     def pop(self, key: bytes, default: Any = None) -> Any:
-        """The value of a key that is dropped, or `default`: the number of a stream whose row cannot be read."""
+        """Delete a key. Return its value, the number of its stream if that cannot be read, or `default`."""
         value: Value | int | None = resident(self, key)
         if value is None:
             value = self._load_to_drop(key)
@@ -288,23 +288,23 @@ class Keyspace(dict[bytes, Value]):
         return value
 
     def _load_to_drop(self, key: bytes) -> Value | int | None:
-        """As `load`, for a key that is deleted or replaced: the number of a stream whose row cannot be read."""
+        """As `load`, for a key to be deleted or replaced. If its stream cannot be read, return the stream's number."""
         number = self.lost.get(key)
         if number is None:
             try:
                 return self.load(key)
-            except CorruptBlock:  # in a replay, which decides nothing
+            except CorruptBlock:  # only in a replay: live, decide has called `lose` before
                 if not self.lose(key):
                     raise
                 number = self.lost[key]
         return number
 
     def _end_lost(self, key: bytes) -> None:
-        """The stream of a key goes, whose row cannot be read."""
+        """End the unreadable stream of a key: the next checkpoint deletes its rows."""
         self.table.changes.end_stored(self.lost.pop(key))
 
     def drop(self, keys: Iterable[bytes]) -> None:
-        """`pop` of many keys: a DEL may name a million. One that is not there is passed over."""
+        """`pop` of many keys, in one loop since a DEL may name a million. Keys that do not exist are skipped."""
         table, changes, order = self.table, self.table.changes, self._order
         changed, keeper = table.changed, table.keeper
         forget, accessed = super().__delitem__, self.accessed
@@ -314,7 +314,7 @@ class Keyspace(dict[bytes, Value]):
                 self.pop(key)
                 continue
             if keeper is None:
-                changed[key] = None  # as `change`, a call less
+                changed[key] = None  # `Table.change` inlined
             else:
                 table.change(key)
             forget(key)
@@ -328,7 +328,7 @@ class Keyspace(dict[bytes, Value]):
                 changes.end(value)
 
     def take(self, key: bytes) -> Value:
-        """The value of a key that is dropped because it moves elsewhere: a stream goes on."""
+        """Remove a key and return its value, which moves to another key: a stream does not end. KeyError if missing."""
         value = self[key]
         self.table.change(key)
         self._forget(key)
@@ -336,24 +336,24 @@ class Keyspace(dict[bytes, Value]):
         return value
 
     def change(self, key: bytes) -> None:
-        """The expiry of a key that is there is about to change."""
+        """Note that the expiry of an existing key is about to change; loads the key."""
         if not _is_resident(self, key):
             self.load(key)
         self.table.change(key)
 
     def end(self) -> None:
-        """All keys go, and nobody uses this object again."""
+        """Delete all keys. The object must not be used afterwards."""
         changes = self.table.changes
         for value in super().values():
             if value.__class__ is Stream:
                 changes.end(value)
-        if changes.generation > 1:  # something was frozen before
+        if changes.generation > 1:  # there was a freeze, so a checkpoint may hold rows of this table
             changes.tables_ended.append((self.table.number, self.table.changed.keys()))
 
     # --- what is in memory and what is not
 
     def evict(self, key: bytes) -> bool:
-        """Drop from memory what a key holds; the checkpoint has it. False: it is not in memory, or it changed."""
+        """Evict a key and its expiry from memory. False if it is not resident or the checkpoint does not have it."""
         value = resident(self, key)
         changes = self.table.changes
         if value is None or changes.cold is None or not self.table.stored(key):
@@ -365,7 +365,7 @@ class Keyspace(dict[bytes, Value]):
         return True
 
     def _forget(self, key: bytes) -> None:
-        """A key that is in memory is there no more."""
+        """Remove a resident key from memory."""
         super().__delitem__(key)
         self.accessed.pop(key, None)
         if self.lost:
@@ -374,7 +374,7 @@ class Keyspace(dict[bytes, Value]):
             self._order.remove(key)
 
     def load(self, key: bytes) -> Value | None:
-        """Bring a key into memory that is not there. None: there is no such key."""
+        """Load a key that is not resident. None if it does not exist. May raise CorruptBlock."""
         if self.table.changes.cold is None:
             return None
         row = self._cold_row(key)
@@ -382,7 +382,7 @@ class Keyspace(dict[bytes, Value]):
             return None
         expire_at = row[0]
         value = self._value(key, row)
-        # The value last: an interrupt in between leaves a key that is not in memory yet.
+        # Set the value last: if an interrupt comes between, the key is still not resident.
         if expire_at != NO_EXPIRY:
             self.expires.load(key, expire_at)
         super().__setitem__(key, value)
@@ -391,9 +391,9 @@ class Keyspace(dict[bytes, Value]):
         return value
 
     def lose(self, key: bytes) -> bool:
-        """Note that the stream of a key, whose row cannot be read, is to be deleted or replaced.
+        """Note in `lost` that a key's stream, which cannot be read, is about to be deleted or replaced.
 
-        False: the key holds no stream. May raise CorruptBlock. Its expiry comes into memory, as `load` has it.
+        False if the key holds no stream. Loads its expiry, as `load` does. May raise CorruptBlock.
         """
         row = self._cold_row(key)
         if row is None or row[1] != KIND_STREAM:
@@ -404,7 +404,7 @@ class Keyspace(dict[bytes, Value]):
         return True
 
     def look(self, key: bytes) -> tuple[Value, int]:
-        """The value of a key that is there, and when it expires or NO_EXPIRY, without bringing it into memory."""
+        """(value, expire_at or NO_EXPIRY) of an existing key; does not keep it in memory. May raise CorruptBlock."""
         value = resident(self, key)
         if value is not None:
             return value, self.expires.get(key, NO_EXPIRY)
@@ -413,7 +413,7 @@ class Keyspace(dict[bytes, Value]):
         return self._value(key, row), row[0]
 
     def _cold_row(self, key: bytes) -> KeyRow | None:
-        """What the checkpoint says of a key that is not in memory. None: there is no such key."""
+        """The checkpoint's row of a key that is not resident. None if there is no such key. May raise CorruptBlock."""
         cold = self.table.changes.cold
         if cold is None or self.count == _residents(self) or not self.table.stored(key):
             return None
@@ -421,7 +421,7 @@ class Keyspace(dict[bytes, Value]):
         return None if row is None else keyrow.unpack_of(row, key)
 
     def _is_cold(self, key: bytes) -> bool:
-        """Whether a key that the checkpoint has is there and not in memory."""
+        """Whether a key that the checkpoint has still exists and is not resident."""
         return not _is_resident(self, key) and self.table.stored(key)
 
     def _value(self, key: bytes, row: KeyRow) -> Value:
@@ -429,7 +429,7 @@ class Keyspace(dict[bytes, Value]):
         if kind != KIND_STREAM:
             string: bytes = held
             return string
-        from tidelog.engine.freeze import load_stream  # which imports this module
+        from tidelog.engine.freeze import load_stream  # here, since it imports this module
 
         try:
             return load_stream(self._cold(), held)
@@ -444,15 +444,16 @@ class Keyspace(dict[bytes, Value]):
         return cold
 
     def _cold_since(self, start: bytes) -> Iterator[tuple[bytes, bytes, KeyRow]]:
-        """(hash, key, row) of all that the checkpoint has, in the order of SCAN: also what is no longer true."""
+        """(hash, key, row) of the checkpoint's keys from `start` on, in the order of SCAN; some rows may be stale."""
         prefix = key_prefix(self.table.number)
         for name, packed in self._cold().rows(prefix, prefix + start):
             key, row = keyrow.unpack(packed)
             yield name[len(prefix) :], key, row
 
     def _cold_places(self, first: int) -> Iterator[tuple[int, bytes | None]]:
-        """(place, key) of the keys that are not in memory. A key of None is passed over: a page of a scan that is full
-        need not walk on to the next one.
+        """(place, key) of the keys that are not resident, from place `first` on. A row whose key is resident or changed
+        yields (place, None), so the merge in `scan` gets the next place at once: a scan whose page is full can stop at
+        the next resident key without a walk to the next cold one.
         """
         for spot, key, _ in self._cold_since(_start(first)):
             yield _place(spot), key if self._is_cold(key) else None
