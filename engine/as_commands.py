@@ -1,18 +1,18 @@
-"""Effects as Redis commands: what `tidelog aof dump` prints and `tidelog aof export --resp` sends.
+"""Effects as Redis commands, for `tidelog aof dump` to print and `tidelog aof export --resp` to send.
 
-`commands(effect)` is a pure function of the effect, in Redis's own propagated form (spec 11.2, and 12.2 for
-what a rewrite must build): concrete IDs, absolute times, resulting counters. Sent in order into an empty Redis
-they build the same state there: 7.0 understands all of it except XNACK, XCFGSET, XIDMPRECORD and XTRIM ... ACKED,
-which only effects of 8.x commands need.
+`commands(effect)` is a pure function of the effect. It returns Redis's own propagated form (spec 11.2, and 12.2 for
+the result of a rewrite): concrete IDs, absolute times, resulting counters. Sent in order to an empty Redis, the
+commands build the same state there. Redis 7.0 understands all of them except XNACK, XCFGSET, XIDMPRECORD and
+XTRIM ... ACKED, which only effects of 8.x commands need.
 
 Three kinds of facts have no command, so a Redis that replays the export does not get them:
 
 * EPOCH, XREOPEN, SEEN: no data (a life of the writer, a node boundary Redis decides itself, an attempt's time).
-* IDMP_DUPLICATE: iids-duplicates counts up. Sending `XADD key IDMP pid iid *` again would append a message
-  wherever the receiver has already forgotten the iid (spec 11.3), and a lost counter is the smaller harm.
+* IDMP_DUPLICATE: it increments iids-duplicates. Sending `XADD key IDMP pid iid *` again would append an entry
+  if the receiver has already forgotten the iid (spec 11.3), and a lost counter is the smaller harm.
 * The active-time of a consumer: Redis sets it to its own clock when it replays an XCLAIM.
 
-The database is not in the commands: the caller sends SELECT when `database(effect)` changes, and MULTI/EXEC
+The commands do not name the database: the caller sends SELECT when `database(effect)` changes, and MULTI/EXEC
 around a unit of several commands.
 """
 
@@ -32,7 +32,7 @@ Command = list[bytes]
 
 
 def commands(effect: Effect) -> list[Command]:
-    """The Redis commands that make the same change; [] for an effect that has none.
+    """The Redis commands that make the same change, each a list of bytes; [] if there are none.
 
     Raises CorruptBlock if the sealed bytes of an XADD_MANY do not match their checksum.
     """
@@ -40,12 +40,12 @@ def commands(effect: Effect) -> list[Command]:
 
 
 def database(effect: Effect) -> int | None:
-    """The database the commands must run in, None where it does not matter."""
+    """The number of the database to run the commands in; None if it does not matter."""
     return None if effect[0] & OPCODE in _ANYWHERE else int(effect[1])
 
 
 def keys(effect: Effect) -> tuple[bytes, ...]:
-    """The keys an effect names, for filters. A flush or a swap names none."""
+    """The keys that an effect names, for filters; () for EPOCH, a flush or a swap."""
     opcode = effect[0] & OPCODE
     if opcode in _ANYWHERE or opcode == e.FLUSHDB:
         return ()
@@ -86,7 +86,7 @@ def _nothing(effect: Effect) -> list[Command]:
 
 
 def _plain(name: bytes) -> Callable[[Effect], list[Command]]:
-    """The form of an effect whose fields after the database are the arguments as they stand."""
+    """The form of an effect whose fields after the database are the arguments, unchanged."""
 
     def form(effect: Effect) -> list[Command]:
         return [[name, *(_text(field) for field in effect[2:])]]
@@ -118,8 +118,8 @@ def _xadd_many(effect: Effect) -> list[Command]:
 def _xtrim(effect: Effect) -> list[Command]:
     _, _, key, length, _, _, _, slots, ids = effect
     command = [b"XTRIM", key, b"MAXLEN", b"=", _number(length)]
-    # Entries removed one by one are what ACKED left behind others that are still referenced. It walks from
-    # the head and stops at the length, so with the resulting length it removes the same ones again.
+    # XTRIM ... ACKED removes single entries behind others that are still referenced, and only then the effect has
+    # slots or IDs. ACKED walks from the head and stops at the length, so the resulting length removes the same ones.
     return [[*command, b"ACKED"] if slots or ids else command]
 
 
@@ -149,7 +149,7 @@ def _xidmprecord(effect: Effect) -> list[Command]:
 
 
 def _stream_create(effect: Effect) -> list[Command]:
-    # The form of Redis's own rewrite; the XSETID takes back what the short-lived entry left in the counters.
+    # The form of Redis's own rewrite; the XSETID resets the counters that the XADD changed.
     key = effect[2]
     return [
         [b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"],
@@ -168,7 +168,7 @@ def _xgroup_position(subcommand: bytes) -> Callable[[Effect], list[Command]]:
 
 def _xgroup(subcommand: bytes) -> Callable[[Effect], list[Command]]:
     def form(effect: Effect) -> list[Command]:
-        # A creation carries its time besides; Redis takes its own.
+        # CREATECONSUMER's effect also has the time; Redis uses its own clock.
         return [[b"XGROUP", subcommand, *effect[2:5]]]
 
     return form
@@ -186,7 +186,7 @@ def _xclaim(effect: Effect) -> list[Command]:
         + [b"TIME", at, b"RETRYCOUNT", _number(count), b"FORCE", b"JUSTID", *last_id]
         for id, count in zip(texts, each_count, strict=True)
     ]
-    if not out:  # a read that delivered nothing to keep (NOACK) still makes the consumer
+    if not out:  # a read without pending entries (NOACK) still creates the consumer
         out.append([b"XGROUP", b"CREATECONSUMER", key, group, consumer])
     if position:
         entries_read = _number(position[2])

@@ -1,7 +1,7 @@
-"""The pending entries of a group by ID: chunks of (IDs, times, owners, counts), and what is asked of them.
+"""The pending entries of a group by ID: chunks of (IDs, times, owners, counts), and their queries and changes.
 
-Inside, an ID is a key of `engine.idlist`, or itself in the wide form. Everything here may raise CorruptBlock, when a
-chunk has to be brought into memory.
+Inside, an ID is represented by its key (`engine.idlist`), or by itself in the wide form. Whatever has to load a chunk
+may raise CorruptBlock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = tuple[int, int, int, int]  # id, time, owner, delivery count
 
 
 class IdOrder(Order):
-    """All entries of a group, ascending, with what is known of each."""
+    """All entries of a group in ascending ID order, with time, owner and delivery count."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class IdOrder(Order):
     # --- IDs and keys
 
     def key(self, id: int) -> int | None:
-        """The key of an ID, or None if it has none, so that it cannot be pending."""
+        """The key of an ID, or None if it has none and so cannot be pending."""
         if self.new is list:
             return id
         return None if id & WIDE_BITS else key_of(id)
@@ -48,7 +48,7 @@ class IdOrder(Order):
         wide = self.new is list
         if wide or is_narrow(id):
             return id if wide else key_of(id)
-        ms = (id >> 64) + 1  # either seq has no place in a key, or ms is beyond them all
+        ms = (id >> 64) + 1  # either seq does not fit into a key, or ms is beyond all keys
         return KEY_END if ms >> MS_BITS else key_of(ms << 64)
 
     def key_to(self, id: int) -> int:
@@ -68,7 +68,7 @@ class IdOrder(Order):
     # --- looking
 
     def holds(self, key: int) -> bool:
-        """Whether an entry is here."""
+        """Whether the entry with this key is pending."""
         i = bisect_left(self.tops, key)
         if i == len(self.tops):
             return False
@@ -87,7 +87,7 @@ class IdOrder(Order):
         return times[j], owners[j], counts[j]
 
     def those_of(self, want: Iterable[int]) -> array[int]:
-        """Those of these keys that are here, ascending, each once. Not for the wide form."""
+        """The keys of `want` that are pending, ascending, each once. Not for the wide form."""
         found = array("q")
         tops, chunks = self.tops, self.chunks
         end = len(tops)
@@ -101,7 +101,7 @@ class IdOrder(Order):
         return found
 
     def are_held(self, want: Column, owner: int, count: int) -> bool:
-        """Whether all of these keys are one stretch of one owner with one delivery count."""
+        """Whether the entries of `want` are contiguous and all have this owner and delivery count."""
         parts = self.place_run(want)
         if parts is None:
             return False
@@ -112,7 +112,7 @@ class IdOrder(Order):
         return True
 
     def slices(self, key: int) -> Iterator[Chunk]:
-        """The entries from a key on, ascending, as columns."""
+        """The entries from a key on, ascending, as columns, chunk by chunk."""
         i = bisect_left(self.tops, key)
         if i == len(self.tops):
             return
@@ -123,7 +123,9 @@ class IdOrder(Order):
             yield self.chunks[at] or self.load(at)
 
     def page(self, low: int, high: int, count: int, time_max: int | None) -> list[Row]:
-        """Rows of up to `count` entries from key to key, delivered at `time_max` or before."""
+        """Up to `count` rows with keys low..high, ascending; only those delivered at `time_max` (unix ms) or before,
+        unless it is None.
+        """
         page: list[Row] = []
         for ids, times, owners, counts in self.slices(low):
             if ids[0] > high:
@@ -143,7 +145,7 @@ class IdOrder(Order):
         return page
 
     def rows_at(self, wanted: Column) -> Iterator[Row]:
-        """Rows of entries that are here, given by their keys, ascending."""
+        """The rows of entries that are all pending, given by their keys, ascending."""
         tops = self.tops
         at = 0
         for key, entry_id in zip(wanted, self.ids_of(wanted)):
@@ -154,7 +156,7 @@ class IdOrder(Order):
             yield entry_id, times[j], owners[j], counts[j]
 
     def entries(self) -> Iterator[Row]:
-        """All rows. Brings nothing into memory for longer than its turn."""
+        """All rows, ascending. Keeps at most one chunk in memory at a time that was not there."""
         for at in range(len(self.chunks)):
             ids, times, owners, counts = self.peek(at)
             yield from zip(self.ids_of(ids), times, owners, counts)
@@ -162,7 +164,7 @@ class IdOrder(Order):
     # --- changing
 
     def put(self, key: int, time: int, owner: int, count: int) -> tuple[int, int] | None:
-        """An entry as it is from now on. What it was, if it was here: (time, owner)."""
+        """Insert or replace an entry. Return its previous (time, owner), or None if it was not pending."""
         tops = self.tops
         if not tops or key > tops[-1]:
             if tops and (not self.serials[-1] or self.reopen()):
@@ -197,7 +199,7 @@ class IdOrder(Order):
         return None
 
     def take(self, key: int) -> tuple[int, int] | None:
-        """An entry goes. What it was, if it was here: (time, owner)."""
+        """Remove an entry. Return its (time, owner), or None if it is not pending."""
         tops = self.tops
         i = bisect_left(tops, key)
         if i == len(tops):
@@ -221,7 +223,10 @@ class IdOrder(Order):
     def rewrite(
         self, parts: list[tuple[int, int, int]], owner: int, time: int, counts: int | Sequence[int]
     ) -> None:
-        """Entries of these parts, all in memory, have this owner, time and counts from now on."""
+        """Set owner, time and counts of the entries of these parts, all in memory.
+
+        counts: one delivery count for all, or one per entry.
+        """
         n = sum([k - j for _, j, k in parts])
         times, owners, tally = columns_of(n, owner, time, counts)
         at = 0
@@ -235,6 +240,6 @@ class IdOrder(Order):
 def columns_of(
     n: int, owner: int, time: int, counts: int | Sequence[int]
 ) -> tuple[array[int], array[int], array[int]]:
-    """The columns of n entries: times, owners, counts."""
+    """The columns of n entries: (times, owners, counts). counts: one value for all, or one per entry."""
     tally = array("q", [counts]) * n if isinstance(counts, int) else array("q", counts)
     return array("q", [time]) * n, array("I", [owner]) * n, tally

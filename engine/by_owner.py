@@ -10,7 +10,7 @@ from tidelog.engine.chunks import LOAD, Order, Shelf
 
 
 class Owned(Order):
-    """The IDs one consumer holds. n: how many."""
+    """The IDs that are pending for one consumer. n: their number."""
 
     __slots__ = ("n",)
 
@@ -19,7 +19,7 @@ class Owned(Order):
         self.n = 0
 
     def discard(self, key: int) -> None:
-        """An ID that is here goes. May raise CorruptBlock."""
+        """Remove an ID that is in the order. May raise CorruptBlock."""
         i = bisect_left(self.tops, key)
         chunk = self.chunks[i] or self.load(i)
         if self.serials[i]:
@@ -33,7 +33,7 @@ class Owned(Order):
             self.tops[i] = ids[-1]
 
     def add(self, want: Column, n: int) -> None:
-        """Ascending IDs that are not here yet. They are given away. May raise CorruptBlock."""
+        """Add n ascending IDs that are not in the order yet. Takes over the column. May raise CorruptBlock."""
         tops = self.tops
         if not tops or want[0] > tops[-1]:
             self.n += n
@@ -50,7 +50,7 @@ class Owned(Order):
         self.insert(i, j, (want,))
 
     def add_one(self, key: int) -> None:
-        """`add` of one ID, directly where it goes to the end."""
+        """`add` of one ID, with the append to the end inlined."""
         tops = self.tops
         if tops:
             if key < tops[-1]:
@@ -76,7 +76,7 @@ class Owned(Order):
         tops.append(key)
 
     def slices(self, low: int, high: int) -> Iterator[Column]:
-        """The IDs from key to key, ascending. May raise CorruptBlock."""
+        """The IDs low..high, ascending, as columns. May raise CorruptBlock."""
         for i in range(bisect_left(self.tops, low), len(self.tops)):
             ids = (self.chunks[i] or self.load(i))[0]
             if ids[0] < low:

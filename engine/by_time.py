@@ -1,7 +1,7 @@
 """The pending entries of a group by delivery time: chunks of (IDs, times), ordered by (time, ID).
 
-Tops are times. Among chunks that end at the same time the last ID decides; of a chunk that is not in memory it is
-kept in `lasts`, so that finding a place never loads a chunk that is not it.
+Tops are times. Among chunks that end at the same time the last ID decides. `lasts` has the last IDs of the chunks that
+are not in memory, so that a search loads no chunk but the one it finds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.engine.chunks import LOAD, Order, Shelf
 
 
 class TimeOrder(Order):
-    """All entries of a group, the oldest delivery first."""
+    """All entries of a group, oldest delivery first."""
 
     __slots__ = ("lasts",)
 
@@ -25,24 +25,24 @@ class TimeOrder(Order):
 
     def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
         super().__init__(shelf, new)
-        self.lasts: dict[int, int] = {}  # last IDs by serial, of all chunks that are not in memory
+        self.lasts: dict[int, int] = {}  # serial -> last ID; has at least the chunks that are not in memory
 
     # --- finding
 
     def last_of(self, i: int) -> int:
-        """The last ID of chunk i, whether it is in memory or not."""
+        """The last ID of chunk i. Loads nothing."""
         chunk = self.chunks[i]
         return self.lasts[self.serials[i]] if chunk is None else chunk[0][-1]
 
     def is_above(self, time: int, key: int) -> bool:
-        """Whether (time, ID) comes after all there is."""
+        """Whether (time, ID) comes after all entries. Loads nothing."""
         tops = self.tops
         if not tops or time > tops[-1]:
             return True
         return time == tops[-1] and key > self.last_of(-1)
 
     def chunk_of(self, time: int, key: int) -> int:
-        """The chunk where (time, ID) is, or where it would go: not above all. Loads none."""
+        """The index of the chunk where (time, ID) is or would be inserted; it is not above all. Loads nothing."""
         tops = self.tops
         i = bisect_left(tops, time)
         if tops[i] == time and self.last_of(i) < key:
@@ -51,14 +51,14 @@ class TimeOrder(Order):
         return i
 
     def place(self, time: int, key: int) -> tuple[int, int]:
-        """Where (time, ID) is, or where it would go: not above all. May raise CorruptBlock."""
+        """(chunk, position) where (time, ID) is or would be inserted; it is not above all. May raise CorruptBlock."""
         i = self.chunk_of(time, key)
         ids, times = self.chunks[i] or self.load(i)
         low = bisect_left(times, time)
         return i, bisect_left(ids, key, low, bisect_right(times, time, low))
 
     def warm_at(self, time: int, want: Column) -> None:
-        """Bring into memory the chunks where these IDs, ascending and all of one time, are. May raise CorruptBlock."""
+        """Load the chunks that hold the IDs of `want`, ascending and all of one time. May raise CorruptBlock."""
         first, last = self.chunk_of(time, want[0]), self.chunk_of(time, want[-1])
         if last - first <= len(want):
             self.load_some(first, last + 1)
@@ -68,8 +68,8 @@ class TimeOrder(Order):
                 self.load_some(i, i + 1)
 
     def warm_new_at(self, time: int, want: Column, gone: set[int]) -> None:
-        """Bring into memory every chunk where these IDs, ascending, may go with this time, which is not above all
-        for the first of them, while `gone` leave their places one by one.
+        """Load every chunk into which the IDs of `want`, ascending, may be inserted with this time while those of
+        `gone` are removed one by one. (time, first ID) is not above all. May raise CorruptBlock.
         """
         chunks, high = self.chunks, want[-1]
         first, end = self.chunk_of(time, want[0]), len(chunks)
@@ -87,11 +87,11 @@ class TimeOrder(Order):
                 return
 
     def first_time(self) -> int:
-        """The oldest delivery time. There is one. May raise CorruptBlock."""
+        """The oldest delivery time. The order is not empty. May raise CorruptBlock."""
         return (self.chunks[0] or self.load(0))[1][0]
 
     def slices(self, start: int) -> Iterator[Chunk]:
-        """The entries delivered at `start` or later, as columns. May raise CorruptBlock."""
+        """The entries delivered at `start` (unix ms) or later, as columns, chunk by chunk. May raise CorruptBlock."""
         i = bisect_left(self.tops, start)
         if i == len(self.tops):
             return
@@ -104,7 +104,7 @@ class TimeOrder(Order):
     # --- changing
 
     def add(self, want: Column, n: int, time: int) -> None:
-        """Ascending IDs of one delivery time. They are not given away."""
+        """Add ascending IDs of one delivery time. Copies the column."""
         tops = self.tops
         if not tops or time > tops[-1] or self.is_above(time, want[0]):
             self.append((want[:], array("q", [time]) * n), n)
@@ -118,7 +118,7 @@ class TimeOrder(Order):
         self.insert(i, j, (want, array("q", [time]) * n))
 
     def add_one(self, key: int, time: int) -> None:
-        """`add` of one ID, directly where it goes to the end."""
+        """`add` of one ID, with the append to the end inlined."""
         tops = self.tops
         if tops and (not self.serials[-1] or self.reopen()):
             ids, times = self.chunks[-1] or self.load(-1)
@@ -139,7 +139,7 @@ class TimeOrder(Order):
         tops.append(time)
 
     def remove(self, time: int, key: int) -> None:
-        """An entry that is there goes."""
+        """Remove an entry that is in the order. May raise CorruptBlock."""
         i, j = self.place(time, key)
         ids, times = self.own(i) if self.serials[i] else self.chunks[i] or self.load(i)
         if len(ids) == 1:

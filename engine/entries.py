@@ -1,7 +1,7 @@
-"""Entries: the reply of a read, as a view over blocks that a face renders in its own form.
+"""Entries: the reply of a read, as a view over blocks that each API renders in its own form.
 
-A view is fixed when it is made, under the store's lock, and rendered later without it: parts of sealed blocks by
-reference (their bytes never change; deletions after the view do not show), entries of the open tail copied.
+A view is made under the store's lock and rendered later without it. It refers to sealed blocks, whose bytes never
+change, and copies the entries of the open tail. Deletions after it was made do not show.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tidelog.engine import idlist
 from tidelog.engine.block import Block, Pair, Row
 from tidelog.engine.ids import SEQ_MAX
 
-# Entries whose field names are the same in the same order: the ID of each as `ms-seq`, the names, and the values of all
-# entries one after the other.
+# Entries that have the same field names in the same order: their IDs as `ms-seq`, the names, and the values of all
+# entries, concatenated.
 Columns = tuple[list[bytes], Row, list[bytes]]
 
 
 class BlockPart:
-    """Slots start..stop-1 of a sealed block, or just `slots` if some of those are deleted."""
+    """Slots start..stop-1 of a sealed block. `slots` lists the live ones if some are deleted; else it is None."""
 
     __slots__ = ("block", "start", "stop", "slots")
 
@@ -75,7 +75,7 @@ class BlockPart:
 
 
 class RowsPart:
-    """Entries as two lists, of the open tail or gathered one by one. A row of None: the message is gone."""
+    """Entries as two lists: of the open tail, or collected one by one. A row of None: the entry is deleted."""
 
     __slots__ = ("_ids", "_rows")
 
@@ -95,7 +95,7 @@ class RowsPart:
         return self._rows
 
     def pairs(self) -> list[Pair]:
-        """Entries in redis-py's form; (ID text, None) for a message that is gone."""
+        """Entries in redis-py's form; (ID text, None) for a deleted entry."""
         texts = [b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX) for entry_id in self._ids]
         rows = self._rows
         if None not in rows:
@@ -110,7 +110,7 @@ class RowsPart:
         ]
 
     def columns(self) -> Columns | None:
-        """The entries column by column; None if their field names differ, or a message is gone."""
+        """The entries column by column; None if their field names differ, an entry is deleted or there are none."""
         rows = self._rows
         if not rows or None in rows:
             return None
@@ -131,9 +131,9 @@ Part = BlockPart | RowsPart
 
 
 class Entries:
-    """A run of stream entries. Immutable; may be rendered by any thread, more than once.
+    """A run of stream entries. Immutable; any thread may render it, more than once.
 
-    parts       in reply order, each ascending inside     reverse     each part is to be read backwards
+    parts       in reply order; each is ascending         reverse     read each part backwards
 
     Every method may raise CorruptBlock, except `len`.
     """
@@ -147,7 +147,7 @@ class Entries:
 
     @staticmethod
     def of(entries: Sequence[tuple[int, Row | None]]) -> Entries:
-        """Entries gathered one by one; a row of None stands for a message that is gone."""
+        """Entries collected one by one: (ID, row) of each, with a row of None for a deleted entry."""
         part = RowsPart([entry_id for entry_id, _ in entries], [row for _, row in entries])
         return Entries((part,), len(entries))
 
@@ -171,7 +171,7 @@ class Entries:
         return f"Entries({list(self)!r})"
 
     def first_id(self) -> int:
-        """The lowest ID; of entries that are not reversed, and not none."""
+        """The lowest ID. Only for entries that are not empty and not reversed."""
         return self.parts[0].first_id()
 
     def ids(self) -> list[int]:
@@ -184,7 +184,7 @@ class Entries:
         )
 
     def idlist(self) -> idlist.IdList:
-        """The IDs in reply order as an ID list; without making ints where blocks hold them as runs."""
+        """The IDs in reply order as an ID list. Makes no int per ID where a block stores them as a run."""
         parts = self.parts
         if not self.reverse:
             if len(parts) == 1:
@@ -195,7 +195,7 @@ class Entries:
         return idlist.pack(self.ids())
 
     def pairs(self) -> list[Pair]:
-        """The entries as redis-py shows them: [(ID text, {field: value}), ...]; of equal fields the last wins."""
+        """The entries as redis-py returns them: [(ID text, {field: value}), ...]; the last of equal fields wins."""
         if len(self.parts) == 1 and not self.reverse:
             return self.parts[0].pairs()
         each = (part.pairs() for part in self.parts)
@@ -203,9 +203,9 @@ class Entries:
 
 
 class ClaimedEntries(Entries):
-    """The reply of a read with CLAIM (spec 7.2.4): each entry also has idle ms and deliveries before this one.
+    """The reply of a read with CLAIM (spec 7.2.4): each entry also has its idle ms and its earlier deliveries.
 
-    idle, deliveries    columns of ints, one per entry; 0 and 0 for a new message
+    idle, deliveries    columns of ints, one per entry; 0 and 0 for a new entry
     """
 
     __slots__ = ("idle", "deliveries")

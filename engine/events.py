@@ -1,16 +1,16 @@
-"""Events: what the keyspace notifications of an effect are, and which of them somebody wants (spec 15).
+"""Events: the keyspace notifications of an effect, and the option that selects them (spec 15).
 
     events(effect, state, now)   (class, name, database, key) of each, in Redis's order
     Notifications(flags)         the option notify-keyspace-events: which classes, on which channels
 
-`events` is called as `engine.observe` is: under the store's lock, for every effect BEFORE it is applied. An effect
-holds the outcome of a command and not its name, so two commands that change the same are the same event: INCR and its
-relatives are `set`, which Redis calls `incrby`. An option EX that names the very millisecond at which the key expired
-anyhow is no `expire`.
+`events` is called like `engine.observe`: under the store's lock, for every effect BEFORE it is applied. An effect
+holds the outcome of a command and not its name, so commands with the same outcome make the same event: INCR and its
+relatives are `set`, while Redis says `incrby`. A SET whose EX gives the key the expiry it already has makes no
+`expire`.
 
 Classes are the letters of the option: t streams, g keys of any type, $ strings, x expired, n new keys, and as in Redis
-8.2 o keys overwritten and c those that changed their type with that. The others that Redis knows (l s h z e d m) can be
-asked for, and nothing here ever belongs to them.
+8.2 o keys overwritten and c overwritten keys that changed their type. The option accepts Redis's other letters
+(l s h z e d m), but no event here has one of these classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Event = tuple[str, bytes, int, bytes]  # class, name, database, key
 
 
 def events(effect: Effect, state: State, now: int) -> list[Event]:
-    """The events of an effect that is about to be applied, at `now` in unix ms."""
+    """The events of an effect that is about to be applied at `now` (unix ms)."""
     find = _EVENTS.get(effect[0] & OPCODE)
     return [] if find is None else find(effect, state, now)
 
@@ -36,13 +36,13 @@ def events(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 class Notifications:
-    """Which events are published where, read from the flags of notify-keyspace-events.
+    """Which events are published on which channels, parsed from the flags of notify-keyspace-events.
 
-    classes      the letters of the classes that are wanted
+    classes      the letters of the selected classes
     keyspace     publish the name of the event to `__keyspace@<db>__:<key>`
     keyevent     publish the key to `__keyevent@<db>__:<event>`
 
-    Raises ValueError with the text of Redis's CONFIG SET for a letter that is none of these.
+    Raises ValueError, with the text of Redis's CONFIG SET, for an unknown letter.
     """
 
     __slots__ = ("classes", "keyspace", "keyevent")
@@ -59,13 +59,13 @@ class Notifications:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is to be published at all."""
+        """Whether any event can be published."""
         return bool(self.classes) and (self.keyspace or self.keyevent)
 
     def __str__(self) -> str:
-        """The flags in the order in which CONFIG GET shows them.
+        """The flags in the order of CONFIG GET.
 
-        Beside A, Redis does not show n, o and c. Here they are: what is shown, and written to a file, means the same.
+        Redis omits n, o and c next to A. Here they are shown, so that the text, when parsed again, means the same.
         """
         wanted = self.classes
         shown = "A" if wanted >= _ALL else "".join([c for c in _SHOWN_FIRST if c in wanted])
@@ -73,7 +73,7 @@ class Notifications:
         return shown + "K" * self.keyspace + "E" * self.keyevent + "m" * ("m" in wanted)
 
     def messages(self, event: Event) -> list[tuple[bytes, bytes]]:
-        """(channel, message) of each message that an event makes."""
+        """(channel, message) of each message to publish for an event."""
         letter, name, db, key = event
         found: list[tuple[bytes, bytes]] = []
         if letter in self.classes:
@@ -88,7 +88,7 @@ _LETTERS: Final = "Ag$lshzxeKEtmdnoc"  # as the error names them
 _KNOWN: Final = frozenset(_LETTERS)
 _CLASSES: Final = _KNOWN - set("AKE")
 _SHOWN_FIRST: Final = "g$lshzxetd"
-_ALL: Final = frozenset("g$lshzxetd")  # what A stands for
+_ALL: Final = frozenset("g$lshzxetd")  # the classes that A stands for
 
 
 # --- streams
@@ -107,7 +107,7 @@ def _added(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 def _added_many(effect: Effect, state: State, now: int) -> list[Event]:
-    """As many XADDs as there are entries."""
+    """One `xadd` per entry."""
     _, db, key, _, _, head, blocks, tail = effect
     count = len(head) + sum([count for count, _ in blocks]) + len(tail)
     event: Event = ("t", b"xadd", db, key)
@@ -115,7 +115,7 @@ def _added_many(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 def _claimed(effect: Effect, state: State, now: int) -> list[Event]:
-    """Only that a consumer came to be, if one did."""
+    """The creation of the consumer, if it does not exist yet; a claim itself is no event."""
     _, db, key, group, consumer, *_ = effect
     stream = state.databases[db].keys[key]
     assert isinstance(stream, Stream)
@@ -132,7 +132,7 @@ def _created(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 def _deleted(effect: Effect, state: State, now: int) -> list[Event]:
-    """A key whose time has passed is not deleted by anybody: whoever looks at it logs its end."""
+    """`expired` for a key whose time has passed, `del` for any other: the DEL of an expired key has no command."""
     _, db, keys = effect
     expires = state.databases[db].expires
     return [
@@ -149,7 +149,7 @@ def _set(effect: Effect, state: State, now: int) -> list[Event]:
         *_overwritten(database.keys.get(key), True, db, key),
     ]
     found.append(("$", b"set", db, key))
-    if expire_at not in (-1, database.expires.get(key)):  # the same: it was kept
+    if expire_at not in (-1, database.expires.get(key)):  # an equal one was kept (KEEPTTL)
         found.append(("g", b"expire", db, key))
     return found
 
@@ -169,7 +169,7 @@ def _key(name: bytes) -> Callable[[Effect, State, int], list[Event]]:
 def _renamed(effect: Effect, state: State, now: int) -> list[Event]:
     _, db, source, target = effect
     keys = state.databases[db].keys
-    # To Redis a target is new in every case: what was there goes before.
+    # For Redis the target is new in every case, since it deletes an existing one first.
     return [
         ("n", b"new", db, target),
         ("g", b"rename_from", db, source),
@@ -198,7 +198,7 @@ def _moved(effect: Effect, state: State, now: int) -> list[Event]:
     ]
 
 
-# What decides an effect has looked at the keys it names, so they are in memory and nothing here can fail.
+# Decide has looked up the keys that an effect names, so they are in memory and nothing here can fail.
 
 
 def _new(state: State, db: int, key: bytes) -> list[Event]:
@@ -206,7 +206,7 @@ def _new(state: State, db: int, key: bytes) -> list[Event]:
 
 
 def _overwritten(before: Stream | bytes | None, string: bool, db: int, key: bytes) -> list[Event]:
-    """What is told of a key that held `before`, and holds a string or a stream from now on."""
+    """The events of a key that held `before` and will hold a string (`string` true) or a stream."""
     if before is None:
         return []
     found: list[Event] = [("o", b"overwritten", db, key)]

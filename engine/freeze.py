@@ -1,11 +1,13 @@
-"""Freeze: the changes of a state since the last freeze, taken at one moment and turned into rows afterwards.
+"""Freeze: take the changes of a state since the last freeze at one moment, and turn them into rows afterwards.
 
-    freeze       [lock]  takes away the sets of what changed, and copies nothing
-    take_some    [lock]  copies some of it; whatever is about to change before its turn is copied then
-    rows                 packs what has been copied; needs no lock
-    settle, thaw [lock]  the rows are committed; or they are not, and all of it counts as changed again
+    freeze       [lock]  takes the sets of changed streams and keys, and copies nothing
+    take_some    [lock]  copies some of them; one that is about to change before its turn is copied at that moment
+    rows                 packs the copies made so far; needs no lock
+    settle       [lock]  the rows are committed
+    thaw         [lock]  the rows were not written: everything counts as changed again
 
-A state over a checkpoint begins empty (`load_state`); keys, streams and groups are loaded when they are first named.
+A state over a checkpoint begins empty (`load_state`); keys, streams and groups are loaded when a command first names
+them.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class Frozen:
-    """The changes of one generation, on their way into a checkpoint.
+    """The changes of one generation, in a checkpoint in flight.
 
-    Streams that change are copied before their turn, and thousands of them may wait to be packed. So what is small is
-    then packed at once, and what stays of a stream until the checkpoint is settled is numbers and bytes, which the
-    collector does not visit: its full passes would hold up everybody.
+    A stream that is about to change is copied before its turn, and thousands of copies may wait to be packed. So a
+    small one is packed at once, and until the checkpoint is settled only numbers and bytes are kept of it: the garbage
+    collector does not visit these, and its full passes would delay every command.
     """
 
     __slots__ = (
@@ -60,17 +62,17 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        # Nothing is put in any more, which would undo that.
+        # Nothing is added to this dict any more; an insert would make the collector track it again.
         self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
-        self._plain: deque[bytes | Plain] = deque()  # packed if it was copied before its turn
+        self._plain: deque[bytes | Plain] = deque()  # bytes: packed already, since copied before its turn
         self._to_pack: deque[FrozenStream] = deque()
         self._ended = self._to_end = changes.ended
         self._keys = FrozenKeys(state)
 
     def take(self, stream: Stream) -> None:
-        """[lock] Copy a stream that is about to change, if it is among those and was not copied before."""
+        """[lock] Copy a stream that is about to change, if this checkpoint has to write it and has no copy yet."""
         if self._streams.pop(stream.number, None) is not None:
             self._copy(stream, waits=True)
 
@@ -86,9 +88,9 @@ class Frozen:
         self._to_pack.append(frozen)
 
     def take_some(self, limit: int) -> int:
-        """[lock] Copy up to `limit` streams and keys; how many are left.
+        """[lock] Copy up to `limit` streams and keys. Return how many are left.
 
-        A stream costs O(tail + nodes that are new + chunks of pending entries).
+        A stream costs O(tail + new nodes + chunks of pending entries).
         """
         streams = self._streams
         while streams and limit > 0:
@@ -97,9 +99,9 @@ class Frozen:
         return len(streams) + self._keys.take_some(limit)
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
-        """What becomes of the rows because of all that was copied since the last call: to be written in this order.
+        """The operations on rows for everything copied since the last call, to be applied in this order.
 
-        read: the checkpoint that they go into. May raise CorruptBlock.
+        read: the checkpoint being updated. May raise CorruptBlock.
         """
         to_end, self._to_end = self._to_end, []
         for number in to_end:
@@ -136,7 +138,7 @@ class Frozen:
 
 
 def freeze(state: State) -> Frozen:
-    """[lock] Take what changed since the last freeze. O(databases). None other may be in flight."""
+    """[lock] Take what changed since the last freeze. O(databases). No other checkpoint may be in flight."""
     changes = state.changes
     assert changes.frozen is None, "a checkpoint is in flight"
     frozen = changes.frozen = Frozen(state)
@@ -147,32 +149,32 @@ def freeze(state: State) -> Frozen:
 
 
 def settle(state: State, frozen: Frozen) -> None:
-    """[lock] Its rows are committed, and `state.cold` shows them. O(databases)."""
+    """[lock] End a checkpoint whose rows are committed and visible in `state.cold`. O(databases)."""
     state.changes.frozen = None
     frozen.settle(state)
     forget_pages()
 
 
 def thaw(state: State, frozen: Frozen) -> None:
-    """[lock] Its rows were not written: what it took counts as changed now."""
+    """[lock] End a checkpoint whose rows were not written: everything it took counts as changed again."""
     state.changes.frozen = None
     frozen.thaw(state)
 
 
 def load_state(cold: ColdStore, meta: dict[str, Any]) -> State:
-    """The state of a checkpoint, nothing of it in memory. `meta` is what `tables_meta` gave when it was frozen."""
+    """The state that a checkpoint holds, with nothing in memory. `meta`: the result of `tables_meta` at its freeze."""
     return State.over(cold, meta)
 
 
 def load_stream(cold: ColdStore, number: int) -> Stream:
-    """A stream of a checkpoint: its tail and its groups, the sealed nodes stay there. Raises CorruptBlock."""
+    """Load a stream with its tail and groups; its sealed nodes stay in the checkpoint. Raises CorruptBlock."""
     return unpack_stream(cold, number)
 
 
 def release(state: State, stream: Stream, stop: int | None = None) -> int:
-    """[lock] Forget the sealed nodes of a stream that the checkpoint has, those below ordinal `stop` if it is given.
+    """[lock] Evict the sealed nodes of a stream that the checkpoint has; only those below ordinal `stop` if given.
 
-    How many nodes went.
+    Returns the number of evicted nodes.
     """
     if state.cold is None:
         return 0

@@ -1,8 +1,8 @@
-"""Frozen keys: the key side of one checkpoint in flight.
+"""Frozen keys: the keys in one checkpoint in flight.
 
-A freeze takes away the sets of changed keys. What those keys hold is copied afterwards, slice by slice under the
-lock, and a key that changes again before its turn is copied then. So the freeze itself costs nothing, and what
-is written is the state at the freeze. Strings and stream numbers are immutable: a copy is a reference.
+A freeze only takes the sets of changed keys, so its cost does not depend on their number. The values are copied
+afterwards, slice by slice under the lock, and a key that changes before its turn is copied right before the change. So
+the rows hold the state at the freeze. Strings and stream numbers are immutable: a copy is a reference.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from tidelog.engine.stream import Stream
 if TYPE_CHECKING:
     from tidelog.engine.state import State
 
-# A key, what it held (a string, a stream's number, None: it was not there), and when it expired or NO_EXPIRY.
+# (key, value, expire_at): the value is a string, a stream's number, or None if the key did not exist; expire_at is unix
+# ms or NO_EXPIRY.
 _Copy = tuple[bytes, "bytes | int | None", int]
 
 
 class FrozenTable:
     """The keys of one table that changed before the freeze.
 
-    names   these keys; looked at by `Table` too, and never changed
+    names   these keys; shared with `Table`, and never changed
+    taken   copies whose rows are still to be made
+    left    number of keys that are still to be copied
     """
 
     __slots__ = ("table", "names", "_keys", "_left", "_kept", "taken", "left")
@@ -53,23 +56,23 @@ class FrozenTable:
         self._keys = keys
         self.left = len(self.names)
         self._left = iter(self.names)
-        self._kept: dict[bytes, _Copy] = {}  # copied before their turn
+        self._kept: dict[bytes, _Copy] = {}  # keys copied before their turn
         self.taken: deque[_Copy] = deque()
 
     def keep(self, key: bytes) -> None:
-        """A key is about to change, the first time since the freeze."""
+        """Copy a key that is about to change for the first time since the freeze."""
         if self.left and key in self.names:
             self._kept[key] = self._copy(key)
 
     def take_some(self, limit: int) -> int:
-        """Copy up to `limit` keys. How many there were."""
+        """Copy up to `limit` keys. Return how many were copied."""
         keys, kept, take = self._keys, self._kept, self.taken.append
         expire_at = keys.expires.get
         names = list(islice(self._left, limit))
         for key in names:
             if key in kept:
                 take(kept.pop(key))
-            else:  # as `_copy`, a call less
+            else:  # `_copy` inlined
                 value = resident(keys, key)
                 held = value.number if isinstance(value, Stream) else value
                 take((key, held, expire_at(key, NO_EXPIRY)))
@@ -77,13 +80,13 @@ class FrozenTable:
         return len(names)
 
     def _copy(self, key: bytes) -> _Copy:
-        # What changed and was not written yet is in memory, or gone.
+        # A key that changed and is not written yet is in memory, or does not exist.
         value = resident(self._keys, key)
         held = value.number if isinstance(value, Stream) else value
         return key, held, self._keys.expires.get(key, NO_EXPIRY)
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
-        """What the rows of the keys taken so far become."""
+        """The operations on the rows of the keys copied since the last call."""
         number = self.table.number
         while self.taken:
             key, held, expire_at = self.taken.popleft()
@@ -102,7 +105,7 @@ class FrozenTable:
 
 
 class FrozenKeys:
-    """All keys that changed, and all tables that were flushed, before one freeze."""
+    """All keys that changed and all tables that were flushed before one freeze, since the previous one."""
 
     def __init__(self, state: State) -> None:
         """[lock] O(databases)."""
@@ -112,20 +115,20 @@ class FrozenKeys:
         state.changes.tables_ended = []
 
     def take_some(self, limit: int) -> int:
-        """[lock] Copy up to `limit` keys. How many are left."""
+        """[lock] Copy up to `limit` keys. Return how many are left."""
         for table in self._tables:
             if limit and table.left:
                 limit -= table.take_some(limit)
         return sum([table.left for table in self._tables])
 
     def rows(self, read: ColdStore) -> Iterator[Operation]:
-        """What becomes of the rows: of flushed tables at the first call, of the keys taken since the last call.
+        """The operations on rows: of flushed tables at the first call, and of the keys copied since the last call.
 
-        Needs no lock. `read` is what the checkpoint holds.
+        Needs no lock. `read` is the checkpoint being updated. May raise CorruptBlock.
         """
         to_end, self._to_end = self._to_end, []
         for number, changed in to_end:
-            # Streams that were in memory ended one by one; the others end here, where their key still told of them.
+            # Resident streams ended one by one (`Changes.ended`). The others end here, if their KEY row was valid.
             for _, row in read.rows(key_prefix(number)):
                 yield REST
                 key, (_, kind, held) = keyrow.unpack(row)
@@ -138,12 +141,12 @@ class FrozenKeys:
             yield from table.rows(read)
 
     def settle(self) -> None:
-        """[lock] The checkpoint is committed: its rows are the truth about these keys."""
+        """[lock] The checkpoint is committed: the rows of these keys are valid again."""
         for frozen in self._tables:
             _release(frozen.table)
 
     def thaw(self, state: State) -> None:
-        """[lock] The checkpoint failed: what changed before counts as changed now. O(what changed)."""
+        """[lock] The checkpoint failed: its keys count as changed again. O(changed keys)."""
         names: dict[int, Any] = {}
         for frozen in self._tables:
             table = frozen.table

@@ -1,14 +1,14 @@
-"""Consumer groups: how far a group has read a stream, its consumers, and what they have pending.
+"""Consumer groups: a group's position in its stream, its consumers, and their pending entries.
 
-A group is plain state; its methods that change are called by apply alone. Which consumer an owner number in
-`Pending` means stands in `owners`. Source: spec 2.2, 2.3, 7.
+A group is plain state; only apply calls the methods that change it. `owners` maps the owner numbers of `Pending` to
+consumers. Source: spec 2.2, 2.3, 7.
 
 A GROUP row is a msgpack array:
 
     [name, last ID, entries read, consumers, directory]
     last ID    16 bytes, big-endian
     consumers  [[name, owner number, seen time, active time], ...]
-    directory  of the pending entries (engine.frozen_pending), whose chunks are rows of their own
+    directory  of the pending entries (engine.frozen_pending); their chunks are separate rows
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidelog.engine.idlist import IdList
 from tidelog.engine.pending import NOBODY, Pending
 from tidelog.engine.rowkeys import Operation, group_row
 
-Facts = tuple[Any, ...]  # of a group, all but its chunks
+Facts = tuple[Any, ...]  # the fields of a group's row that are not derived from its chunks
 
-NEVER: Final = -1  # active_time of a consumer that never got anything
+NEVER: Final = -1  # active_time of a consumer that never got an entry
 UNKNOWN: Final = -1  # entries_read of a group whose position cannot be counted
 
 
@@ -49,12 +49,12 @@ class Consumer:
 
 
 class Group:
-    """A consumer group: `>` serves what comes after `last_id`.
+    """A consumer group. `>` serves the entries after `last_id`.
 
-    number    of the group in its stream, never used again there
-    lost      it is a `LostGroup`
-    all_seen  (unix ms, (database, key)): when, and at which key, all who wait for its messages were seen last, None if
-              that is not known; the store's
+    number    the group's number in its stream, never reused there
+    lost      whether it is a `LostGroup`
+    all_seen  (unix ms, (database, key)): when, and at which key, all consumers that wait for its entries were last
+              marked as seen together; None if unknown. The store sets it (store/waits.py)
     """
 
     __slots__ = (
@@ -71,23 +71,23 @@ class Group:
         self.entries_read = entries_read
         self.pending = Pending()
         self.consumers: dict[bytes, Consumer] = {}
-        self.owners: list[Consumer | None] = [None]  # by owner number; NOBODY is the first
+        self.owners: list[Consumer | None] = [None]  # by owner number; the first is NOBODY
         self.all_seen: tuple[int, tuple[int, bytes]] | None = None
-        self._handed: Facts | None = None  # what the last checkpoint was handed, but for chunks
+        self._handed: Facts | None = None  # the facts that the last checkpoint was handed
 
     # --- looking
 
     def listed(self) -> list[Consumer]:
-        """The consumers in byte order of their names, as every reply lists them."""
+        """The consumers in byte order of their names, the order of every reply."""
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def owner_name(self, owner: int) -> bytes:
-        """Name of the consumer with this owner number; empty for an entry that XNACK released."""
+        """The name of the consumer with this owner number; empty for NOBODY (entries that XNACK released)."""
         consumer = self.owners[owner]
         return b"" if consumer is None else consumer.name
 
     def copy(self) -> Group:
-        """An independent copy, under the same number. May raise CorruptBlock."""
+        """An independent copy with the same number. May raise CorruptBlock."""
         other = Group(self.name, self.last_id, self.entries_read, self.number)
         other.pending = self.pending.copy()
         other.owners = [None] * len(self.owners)
@@ -99,7 +99,7 @@ class Group:
     # --- checkpoints
 
     def freeze(self) -> FrozenGroup:
-        """What a checkpoint is to hold: O(chunks and consumers)."""
+        """Copy the group for a checkpoint. O(chunks + consumers)."""
         consumers = [
             (each.name, each.index, each.seen_time, each.active_time)
             for each in self.consumers.values()
@@ -111,23 +111,23 @@ class Group:
         return FrozenGroup(self.number, facts, pending, changed)
 
     def thaw(self, frozen: FrozenGroup) -> None:
-        """The checkpoint that got `frozen` failed: the next one writes all it had to write."""
+        """Undo the freeze of a checkpoint that failed: the next one writes everything in `frozen` again."""
         self.pending.thaw(frozen.pending)
         self._handed = None
 
     def evict(self, cold: ColdStore, stream: int) -> None:
-        """Forget what lies in a checkpoint of the stream with this number; no freeze is in flight."""
+        """Evict the chunks that the checkpoint holds; `stream` is the stream's number. No freeze may be in flight."""
         self.pending.evict(cold, stream, self.number, self.name)
 
     # --- changing: called by apply alone
 
     def set_position(self, last_id: int, entries_read: int) -> None:
-        """Move the group."""
+        """Set the group's last ID and entries-read."""
         self.last_id = last_id
         self.entries_read = entries_read
 
     def create_consumer(self, name: bytes, now: int) -> Consumer:
-        """A consumer that was not there, seen now."""
+        """Create a consumer that does not exist yet, with seen-time `now` (unix ms)."""
         index = self.pending.add_owner()
         consumer = self.consumers[name] = Consumer(name, index, now)
         if index == len(self.owners):
@@ -137,10 +137,10 @@ class Group:
         return consumer
 
     def drop_consumer(self, name: bytes) -> None:
-        """A consumer goes, and its pending entries with it."""
+        """Delete a consumer and its pending entries."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
-        self.all_seen = None  # who waits under that name is a consumer again when it is asked
+        self.all_seen = None  # a client waiting under that name re-creates the consumer at its next read
         self.pending.drop_owner(consumer.index)
 
     def claim(
@@ -154,10 +154,11 @@ class Group:
         seq: int = 0,
         read: int = 0,
     ) -> None:
-        """Deliver or hand over entries, as the XCLAIM effect says it.
+        """Deliver entries to a consumer or reassign them to it: the XCLAIM effect (engine.effects).
 
-        With now = -1 the consumer got nothing new (a history read, or no entries at all): its active time
-        stays, and `time` is when it was seen. With a position (ms, seq, entries read) the group moves there.
+        time: unix ms of the delivery. With now = -1 the consumer got nothing new (a history read, or no entries at
+        all): its active time stays, and its seen time becomes `time`. With a position (ms, seq, read) the group moves
+        there. Creates the consumer if it is missing.
         """
         consumer = self.consumers.get(name)
         if consumer is None:
@@ -173,10 +174,9 @@ class Group:
 
 
 class LostGroup(Group):
-    """A group whose row cannot be read. All that is known is that it is there: what else is asked raises CorruptBlock.
+    """A group whose row cannot be read. Its name and number are known; any other access raises CorruptBlock.
 
-    So the stream can be read and goes on, with its other groups. The rows of this one stay as they are until it is
-    destroyed.
+    So the stream and its other groups stay usable. The rows of this group are kept until XGROUP DESTROY.
     """
 
     __slots__ = ("damage",)
@@ -184,7 +184,7 @@ class LostGroup(Group):
     lost = True
 
     def __init__(self, name: bytes, number: int, damage: str) -> None:
-        # The other slots stay empty, and `__getattr__` speaks for them.
+        # The other slots stay unset, so that access to them calls `__getattr__`.
         self.number = number
         self.name = name
         self.entries_read = UNKNOWN
@@ -197,15 +197,15 @@ class LostGroup(Group):
         )
 
     def set_position(self, last_id: int, entries_read: int) -> NoReturn:
-        """A log says so. It is no group again by that."""
+        """Raise CorruptBlock, for an XGROUP_SETID in the log too: a position alone does not restore the group."""
         raise CorruptBlock(self.damage)
 
     def evict(self, cold: ColdStore, stream: int) -> None:
-        """There is nothing to forget."""
+        """Do nothing: a lost group has nothing in memory."""
 
 
 class FrozenGroup:
-    """A group at a freeze."""
+    """A copy of a group at a freeze."""
 
     __slots__ = ("number", "name", "pending", "_facts", "_changed")
 
@@ -214,10 +214,10 @@ class FrozenGroup:
         self.name: bytes = facts[0]
         self.pending = pending
         self._facts = facts
-        self._changed = changed  # since the freeze before, if that one held
+        self._changed = changed  # since the previous freeze, or that freeze failed
 
     def rows(self, stream: int) -> Iterator[Operation]:
-        """What changes in the rows of a group of the stream with this number."""
+        """The operations on the group's rows; none if it did not change. `stream` is the stream's number."""
         if not self._changed:
             return
         yield from self.pending.rows(stream, self.number)
@@ -228,7 +228,7 @@ class FrozenGroup:
 
 
 def load_group(cold: ColdStore, stream: int, number: int) -> Group:
-    """A group of the stream with this number, its chunks not in memory. Raises CorruptBlock."""
+    """Load a group by the numbers of stream and group, without its chunks. Raises CorruptBlock."""
     where = f"stream number {stream}, group number {number}"
     payload = cold.get(group_row(stream, number))
     if payload is None:
