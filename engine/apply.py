@@ -1,8 +1,10 @@
-"""Apply: the only code that changes state: live, in replay and on a follower. It cannot fail, but for an effect of a
-kind that only a newer version knows.
+"""Apply: the only code that changes state: live, in replay and on a follower.
 
-`APPLY` is one list by opcode, each function twice: for the effect, and for the same effect as the last of its
-unit (opcode | END). A hot path indexes it directly.
+Live it cannot fail: decide has read everything that apply needs. In a replay it raises UnknownEffect for an opcode that
+only a newer version knows, and CorruptBlock for rows of the checkpoint that cannot be read.
+
+`APPLY` is a list indexed by opcode. It has each function twice: for the effect, and for the effect as the last one of
+its unit (opcode | END). Hot paths index it directly.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tidelog.engine.state import State
 
 
 def _unknown(state: State, effect: Effect) -> None:
-    # Of a log that a newer version wrote: whoever reads it says where (aof.reader).
+    # A newer version wrote the log; aof.reader adds the position to the error.
     raise UnknownEffect(effect[0])
 
 
@@ -28,17 +30,17 @@ for _table in (apply_streams.APPLY, apply_groups.APPLY, apply_keys.APPLY):
 
 
 def is_known(opcode: int) -> bool:
-    """Whether this version can apply such an effect."""
+    """Whether this version can apply an effect with this opcode, END included or not."""
     return 0 <= opcode < len(APPLY) and APPLY[opcode] is not _unknown
 
 
 def apply(state: State, effect: Effect) -> None:
-    """Make one effect part of the state. It trusts the effect: decide, or a checked log, made it."""
+    """Apply one effect to the state. Trusts the effect: it comes from decide or from a checked log."""
     APPLY[effect[0]](state, effect)
 
 
 def applier(state: State) -> Callable[[list[Effect]], None]:
-    """What recovery feeds its records to."""
+    """A function that applies lists of records, for recovery."""
     table = APPLY
 
     def apply_all(records: list[Effect]) -> None:

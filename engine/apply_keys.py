@@ -1,7 +1,7 @@
-"""Apply, keys: what changes the tables of keys, strings and expiries, and the EPOCH.
+"""Apply of the key effects: facts into the tables of keys, strings and expiries, and the EPOCH.
 
-Each function trusts its effect (engine.effects) and cannot fail. All keep `state.next_expiry`. Keys that are not in
-memory are brought there before they change: live, decide has done that already; only replay reads them here.
+Each function trusts its effect (engine.effects) and cannot fail live. All maintain `state.next_expiry`. A key that is
+not in memory is loaded before it changes. Live, decide has loaded it already, so only replay reads here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def apply_append(state: State, effect: Effect) -> None:
     _, db, key, suffix = effect
     keys = state.databases[db].keys
     before = keys.get(key)
-    # A string that grew is `raw` to OBJECT ENCODING from then on, as in Redis; a new one is not.
+    # As in Redis, OBJECT ENCODING of a string that APPEND has grown is `raw`; that of a new one is not.
     keys[key] = suffix if before is None else RawString(before + suffix)
 
 

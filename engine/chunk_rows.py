@@ -1,13 +1,13 @@
-"""Chunks of pending entries as bytes: what a CHUNK row holds, and the columns inside a GROUP row.
+"""Chunks of pending entries as bytes: the payload of a CHUNK row, and the columns inside a GROUP row.
 
-A chunk is a tuple of columns of equal length, its IDs first. Packed it is a msgpack array, the number of
-entries and then each column in the shortest of three forms:
+A chunk is a tuple of columns of equal length, its IDs first. Packed, it is a msgpack array: the number of
+entries, and then each column in the shortest of three forms:
 
     int     all values are this one (not the IDs)
     int     the IDs are a gapless run of keys from this one on (only the IDs)
-    bytes   the values one after the other, little-endian, as wide as the column's typecode
+    bytes   all values concatenated, little-endian, as wide as the column's typecode
 
-In the wide form IDs are always bytes, 16 an ID, big-endian. A row carries no checksum: who stores it adds one.
+In the wide form IDs are always bytes, 16 per ID, big-endian. A row has no checksum; the store adds one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Chunk = tuple[Column, ...]
 WIDE_ID_BYTES: Final = 16
 _SWAP: Final = sys.byteorder == "big"
 
-_BY_TIME: Final = 3  # parts of a chunk of IDs and times, which are ordered by (time, ID)
+_BY_TIME: Final = 3  # length of a packed chunk of IDs and times, which is ordered by (time, ID)
 
 assert array("I").itemsize == 4
 
-# One packer for all: pack() with autoreset neither keeps state between calls nor gives up the interpreter lock.
+# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
 new_column: Callable[[Iterable[int]], Column] = partial(array, "q")
 
 
 def column_bytes(column: Column) -> bytes:
-    """A column as it stands in a row; a list is one of wide IDs."""
+    """The bytes of a column in a row; a list is a column of wide IDs."""
     if isinstance(column, list):
         return b"".join([id.to_bytes(WIDE_ID_BYTES, "big") for id in column])
     assert isinstance(column, array)
@@ -48,7 +48,7 @@ def column_bytes(column: Column) -> bytes:
 
 
 def column_of(raw: bytes, code: str = "q") -> array[int]:
-    """The column of these bytes. ValueError if they are no whole number of values."""
+    """The column from its bytes. Raises ValueError if they are not a whole number of values."""
     column = array(code)
     column.frombytes(raw)
     if _SWAP:
@@ -57,7 +57,7 @@ def column_of(raw: bytes, code: str = "q") -> array[int]:
 
 
 def ids_of(raw: bytes, wide: bool) -> Column:
-    """The column of IDs of these bytes. ValueError if they are no whole number of IDs."""
+    """The column of IDs from its bytes. Raises ValueError if they are not a whole number of IDs."""
     if not wide:
         return column_of(raw)
     if len(raw) % WIDE_ID_BYTES:
@@ -69,7 +69,7 @@ def ids_of(raw: bytes, wide: bool) -> Column:
 
 
 def pack_chunk(chunk: Chunk) -> bytes:
-    """The payload of a CHUNK row. IDs of one time, or of no time, ascend strictly."""
+    """The payload of a CHUNK row. IDs ascend strictly; in a chunk with times only, those of equal time do."""
     ids = chunk[0]
     n = len(ids)
     row: list[Any] = [n, None]
@@ -80,7 +80,7 @@ def pack_chunk(chunk: Chunk) -> bytes:
     if (
         ids.__class__ is array
         and ids[-1] - first == n - 1
-        # By time they need not ascend: then they may have the ends of a run and be none.
+        # In time order IDs need not ascend, so their first and last can look like a run when they are none.
         and (len(row) != _BY_TIME or row[2].__class__ is int or ids == _run(first, n))
     ):
         row[1] = first
@@ -95,7 +95,7 @@ def _run(first: int, n: int) -> Column:
 
 
 def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:
-    """The chunk of a payload. codes: typecodes of its columns. ValueError if it is no such chunk."""
+    """The chunk from its payload. codes: typecodes of its columns. Raises ValueError if it is not such a chunk."""
     row = msgpack.unpackb(payload)
     if not isinstance(row, list) or len(row) != 1 + len(codes):
         raise ValueError("not as many columns as expected")

@@ -1,12 +1,11 @@
 """Expiries: the keys of one database that have a time to live, and which of them are due.
 
-A dict key -> the last unix ms of its life (as in Redis, expired means that now is *later* than that), and
-beside it a heap of (ms, key). The heap may hold entries the dict no longer agrees with; they are dropped when
-they reach its top, and all at once when they outnumber the rest. So setting, dropping and finding what is due
-are O(log n), however many keys have a time.
+A dict maps a key to the last unix ms of its life (as in Redis, a key is expired when now is *later*), and a heap has
+(ms, key). Heap entries that no longer agree with the dict are stale. They are dropped when they reach the top, and all
+at once when they outnumber the valid ones. So setting, dropping and finding a due key is amortised O(log n).
 
 The dict has the times of the keys that are in memory (engine.keyspace). The others lie in the checkpoint, earliest
-first; of these it is known before which moment none comes, and those whose time has come are taken in.
+first. `cold_next` is a lower bound of their times; keys that are due are loaded from there.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Final
 from tidelog.engine.changes import Table
 from tidelog.engine.rowkeys import expiry_ms, expiry_prefix, expiry_row
 
-NEVER: Final = 1 << 63  # later than any time that can be set: those are 64-bit integers
+NEVER: Final = 1 << 63  # later than any time that can be set: times are signed 64-bit integers
 
 _residents = dict.__len__
 
 
 class Expiries(dict[bytes, int]):
-    """Key -> unix ms of the keys in memory. Read it as a dict; change it through `put` and `drop` alone.
+    """Key -> unix ms of the keys in memory. Read it as a dict; change it only through the methods.
 
-    count       keys that have a time, in memory or not; also its length
-    cold_next   no key that is not in memory expires before this moment
+    count       number of keys with a time, in memory or not; also the result of `len`
+    cold_next   unix ms; no key that is not in memory expires earlier
     """
 
     __slots__ = ("_heap", "table", "count", "cold_next", "_cold_from")
@@ -38,7 +37,7 @@ class Expiries(dict[bytes, int]):
         self.table = Table() if table is None else table
         self.count = count
         self.cold_next = 0 if count else NEVER
-        self._cold_from = b""  # the row that `cold_next` was read from: no earlier one counts
+        self._cold_from = b""  # the row that `cold_next` was read from; earlier rows need no look
 
     def __len__(self) -> int:
         return self.count
@@ -46,28 +45,28 @@ class Expiries(dict[bytes, int]):
     # --- changing: called by apply alone, for keys that are in memory
 
     def put(self, key: bytes, at: int) -> None:
-        """The key lives up to and including `at`, whatever was set before."""
+        """Set a key's time: it lives up to and including `at`, in unix ms."""
         if key not in self:
             self.count += 1
         self.load(key, at)
 
     def drop(self, key: bytes) -> int:
-        """The key has no time any more. The time it had, or NEVER."""
+        """Remove a key's time. Return the time it had, or NEVER."""
         at = self.pop(key, NEVER)
         if at != NEVER:
             self.count -= 1
         return at
 
     def drop_all(self, keys: Iterable[bytes]) -> int:
-        """`drop` of many keys. The earliest time that one of them had, or NEVER."""
+        """`drop` of many keys. Return the earliest time that one of them had, or NEVER."""
         earliest = min(map(self.drop, keys), default=NEVER)
-        self._tidy()  # one pass over the heap; popping what is void one by one would cost more than the rest
+        self._tidy()  # one pass over the heap costs less than popping the stale entries one by one
         return earliest
 
     # --- what is due
 
     def first(self) -> int:
-        """The earliest time of all, or NEVER; with keys that are not in memory, a moment before which none comes."""
+        """The earliest time of all keys, or NEVER. If some keys are not in memory, it is only a lower bound."""
         heap = self._heap
         while heap:
             at, key = heap[0]
@@ -77,12 +76,15 @@ class Expiries(dict[bytes, int]):
         return self.cold_next
 
     def due(self, now: int, limit: int) -> list[bytes]:
-        """Up to `limit` keys whose time is before `now`, each once. Changes nothing. May raise CorruptBlock."""
+        """Up to `limit` keys whose time is before `now` (unix ms), each once. May load times, but changes none.
+
+        May raise CorruptBlock.
+        """
         if self.cold_next < now:
             self._take_in(now, limit)
         heap = self._heap
         found: dict[bytes, None] = {}
-        # What is due is the top of the heap: no child is earlier than its parent.
+        # The due entries are the top of the heap, since no child is earlier than its parent.
         visit = [0] if heap else []
         while visit and len(found) < limit:
             index = visit.pop()
@@ -94,29 +96,29 @@ class Expiries(dict[bytes, int]):
         return list(found)
 
     def pass_over(self, key: bytes) -> None:
-        """A key that is due cannot be read: let it not be found again. Who names it is told."""
+        """Hide a due key that cannot be read from `due`. Commands that name it get the error."""
         self.pop(key, NEVER)
 
     def give_up(self) -> None:
-        """What the checkpoint has cannot be read: of the keys that are not in memory, none is found any more."""
+        """Stop looking for due keys in the checkpoint, after its rows could not be read."""
         self.cold_next, self._cold_from = NEVER, b""
 
     # --- what is in memory and what is not
 
     def load(self, key: bytes, at: int) -> None:
-        """A key has this time: it was counted already."""
-        heappush(self._heap, (at, key))  # first: an interrupt in between leaves a time of nobody
+        """Set a key's time in memory without counting it, since `count` includes it already."""
+        heappush(self._heap, (at, key))  # first: if an interrupt comes between, the heap has only a stale entry
         self[key] = at
         self._tidy()
 
     def _tidy(self) -> None:
-        """Build the heap anew if most of it is void."""
+        """Rebuild the heap if most of it is stale."""
         if len(self._heap) > 2 * _residents(self) + 64:
             self._heap = [(at, key) for key, at in self.items()]
             heapify(self._heap)
 
     def evict(self, key: bytes) -> None:
-        """A key leaves memory. The checkpoint has its time, if it has one."""
+        """Forget the time of a key that is evicted from memory; the checkpoint has it."""
         at = self.pop(key, NEVER)
         if at <= self.cold_next and at != NEVER:
             row = expiry_row(self.table.number, at, key)
@@ -124,7 +126,7 @@ class Expiries(dict[bytes, int]):
                 self.cold_next, self._cold_from = at, row
 
     def _take_in(self, before: int, limit: int) -> None:
-        """Take in up to `limit` keys that are not in memory and expire before a moment."""
+        """Load the times of up to `limit` keys that are not in memory and expire before `before` (unix ms)."""
         table, cold = self.table, self.table.changes.cold
         if cold is not None:
             for row, key in cold.rows(expiry_prefix(table.number), self._cold_from):

@@ -1,7 +1,7 @@
-"""The pending entries of one group at a freeze, and the rows they make.
+"""The pending entries of one group at a freeze, and the rows written from them.
 
-Taken under the store's lock in O(chunks) at C speed; packed later without it, since no chunk in it changes
-any more. The directory, part of the GROUP row, is what has to be in memory of a group whose chunks are not:
+The copy is made under the store's lock in O(chunks) at C speed, and packed later without the lock, since its chunks
+never change. The directory, part of the GROUP row, is what stays in memory of a group whose chunks are not:
 
     [n, wide, nack time, next serial, free owner numbers, by ID, by time, by owner]
     by ID     [tops, serials]
@@ -22,17 +22,17 @@ from tidelog.engine.chunk_rows import column_bytes, column_of, ids_of, pack_chun
 from tidelog.engine.chunks import FrozenOrder, Order, Shelf
 from tidelog.engine.rowkeys import REST, Operation, chunk_row
 
-# What a failed checkpoint gives back: serials of rows that were to go, and of those that were to be written. Numbers
-# alone, so that the collector has nothing to visit where many wait.
+# What `thaw` needs after a failed checkpoint: the serials of rows to delete, and those of rows to write. Only numbers,
+# so that the garbage collector has nothing to visit when many groups wait.
 Given = tuple[tuple[int, ...], tuple[int, ...]]
 
-SMALL_CHUNKS: Final = 4  # by ID: of a group that is packed as soon as it is frozen
-SMALL_OWNERS: Final = 16
-OWNERS_AT_ONCE: Final = 64
+SMALL_CHUNKS: Final = 4  # a group with at most so many chunks by ID ...
+SMALL_OWNERS: Final = 16  # ... and owner numbers is packed as soon as it is frozen
+OWNERS_AT_ONCE: Final = 64  # owners packed between two RESTs
 
 
 class FrozenPending:
-    """What `Pending.freeze` hands to a checkpoint."""
+    """The copy that `Pending.freeze` hands to a checkpoint."""
 
     __slots__ = (
         *("n", "wide", "nack_time", "next_serial", "free", "dropped"),
@@ -72,15 +72,15 @@ class FrozenPending:
                 yield each[1]
 
     def is_small(self) -> bool:
-        """Whether packing it takes no longer than freezing another would."""
+        """Whether packing it takes no longer than freezing another group."""
         return len(self.by_id.serials) <= SMALL_CHUNKS and len(self.owned) <= SMALL_OWNERS
 
     def given(self) -> Given:
-        """What `thaw` needs of it."""
+        """The part of it that `thaw` needs."""
         return tuple(self.dropped), tuple(self.handed())
 
     def facts(self) -> tuple[Any, ...]:
-        """What may change with no chunk changed."""
+        """The fields of the directory that can change without a changed chunk."""
         return self.n, self.wide, self.nack_time, self.free
 
     def changed(self) -> bool:
@@ -93,7 +93,7 @@ class FrozenPending:
             yield from [order.serials[i] for i in order.fresh]
 
     def rows(self, number: int, group: int) -> Iterator[Operation]:
-        """What changes in the CHUNK rows of a stream's group."""
+        """The operations on the CHUNK rows; number, group: the numbers of stream and group."""
         for order in self.orders():
             for serial, chunk in order.new_chunks():
                 yield "put", chunk_row(number, group, serial), pack_chunk(chunk)
@@ -101,7 +101,9 @@ class FrozenPending:
             yield "delete", chunk_row(number, group, serial)
 
     def directory(self) -> Generator[Operation, None, list[Any]]:
-        """What has to be in memory of all chunks. With rests: of a large group each part takes milliseconds."""
+        """The directory, as the generator's return value. Yields RESTs, since each part takes milliseconds for a large
+        group.
+        """
         yield REST
         by_id = _packed(self.by_id)
         yield REST
@@ -125,7 +127,7 @@ class FrozenPending:
 
 
 class Handed(FrozenPending):
-    """What is left of a FrozenPending that was packed: it can be thawed."""
+    """The rest of a FrozenPending after it was packed. Only good for `thaw`."""
 
     __slots__ = ("_serials",)
 
@@ -142,7 +144,7 @@ def _packed(order: FrozenOrder) -> list[bytes]:
 
 
 def restore_order(order: Order, tops: bytes, serials: bytes) -> None:
-    """Bring an empty order to what a directory says. ValueError if its parts do not fit."""
+    """Restore an empty order from its part of a directory. Raises ValueError if the lengths differ."""
     wide = order.new is list and order.TOP == 0
     order.restore(ids_of(tops, wide), column_of(serials).tolist())
     if len(order.tops) != len(order.serials):
@@ -150,7 +152,7 @@ def restore_order(order: Order, tops: bytes, serials: bytes) -> None:
 
 
 def restore_lasts(order: TimeOrder, lasts: bytes) -> None:
-    """The last IDs of the time order's chunks."""
+    """Restore the last IDs of the time order's chunks. Raises ValueError if the lengths differ."""
     column = ids_of(lasts, order.new is list)
     if len(column) != len(order.serials):
         raise ValueError("a directory of different lengths")

@@ -1,14 +1,14 @@
-"""ID lists: many entry IDs as one value of an effect. Two forms, chosen by what the IDs need.
+"""ID lists: many entry IDs as one value of an effect. There are two forms; the IDs decide which.
 
     narrow  bytes: an array of little-endian signed 64-bit keys, `((ms - 2**41) << 22) | seq`
     wide    a flat tuple (ms, seq, ms, seq, ...)
 
 A list is narrow if each of its IDs has ms < 2**42 (until the year 2109) and seq < 2**22; one ID
-that does not fit makes the whole list wide. Keys order as IDs do, and their base is a constant, so a
+that does not fit makes the whole list wide. Keys sort like IDs, and their base is a constant, so a
 key means the same in a log record, in the pending entries of any group, and on another machine.
 The empty list is narrow. The form is canonical: equal lists have equal packed forms.
 
-An entry ID elsewhere is one int, `ms << 64 | seq`.
+Elsewhere an entry ID is one int, `ms << 64 | seq`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEQ_BITS: Final = 22
 KEY_BASE: Final = 1 << 63  # key = (ms << SEQ_BITS | seq) - KEY_BASE
 SEQ_MASK: Final = (1 << 64) - 1
 KEY_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
-# The bits that no ID of a narrow list has: seq from 2**22 on, ms from 2**42 on.
+# The bits that are 0 in every ID of a narrow list: seq from 2**22 on, ms from 2**42 on.
 WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) - 1) << 64)
 EMPTY: Final = b""
 FEW: Final = 8
@@ -37,7 +37,7 @@ FEW: Final = 8
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
 _unpack_key_from: Final = Struct("<q").unpack_from
-pack_key: Final = Struct("<q").pack  # struct.error if it is none
+pack_key: Final = Struct("<q").pack  # raises struct.error for an int that is not a key
 _cut: Final = Struct("8s").iter_unpack
 _cuts: Final = [Struct("8s" * number).unpack for number in range(17)]
 ID_SHIFT: Final = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
@@ -62,10 +62,10 @@ def id_of(key: int) -> int:
 
 
 def pack(ids: Sequence[int]) -> IdList:
-    """IDs as an ID list, in their order."""
+    """The ID list of these IDs, in their order."""
     number = len(ids)
     if number > FEW and ids[-1] - ids[0] == number - 1 and not (ids[0] | ids[-1]) & WIDE_BITS:
-        # Perhaps a gapless run, as what was added together is: then there is nothing to do for each.
+        # Probably a gapless run, as entries added together are: then no work per ID is needed.
         if ids == list(range(ids[0], ids[-1] + 1)):
             return pack_run(ids[0] >> 64, ids[0] & SEQ_MASK, number)
     if reduce(or_, ids, 0) & WIDE_BITS:
@@ -102,24 +102,24 @@ def unpack(ids: IdList) -> list[int]:
 
 
 def pairs(ids: IdList) -> list[tuple[int, int]]:
-    """The (ms, seq) of each ID of a list."""
+    """(ms, seq) of each ID of a list, in its order."""
     if isinstance(ids, bytes):
         return [(key >> SEQ_BITS, key & KEY_SEQ_MASK) for key in map(KEY_BASE.__add__, keys(ids))]
     return list(zip(ids[::2], ids[1::2]))
 
 
 def texts(ids: IdList) -> list[bytes]:
-    """The IDs as replies and commands show them: `ms-seq`."""
+    """The IDs as text, `ms-seq`, in the list's order."""
     return [b"%d-%d" % pair for pair in pairs(ids)]
 
 
 def count(ids: IdList) -> int:
-    """How many IDs a list has."""
+    """The number of IDs in a list."""
     return len(ids) >> 3 if isinstance(ids, bytes) else len(ids) >> 1
 
 
 def last_pair(ids: IdList) -> tuple[int, int]:
-    """(ms, seq) of the last ID of a list that has one."""
+    """(ms, seq) of the last ID of a list, which must not be empty."""
     if ids.__class__ is bytes:
         key: int = _unpack_key_from(ids, -8)[0]
         return divmod(key + KEY_BASE, 1 << SEQ_BITS)
@@ -135,13 +135,13 @@ def keys(ids: bytes) -> array[int]:
 
 
 def singles(ids: bytes) -> Sequence[bytes]:
-    """The lists of one that a narrow list is made of."""
+    """A narrow list split into narrow lists of one ID each."""
     number = len(ids) >> 3
     return _cuts[number](ids) if number < len(_cuts) else [one for (one,) in _cut(ids)]
 
 
 def last_id(ids: IdList) -> int:
-    """The last ID of a list that has one."""
+    """The last ID of a list, which must not be empty."""
     if ids.__class__ is bytes:
         key: int = unpack_key(ids[-8:])[0] + KEY_BASE
         return key >> SEQ_BITS << 64 | key & KEY_SEQ_MASK
@@ -149,7 +149,7 @@ def last_id(ids: IdList) -> int:
 
 
 def from_keys(column: array[int]) -> bytes:
-    """The narrow list of a column of keys, which is left as it is."""
+    """The narrow list of a column of keys. Does not change the column."""
     if _SWAP:
         column = column[:]
         column.byteswap()

@@ -1,8 +1,8 @@
-"""Idempotent production: which (producer, iid) made which entry (spec 5.1.1).
+"""Idempotent production: maps (producer, iid) to the entry that it added (spec 5.1.1).
 
-An iid is *expired* when its entry's ms is at most `now - duration`; that is judged at each lookup, so nothing has
-to run in the background. Memory is freed by the apply of IDMP adds, which drop what is older than the new entry's
-ms less the duration: a fact of the effect, so replay frees the same.
+An iid is *expired* when its entry's ms is at most `now - duration`. Each lookup checks that, so no background task is
+needed. The apply of an IDMP add frees memory: it drops iids that are expired at the new entry's ms. That depends only
+on the effect, so replay drops the same iids.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Idmp:
         self.producers: dict[bytes, Table] = {}
         self.added = 0
         self.duplicates = 0
-        # Tables that a freeze holds too: copied before they change. Some may be held by nobody any more.
+        # Tables that may be shared with a frozen copy: copied before they change.
         self._handed: dict[bytes, Table] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
-        """The entry ID an unexpired iid stands for, or None."""
+        """The entry ID of an unexpired iid, or None. now: unix ms."""
         table = self.producers.get(pid)
         entry_id = table.get(iid) if table else None
         if entry_id is None or self._expired(entry_id, now):
@@ -49,7 +49,7 @@ class Idmp:
         return entry_id
 
     def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
-        """Remember `iid -> entry_id` as the newest of its producer; drop the oldest beyond `maxsize`."""
+        """Record `iid -> entry_id` as the newest of its producer; drop the oldest ones beyond `maxsize`."""
         table = self.producers.pop(pid, None) or {}
         if self._handed.get(pid) is table:
             table = self._own(pid, table)
@@ -61,14 +61,14 @@ class Idmp:
         self.added += 1
 
     def expire(self, pid: bytes, now: int) -> None:
-        """Drop expired iids of one producer, oldest first, and producers that have added nothing since."""
+        """Drop the expired iids of one producer, and every producer whose newest iid is expired. now: unix ms."""
         table = self.producers.get(pid)
         while table:
             oldest = next(iter(table))
             if not self._expired(table[oldest], now):
                 break
             if self._handed.get(pid) is table:
-                # In its place: the order of the producers stays.
+                # Assigned under the same key, so the order of the producers stays.
                 table = self.producers[pid] = self._own(pid, table)
             del table[oldest]
         if table is not None and not table:
@@ -80,14 +80,14 @@ class Idmp:
             del self.producers[idle]
 
     def configure(self, duration: int, maxsize: int) -> None:
-        """Change the limits and forget every iid; the counters stay (spec 5.7)."""
+        """Set the limits (seconds, iids) and drop every iid; the counters stay (spec 5.7)."""
         self.duration = duration
         self.maxsize = maxsize
         self.producers.clear()
         self._handed = {}
 
     def tracked(self, now: int) -> tuple[int, int]:
-        """(producers, iids) as XINFO counts them: those not expired."""
+        """(producers, iids) as XINFO counts them: only unexpired ones. now: unix ms."""
         counts = [
             sum(not self._expired(entry_id, now) for entry_id in table.values())
             for table in self.producers.values()
@@ -101,7 +101,7 @@ class Idmp:
                 yield pid, iid, entry_id
 
     def copy(self) -> Idmp:
-        """The same tables, independent."""
+        """An independent copy."""
         other = Idmp(self.duration, self.maxsize)
         other.producers = {pid: dict(table) for pid, table in self.producers.items()}
         other.added = self.added
@@ -115,7 +115,7 @@ class Idmp:
     # --- checkpoints
 
     def freeze(self) -> Idmp:
-        """The same, to be read alone, whatever becomes of this one. O(producers)."""
+        """A read-only copy that later changes do not affect. O(producers): tables are copied on write."""
         other = Idmp(self.duration, self.maxsize)
         other.producers = self.producers.copy()
         other.added = self.added
@@ -124,7 +124,7 @@ class Idmp:
         return other
 
     def pack(self) -> list[Any]:
-        """As a value for msgpack."""
+        """The tables as a value for msgpack: [duration, maxsize, added, duplicates, [[pid, iids, IDs], ...]]."""
         producers = [
             [pid, list(table), b"".join([id.to_bytes(_ID_BYTES, "big") for id in table.values()])]
             for pid, table in self.producers.items()
@@ -133,7 +133,7 @@ class Idmp:
 
     @classmethod
     def unpack(cls, packed: list[Any]) -> Idmp:
-        """What `pack` made. Raises ValueError if it did not."""
+        """The tables from a value of `pack`. Raises ValueError for an invalid one."""
         duration, maxsize, added, duplicates, producers = packed
         self = cls(duration, maxsize)
         self.added = added
@@ -149,9 +149,9 @@ class Idmp:
 
 
 def auto_iid(row: tuple[bytes, ...]) -> bytes:
-    """The iid of IDMPAUTO: a digest of the pairs that their order does not change, and everything else does.
+    """The iid of IDMPAUTO, 16 bytes: a digest of the field-value pairs that does not depend on their order.
 
-    Redis sums XXH3 halves; only file compatibility would need that. Here: the sum of one BLAKE2b per pair.
+    It is the sum of one BLAKE2b per pair. Redis sums XXH3 halves; only file compatibility would need the same.
     """
     total = 0
     for field, value in zip(row[::2], row[1::2]):

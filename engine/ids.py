@@ -1,10 +1,10 @@
-"""Entry IDs: every textual form of spec 3, read and written.
+"""Entry IDs: parse and format every textual form of spec 3.
 
-An ID is one int, `ms << 64 | seq`: it compares as the pair does. Text is `ms-seq` in plain decimal.
+An ID is one int, `ms << 64 | seq`, so it compares like the pair. Its text is `ms-seq` in plain decimal.
 
-The number reader of Redis is the C library's, so `007-01`, `+8-1` and `10- 1` are IDs too, and `11--05` wraps.
-Plain digits take the fast path; everything else goes through `_c_number`, which keeps those accidents.
-`int()` alone would be wrong: to Python `1_0` is 10 and ` 1` is 1 in places where C says no.
+Redis parses numbers with the C library, so `007-01`, `+8-1` and `10- 1` are IDs too, and `11--05` wraps.
+Plain digits take the fast path; everything else goes through `_c_number`, which reproduces that behaviour.
+`int()` alone would be wrong: Python reads `1_0` as 10 and ` 1` as 1 where C refuses them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PLAIN_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
 
 
 def text(entry_id: int) -> bytes:
-    """The ID as replies show it, `ms-seq`."""
+    """The text of an ID, `ms-seq`."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
 
 
 def parse(arg: bytes, missing_seq: int = 0) -> int:
-    """Read `ms-seq` or `ms` where `-` and `+` mean nothing (the strict positions of spec 3).
+    """Parse `ms-seq` or `ms`, where `-` and `+` are not allowed (the strict positions of spec 3).
 
-    Raises CommandError(INVALID_ID).
+    missing_seq: the seq of a plain `ms`. Raises CommandError(INVALID_ID).
     """
     ms, dash, seq = arg.partition(b"-")
     if ms.isdigit() and len(arg) <= TEXT_BYTES_MAX:
@@ -49,7 +49,7 @@ def parse(arg: bytes, missing_seq: int = 0) -> int:
 
 
 def parse_or_none(arg: bytes) -> int | None:
-    """As `parse`; None for what is no ID."""
+    """As `parse`, but None for an invalid ID."""
     try:
         return parse(arg)
     except CommandError:
@@ -57,7 +57,7 @@ def parse_or_none(arg: bytes) -> int | None:
 
 
 def parse_lax(arg: bytes, missing_seq: int) -> int:
-    """As `parse`, where `-` is the smallest ID and `+` the greatest (range bounds, XGROUP SETID)."""
+    """As `parse`, but `-` is the smallest ID and `+` the greatest (range bounds, XGROUP SETID)."""
     if arg == b"-":
         return 0
     if arg == b"+":
@@ -66,9 +66,9 @@ def parse_lax(arg: bytes, missing_seq: int) -> int:
 
 
 def parse_start(arg: bytes) -> int:
-    """The first ID a range includes: `-`, `+`, an ID, or `(` and an ID (missing sequence 0).
+    """Parse the start of a range into the first ID that it includes: `-`, `+`, an ID, or `(` and an ID.
 
-    Raises CommandError(INVALID_ID), or INVALID_START when the exclusion leaves nothing.
+    A missing seq is 0. Raises CommandError(INVALID_ID), or CommandError(INVALID_START) if no ID is left after `(`.
     """
     if arg[:1] == b"(" and len(arg) > 1:
         start = parse(arg[1:], 0)
@@ -79,7 +79,10 @@ def parse_start(arg: bytes) -> int:
 
 
 def parse_end(arg: bytes) -> int:
-    """The last ID a range includes: as `parse_start`, but a missing sequence is the greatest."""
+    """Parse the end of a range into the last ID that it includes: as `parse_start`, but a missing seq is the greatest.
+
+    Raises CommandError(INVALID_ID), or CommandError(INVALID_END) if no ID is left before `(`.
+    """
     if arg[:1] == b"(" and len(arg) > 1:
         end = parse(arg[1:], SEQ_MAX)
         if end == 0:
@@ -89,7 +92,10 @@ def parse_end(arg: bytes) -> int:
 
 
 def parse_add(arg: bytes) -> tuple[int, int | None]:
-    """The ID argument of XADD, `*` excepted: (ms, seq), seq None for `ms-*`. Missing sequence: 0."""
+    """Parse the ID argument of XADD, except `*`: (ms, seq), with seq None for `ms-*`. A missing seq is 0.
+
+    Raises CommandError(INVALID_ID).
+    """
     if arg.endswith(b"-*") and b"-" not in arg[:-2]:
         return parse(arg[:-2]) >> 64, None
     entry_id = parse(arg)
@@ -97,14 +103,14 @@ def parse_add(arg: bytes) -> tuple[int, int | None]:
 
 
 def parse_many(args: list[bytes]) -> list[int]:
-    """Read strict IDs, all before any takes effect. Raises CommandError(INVALID_ID)."""
+    """`parse` of each argument. Raises CommandError(INVALID_ID)."""
     return [parse(arg) for arg in args]
 
 
 def _parse_odd(arg: bytes, missing_seq: int) -> int:
     if len(arg) > TEXT_BYTES_MAX:
         raise CommandError(INVALID_ID)
-    # C strings end at the first NUL, so what follows one was never read.
+    # A C string ends at its first NUL, so Redis does not read the bytes after it.
     ms, dash, seq = arg.partition(b"\0")[0].partition(b"-")
     high = _c_number(ms)
     low = _c_number(seq) if dash else missing_seq
@@ -114,9 +120,9 @@ def _parse_odd(arg: bytes, missing_seq: int) -> int:
 
 
 def _c_number(digits: bytes) -> int | None:
-    """What Redis's string2ull makes of a text: string2ll first, then strtoull; None if both refuse."""
+    """The number that Redis's string2ull reads: it tries string2ll, then strtoull. None if both refuse."""
     if _PLAIN_NEGATIVE.fullmatch(digits) and int(digits) >= -(1 << 63):
-        return None  # read as a negative number, hence out of range
+        return None  # string2ll reads a negative number, which is out of range
     found = _C_NUMBER.fullmatch(digits)
     if found is None:
         return None
