@@ -1,11 +1,10 @@
-"""Changes: what a checkpoint has to write, noted down while effects are applied.
+"""Changes: the streams and keys that the next checkpoint has to write, recorded while effects are applied.
 
-A *generation* is the time between two freezes. A stream that changed in the present one has its `mark` equal to
-`generation` and stands in `streams`; a key that changed stands in its `Table`. A freeze takes these sets away and
-begins the next generation; while the frozen sets are being written, whatever they have not copied yet is copied before
-it changes again.
+A *generation* is the time between two freezes. A stream that changed in the current one has a `mark` equal to
+`generation` and is in `streams`; a key that changed is in its `Table`. A freeze takes these sets and begins the next
+generation. While the checkpoint writes the frozen sets, a member that is not copied yet is copied before it changes.
 
-None of this is state: no effect depends on it, and two equal states may have noted different things.
+None of this is state: no effect depends on it, and it may differ between equal states.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 class Changes:
     """What changed since the last freeze. One per state.
 
-    cold            the checkpoint that rows not in memory are read from; None: there is none
-    generation      of now; the first is 1
+    cold            the checkpoint from which rows are read that are not in memory, or None
+    generation      the current generation; the first is 1
     committed       the newest generation that a checkpoint holds
     streams         streams that changed, by number
-    ended           numbers of streams that went and whose rows a checkpoint may hold
-    tables_ended    tables that were flushed, each with the keys whose KEY row no longer spoke for them
-    frozen          the checkpoint in flight
+    ended           numbers of deleted streams whose rows a checkpoint may hold
+    tables_ended    flushed tables: (number, the keys whose KEY rows were stale)
+    frozen          the checkpoint in flight, or None
     """
 
     __slots__ = ("cold", "generation", "committed", "streams", "ended", "tables_ended", "frozen")
@@ -44,7 +43,7 @@ class Changes:
         self.frozen: Frozen | None = None
 
     def touch(self, stream: Stream) -> None:
-        """A stream is about to change, the first time in this generation (its mark is another)."""
+        """Record that a stream is about to change for the first time in this generation (its mark differs)."""
         frozen = self.frozen
         if frozen is not None and stream.mark == frozen.generation:
             frozen.take(stream)
@@ -52,18 +51,18 @@ class Changes:
         stream.mark = self.generation
 
     def end(self, stream: Stream) -> None:
-        """A stream goes. It never changes again, so a checkpoint in flight may still copy it."""
+        """Record that a stream is deleted. It never changes again, so a checkpoint in flight may still copy it."""
         self.streams.pop(stream.number, None)
         frozen = self.frozen
         if stream.handed_gen > 0 or (frozen is not None and stream.mark == frozen.generation):
             self.ended.append(stream.number)
 
     def end_stored(self, number: int) -> None:
-        """A stream goes that is in a checkpoint only: it cannot be read."""
+        """Record that a stream is deleted that exists only in a checkpoint, since it cannot be read."""
         self.ended.append(number)
 
     def changed(self, stream: Stream) -> bool:
-        """Whether a stream is other than the checkpoint has it."""
+        """Whether a stream may differ from the committed checkpoint."""
         frozen = self.frozen
         return stream.mark == self.generation or (
             frozen is not None and stream.mark == frozen.generation
@@ -71,12 +70,14 @@ class Changes:
 
 
 class Table:
-    """Which keys of one table changed. A *table* is a database's keys under a number that is never used again.
+    """The changed keys of one table. A *table* is the keys of a database under a number that is never reused.
 
-    number      what SWAPDB leaves as it is, and FLUSHDB replaces
-    changed     keys that changed since the last freeze. The KEY row of any other key is the truth about it
-    frozen      keys that changed before, and that the checkpoint in flight is about to write; empty without one
-    keeper      that checkpoint's copy of them
+    number      SWAPDB keeps it with the keys; FLUSHDB starts a table with a new one
+    changed     keys that changed since the last freeze
+    frozen      keys that changed before it, which the checkpoint in flight is about to write; else empty
+    keeper      that checkpoint's copies of them, or None
+
+    The KEY row of a key in neither set is valid.
     """
 
     __slots__ = ("number", "changes", "changed", "frozen", "keeper")
@@ -89,11 +90,11 @@ class Table:
         self.keeper: FrozenTable | None = None
 
     def stored(self, key: bytes) -> bool:
-        """Whether what the checkpoint has of a key, be it nothing, is the truth about it."""
+        """Whether the checkpoint is valid for a key: its KEY row, or the absence of one, is the current state."""
         return key not in self.changed and key not in self.frozen
 
     def change(self, key: bytes) -> None:
-        """A key is about to change: what it holds, when it expires, or whether it is there."""
+        """Record that a key is about to change: its value, its expiry, or its existence."""
         if self.keeper is not None and key not in self.changed:
             self.keeper.keep(key)
         self.changed[key] = None

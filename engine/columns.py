@@ -1,4 +1,4 @@
-"""Rows with the same fields, as what they differ in: their values."""
+"""Rows with the same fields, stored as their values only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Row = tuple[bytes, ...]
 
 
 def values_of(rows: Sequence[Row], fields: Sequence[bytes]) -> Sequence[bytes] | None:
-    """The values of all rows, one after the other, if each has exactly these fields in this order; else None."""
-    if len(fields) == 1:  # most rows of queues: turned by zip, in half of the time
+    """The values of all rows, concatenated, if each has exactly these fields in this order; else None."""
+    if len(fields) == 1:  # as most rows of queues: zip takes half the time of the general way
         try:
             names, values = zip(*rows, strict=True)
-        except ValueError:  # one of them has more
+        except ValueError:  # a row has more fields
             return None
         return values if names.count(fields[0]) == len(names) else None
     flat = list(chain.from_iterable(rows))

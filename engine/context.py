@@ -1,4 +1,4 @@
-"""Context: what one command sees while it is decided."""
+"""Context: the data that decide has for one command, besides its arguments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidelog.engine.stream import Stream
 
 
 class Context:
-    """The arguments of decide besides the command itself. One is reused for many commands.
+    """The arguments of decide besides the command itself. One object is reused for many commands.
 
-    effects     decide appends here; discarded as a whole when it raises CommandError
+    effects     decide appends to it; cleared as a whole when decide raises CommandError
     now         unix ms, sampled once per unit (spec 1)
-    quiet       keys that are named stay as idle as they were (CLIENT NO-TOUCH)
+    quiet       commands do not reset the idle time of the keys they name (CLIENT NO-TOUCH)
     may_block   False inside EXEC and in replay: Park becomes the null array (spec 10.5)
     """
 
@@ -36,7 +36,10 @@ class Context:
         return self.state.databases[self.db]
 
     def lookup(self, key: bytes) -> Stream | bytes | None:
-        """The value of a key, or None. A key whose time has passed is missing, and its DEL is logged with the unit."""
+        """The value of a key, or None. An expired key is missing, and its DEL becomes part of the unit.
+
+        May raise CorruptBlock.
+        """
         value = self.peek(key)
         if value is not None:
             if not self.quiet:
@@ -44,7 +47,7 @@ class Context:
         return value
 
     def peek(self, key: bytes) -> Stream | bytes | None:
-        """`lookup` by a command that looks at the key from outside (OBJECT, TYPE, TTL): it stays as idle as it was."""
+        """`lookup` that leaves the key's idle time alone, for commands that only inspect a key (OBJECT, TYPE, TTL)."""
         database = self.state.databases[self.db]
         value: Stream | bytes | None = resident(database.keys, key)
         if value is None:
@@ -57,9 +60,9 @@ class Context:
         return value
 
     def drops(self, key: bytes) -> bool:
-        """`lookup` by a command that deletes or replaces the key: whether it is there.
+        """`lookup` for a command that deletes or replaces the key. Return whether the key exists.
 
-        A stream whose row cannot be read is there, too, and can go.
+        A stream whose row cannot be read exists too, and can be deleted or replaced.
         """
         try:
             return self.lookup(key) is not None
@@ -75,8 +78,10 @@ class Context:
     def present(
         self, keys: Iterable[bytes], find: Callable[[bytes], object] | None = None
     ) -> list[bytes]:
-        """Those of many keys that are there, in their order, as often as they are named. `find`: says of one that may
-        not be in memory, or expired, whether it is; `peek` unless given."""
+        """The keys that exist, in the given order, each as often as given.
+
+        find: tells whether a key exists that may be expired or not in memory; default `peek`.
+        """
         database = self.state.databases[self.db]
         here = database.keys
         if database.expires.count or not here.complete:
@@ -87,23 +92,23 @@ class Context:
         return [key for key in keys if resident(here, key) is not None]
 
     def passed(self, key: bytes) -> bool:
-        """Whether a key's time has passed. Logs nothing: for walks over many keys, whose DELs others log."""
+        """Whether a key is expired. Adds no DEL, for walks over many keys; `expire_due` deletes these later."""
         return self.state.databases[self.db].keys.expire_at(key) < self.now
 
     def expire(self, db: int, key: bytes) -> None:
-        """Log the DEL of an expired key, once per unit."""
+        """Add the DEL of an expired key to the effects, once per unit."""
         effect: Effect = (DEL, db, (key,))
         if effect not in self.effects:
             self.effects.append(effect)
 
     def stream(self, key: bytes) -> Stream | None:
-        """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type."""
+        """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type. May raise CorruptBlock."""
         keys = self.state.databases[self.db].keys
         try:
             value: Stream | bytes | None = keys[key]
         except KeyError:
             return None
-        if value.__class__ is Stream and not keys.expires.count:  # as `lookup`, two calls less
+        if value.__class__ is Stream and not keys.expires.count:  # `lookup` inlined: saves two calls
             if not self.quiet:
                 keys.accessed[key] = self.now
             return value

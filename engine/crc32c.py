@@ -1,10 +1,10 @@
-"""CRC-32C (Castagnoli), the one checksum of everything tidelog writes.
+"""CRC-32C (Castagnoli), the checksum of everything tidelog writes.
 
-Three implementations of the same polynomial, so the files are the same whichever is there:
+There are three implementations of the same polynomial, so the files do not depend on which one is installed:
 
     google-crc32c            hardware instruction: 4 times faster on small frames, 50 on blocks
     crcmod, C extension      table driven; the dependency that always installs
-    crcmod, pure Python      hundreds of times slower, correct; announced with a RuntimeWarning
+    crcmod, pure Python      hundreds of times slower, but correct; warns with a RuntimeWarning
 
 crc32c("123456789") is 0xE3069283. The checksum of no bytes is 0.
 """
@@ -19,7 +19,7 @@ from typing import Final
 import crcmod.predefined  # type: ignore[import-untyped]
 
 _crcmod: Final[Callable[[bytes, int], int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
-# The package rebinds its own submodule's name, so the flag is only to be had through sys.modules.
+# The package rebinds its own submodule's name, so the flag can only be read through sys.modules.
 _CRCMOD_IN_C: Final = bool(getattr(sys.modules["crcmod.crcmod"], "_usingExtension", False))
 
 
@@ -32,7 +32,7 @@ def _crcmod_after(value: int, data: bytes) -> int:
 
 
 def _choose() -> tuple[str, Callable[[bytes], int], Callable[[int, bytes], int]]:
-    """Pick the fastest implementation there is: its name, and its two functions."""
+    """Pick the fastest installed implementation. Returns its name, `crc32c_of` and `crc32c_after`."""
     try:
         import google_crc32c
     except ImportError:
@@ -51,14 +51,14 @@ def _choose() -> tuple[str, Callable[[bytes], int], Callable[[int, bytes], int]]
     return "crcmod (pure Python)", _crcmod_of, _crcmod_after
 
 
-# `crc32c_of(data)` and `crc32c_after(value, data)` are the implementation's own C functions, without
+# With google-crc32c, `crc32c_of(data)` and `crc32c_after(value, data)` are its own C functions, without
 # a Python call in between: the AOF checksums two pieces per frame.
 IMPLEMENTATION, crc32c_of, crc32c_after = _choose()
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
-    """CRC-32C of `data`, continuing from the checksum `value` of what came before it.
+    """CRC-32C of `data`, continued from `value`, the checksum of the bytes before it.
 
-    Takes `bytes` and nothing else: google-crc32c refuses bytearray and memoryview.
+    Takes only `bytes`, since google-crc32c refuses bytearray and memoryview.
     """
     return crc32c_after(value, data)

@@ -1,10 +1,10 @@
-"""Digest: one canonical BLAKE2b over everything a state shows; equal for equal states, however they came about.
+"""Digest: one canonical BLAKE2b over a whole state; equal for equal states, whatever their history.
 
-In it: databases, keys, expiries, strings, stream counters, dedup tables, entries and node bounds (slot count, deleted
-slots, size), groups, consumers, pending entries, the order of the NACK zone. Not in it: seen-times (they are not
-logged), stream numbers, block ordinals, the epoch, whether APPEND made a string `raw`, caches.
+Included: databases, keys, expiries, strings, stream counters, dedup tables, entries and node bounds (slot count,
+deleted slots, size), groups, consumers, pending entries, the order of the NACK zone. Not included: seen-times (they are
+not logged), stream numbers, block ordinals, the epoch, whether APPEND made a string `raw`, caches.
 
-What is hashed is a sequence of msgpack values, each of which says where it ends, so no two states write the same bytes.
+The hash input is a sequence of msgpack values. Each is self-delimiting, so no two states give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 
 DIGEST_BYTES = 32
-_PENDING_PER_PART = 4096  # so that a million pending entries are never one object
+_PENDING_PER_PART = 4096  # bounds the memory for a group with a million pending entries
 
 
 def digest(state: State) -> str:
-    """64 hex digits. Reads every entry: O(everything). Raises CorruptBlock."""
+    """The digest of a state as 64 hex digits. Reads every entry: O(size of the state). Raises CorruptBlock."""
     total = blake2b(digest_size=DIGEST_BYTES)
     for part in _state_parts(state):
         total.update(msgpack.packb(part))
@@ -72,7 +72,7 @@ def _group_parts(name: bytes, group: Group) -> Iterator[Any]:
     consumers = [group.consumers[name] for name in sorted(group.consumers)]
     yield name, _id(group.last_id), group.entries_read, len(pending), pending.nacked()
     yield [(consumer.name, consumer.active_time) for consumer in consumers]
-    # The NACK zone is the start of the time order; its times are only that order.
+    # The NACK zone is the start of the time order. Its times only encode its order, so hash the IDs in that order.
     nacked = [entry_id for _, entry_id in islice(pending.by_age(), pending.nacked())]
     yield _ids(nacked)
     names = {consumer.index: consumer.name for consumer in consumers}

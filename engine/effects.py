@@ -1,11 +1,11 @@
-"""Effects: the only language in which state changes, and the records of the AOF.
+"""Effects: every change of state as a tuple, and the records of the AOF.
 
-An effect is a tuple whose first element is an opcode below; msgpack of that tuple is the log record.
+An effect is a tuple whose first element is an opcode below; the log record is the msgpack of that tuple.
 Opcodes and field orders are numbered by hand and never renumbered; 0 means "nothing was written here".
 
-The last effect of a unit has `END` added to its opcode, so a unit's end costs no byte. `APPLY` and every
-other table by opcode has both entries. Opcodes from `VOLATILE` on are applied but never logged: they
-carry only what a crash may take back (the seen-time of a call that changed nothing else).
+The last effect of a unit has `END` added to its opcode, so the end of a unit takes no extra byte. `APPLY` has an entry
+for both; other tables by opcode are indexed with `opcode & OPCODE`. Opcodes from `VOLATILE` on are applied but never
+logged: a crash may lose their data (the seen-time of a call that changed nothing else).
 
 Fields, by name:
 
@@ -30,11 +30,11 @@ VOLATILE: Final = 48  # opcodes 48..63 are never logged
 
 # fmt: off
 # --- the life of a leader
-EPOCH: Final = 1  # (op, number, incarnation)             a writable life begins; no change of data
+EPOCH: Final = 1  # (op, number, incarnation)             a life begins; changes no data
 
 # --- streams
 XADD: Final = 2  # (op, db, key, ms, seq, row)            into the open tail node
-XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       seals the tail, if any; starts a new node. Creates the key
+XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       seals the tail, if any; starts a node. Creates a missing key
 XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 #                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
@@ -42,8 +42,8 @@ XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
 XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
 #                      deleted: bit mask over its slots as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
-#                    length: of the stream afterwards. drop: whole nodes dropped from the head; floor: slots below
-#                    it in the then first node are gone; slots, ids: entries removed one by one besides (ACKED), or ()
+#                    length: of the stream afterwards. drop: number of whole nodes dropped from the head; floor:
+#                    slots below it in the new first node are removed; slots, ids: entries removed singly (ACKED), or ()
 XDEL: Final = 8  # (op, db, key, ids, slots)              raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
 XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) clears the dedup tables
@@ -58,10 +58,10 @@ XGROUP_DESTROY: Final = 16  # (op, db, key, group)
 XGROUP_CREATECONSUMER: Final = 17  # (op, db, key, group, consumer, now)
 XGROUP_DELCONSUMER: Final = 18  # (op, db, key, group, consumer)
 XCLAIM: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms, seq, entries_read])
-#                      Each id belongs to consumer from now on, whether it was pending or not; counts is one int
-#                      for all or a tuple. The consumer is created if missing; its active time becomes now, or stays
-#                      if now is -1 (history re-read). The last three, if there: the group's last ID and entries-read
-XACK: Final = 20  # (op, db, key, group, ids)             also entries dropped because their message is gone
+#                      Each id becomes pending for consumer, whether it was pending or not; counts is one int for
+#                      all or a tuple. The consumer is created if missing; its active time becomes now, or stays if
+#                      now is -1 (history re-read). The last three, if present: the group's last ID and entries-read
+XACK: Final = 20  # (op, db, key, group, ids)             also removes pending entries of deleted entries
 XNACK: Final = 21  # (op, db, key, group, ids, counts)    to the end of the NACK zone in this order, no owner
 XACKDEL: Final = 22  # (op, db, key, group, ids, slots)   XACK and XDEL of exactly these
 
@@ -79,5 +79,5 @@ FLUSHALL: Final = 33  # (op,)
 APPEND: Final = 34  # (op, db, key, suffix)               creates the string if missing
 
 # --- applied, never logged
-SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of a consumer that exists, or of a tuple of them
+SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of an existing consumer, or of a tuple of them
 # fmt: on

@@ -1,4 +1,4 @@
-"""Errors of the engine: what a command may answer instead of a reply."""
+"""Errors of the engine, and the error lines that several commands share."""
 
 
 class CommandError(Exception):
@@ -14,11 +14,14 @@ class CommandError(Exception):
 
 
 class CorruptBlock(Exception):
-    """Bytes of a sealed block do not match their checksum. Raised by decide, never by apply."""
+    """A sealed block or a row of the checkpoint is damaged or missing. The message names it.
+
+    Live, decide raises it and apply does not: decide has read what apply needs. Apply may raise it in a replay.
+    """
 
 
 class UnknownEffect(Exception):
-    """A log holds an effect of a kind that this version does not know. Raised by apply, which can only be told one."""
+    """A log has an effect with an opcode that this version does not know. Raised by apply in a replay."""
 
     def __init__(self, opcode: int) -> None:
         super().__init__(f"no effect has the opcode {opcode}")
@@ -35,5 +38,5 @@ _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def echo(raw: bytes, bytes_max: int = 128) -> bytes:
-    """What of an argument an error shows: it was a C string, so up to the first NUL; line ends as blanks."""
+    """An argument as error lines show it: cut at the first NUL, as a C string is, and line ends as blanks."""
     return raw.partition(b"\0")[0][:bytes_max].translate(_LINE_ENDS)

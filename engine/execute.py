@@ -1,4 +1,4 @@
-"""Execute: find the command an argument list names, and decide it."""
+"""Execute: look up the command that an argument list names, and decide it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ resolve = TABLE.resolve
 
 
 def decide(ctx: Context, args: list[bytes]) -> Reply:
-    """Decide one command: `args` with the name first, at least one element.
+    """Decide one command. args: at least one element, the command's name first.
 
-    Fills `ctx.effects` and returns the reply. Raises CommandError, with `ctx.effects` emptied: nothing is to
-    change then. A read that would block answers Park, or the null array where `ctx.may_block` is False.
+    Appends to `ctx.effects` and returns the reply. If the command is refused, raises CommandError with `ctx.effects`
+    cleared, so nothing changes. A read that would block returns Park, or the null array if `ctx.may_block` is False.
+    May raise CorruptBlock.
     """
     try:
         found = _spellings.get(args[0])
@@ -59,7 +60,7 @@ def decide(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def _bring_in(names: Keyspace, key: bytes) -> None:
-    """Into memory, since apply is to read nothing; of a stream whose row cannot be read its number is enough."""
+    """Load a key, since apply must read nothing. For a stream whose row cannot be read, its number is enough."""
     try:
         names.get(key)
     except CorruptBlock:
@@ -68,10 +69,10 @@ def _bring_in(names: Keyspace, key: bytes) -> None:
 
 
 def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
-    """Log the DEL of up to `limit` keys whose time has passed, all databases together, into `ctx.effects`.
+    """Append the DELs of up to `limit` expired keys, over all databases, to `ctx.effects`.
 
-    To be called when `ctx.now > state.next_expiry`; again if that still holds after applying. The damage that was met
-    is returned, each once: keys that cannot be read stay, and hold up no other.
+    Call it when `ctx.now > state.next_expiry`, and again while that still holds after applying. Returns the damage it
+    found, each error once. A key that cannot be read stays and does not delay the others.
     """
     damage: list[CorruptBlock] = []
     for db, database in enumerate(ctx.state.databases):
@@ -97,6 +98,6 @@ def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
             if limit <= 0:
                 return damage
     if not ctx.effects:
-        # Where keys are not in memory it was only a bound; `due` knows better now.
+        # With keys that are not in memory `next_expiry` is only a lower bound, and `due` has raised it.
         ctx.state.find_next_expiry()
     return damage

@@ -1,7 +1,7 @@
-"""Fast path: the mark of code that does again, faster, what a general path does.
+"""Fast path: a decorator for code that repeats a general path and is faster.
 
-A fast path is a debt: each rule it follows stands in two places. So it names the general path, and the test that runs
-random histories both ways and compares them; a house rule sees that both exist. Free at run time.
+A fast path is a debt, since each of its rules is written in two places. So the mark names the general path, and the
+test that runs random histories both ways and compares them. A house rule checks that both exist. No cost at run time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def fast_path(*, of: str, held_by: str) -> Callable[[F], F]:
-    """Mark a function.
+    """Mark a function as a fast path.
 
     of        the general path: `module.path:qualified.name`, below `tidelog`
     held_by   the test: `tests/...py::test_name`

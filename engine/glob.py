@@ -1,13 +1,13 @@
 """Glob: Redis's patterns over bytes (KEYS, SCAN MATCH, CONFIG GET).
 
-    *       any bytes, also none           [a-c]   one byte of these; [^a-c] one of the others
+    *       any bytes, or none             [a-c]   one byte of these; [^a-c] one of the others
     ?       any one byte                   \\x      x itself
 
-With Redis's accidents: an unclosed class ends with the pattern; a range runs either way and over signed bytes;
+Redis's quirks are kept: an unclosed class ends with the pattern; a range may be reversed and compares signed bytes;
 an empty name matches only the empty pattern, not `**`.
 
-A pattern becomes a regular expression in which every stretch between two stars is taken at its first place and
-never reconsidered (an atomic group), which is right for globs and keeps the time linear in the stars.
+A pattern is compiled to a regular expression. The text between two stars is matched at its first occurrence without
+backtracking (an atomic group). That is correct for globs, and the time is linear in the number of stars.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STAR = b"*"
 
 
 def matcher(pattern: bytes) -> Callable[[bytes], object]:
-    """A function that is true for the names matching the pattern. Compiled once per pattern, bounded cache."""
+    """A function that returns a true value for names that match. A bounded cache holds compiled patterns."""
     return _matcher(bytes(pattern))
 
 
@@ -44,7 +44,7 @@ def _matcher(pattern: bytes) -> Callable[[bytes], object]:
 
 
 def _pieces(pattern: bytes) -> list[bytes]:
-    """One regular expression per byte to match, and `*` for each run of stars."""
+    """The pattern as a list: a regular expression for each byte to match, and `*` for each run of stars."""
     pieces: list[bytes] = []
     at, end = 0, len(pattern)
     while at < end:
@@ -67,7 +67,7 @@ def _pieces(pattern: bytes) -> list[bytes]:
 
 
 def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """The class that begins after `[` at `at`, and where the pattern goes on."""
+    """Compile the class whose `[` is right before `at`. Return its regular expression and the position after it."""
     end = len(pattern)
     negated = pattern[at : at + 1] == b"^"
     at += negated

@@ -1,6 +1,6 @@
-"""Integers as Redis reads them in arguments and in strings: plain decimal of 64 bits, nothing else.
+"""Integers as Redis parses them in arguments and in strings: signed 64-bit numbers in plain decimal.
 
-No sign but a minus, no leading zero, no blank. Python's `int()` is laxer, so the form is checked first.
+No plus sign, no leading zero and no blank is allowed. Python's `int()` is laxer, so the form is checked first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def int64(raw: bytes, error: bytes = NOT_INTEGER) -> int:
 
 
 def int32(raw: bytes, error: bytes | None = None) -> int:
-    """As `int64`, of 32 bits; out of that range it says so, unless `error` is given."""
+    """As `int64`, for 32 bits. Without `error`, a number that does not fit raises Redis's out-of-range error."""
     value = int64(raw, error or NOT_INTEGER)
     if not -(1 << 31) <= value < 1 << 31:
         raise CommandError(

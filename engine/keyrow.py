@@ -1,4 +1,4 @@
-"""KEY row: what a checkpoint says of one key. msgpack [key, expire_at, kind, payload]."""
+"""KEY row: a checkpoint's row of one key, msgpack [key, expire_at, kind, payload]."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidelog.engine.values import RawString
 
 NO_EXPIRY: Final = -1
 
-# (expire_at, kind, payload): NO_EXPIRY or unix ms; a KIND_ constant; the stream's number or the string.
+# (expire_at, kind, payload): unix ms or NO_EXPIRY; a KIND_ constant; the stream's number or the string.
 KeyRow = tuple[int, int, Any]
 
 
 def pack(key: bytes, expire_at: int, held: int | bytes) -> bytes:
-    """The row of a key that holds a string, or the stream of this number."""
+    """The row of a key. held: its string, or the number of its stream."""
     if isinstance(held, int):
         kind = KIND_STREAM
     else:
@@ -27,7 +27,7 @@ def pack(key: bytes, expire_at: int, held: int | bytes) -> bytes:
 
 
 def unpack(row: bytes) -> tuple[bytes, KeyRow]:
-    """The key, and what the row says of it. Raises CorruptBlock."""
+    """The key of a row, and its other fields. Raises CorruptBlock."""
     try:
         key, expire_at, kind, held = msgpack.unpackb(row, use_list=False)
     except ValueError as error:
@@ -36,7 +36,7 @@ def unpack(row: bytes) -> tuple[bytes, KeyRow]:
 
 
 def unpack_of(row: bytes, key: bytes) -> KeyRow:
-    """What the row of this key says. Raises CorruptBlock, also if it is another key's."""
+    """The fields of the row of this key. Raises CorruptBlock, also if the row is another key's."""
     found, said = unpack(row)
     if found != key:
         raise CorruptBlock(f"the row of key {echo(key)!r} holds key {echo(found)!r}")
