@@ -274,7 +274,7 @@ class Decoded:
         if keys is None:
             seqs = self.seqs or (0,)
             if (self.ms + self.dms[-1]) >> idlist.MS_BITS or max(seqs) >> idlist.SEQ_BITS:
-                return idlist.pack(self.ids()[start:stop])  # the IDs of these slots may still be narrow
+                return idlist.pack(self.ids()[start:stop])  # these slots may still be narrow
             base, shift = (self.ms << idlist.SEQ_BITS) - idlist.KEY_BASE, idlist.SEQ_BITS
             if self.seqs is None:
                 keys = array("q", [base + (dms << shift) for dms in self.dms])

@@ -25,7 +25,7 @@ class TimeOrder(Order):
 
     def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
         super().__init__(shelf, new)
-        self.lasts: dict[int, int] = {}  # serial -> last ID; has at least the chunks that are not in memory
+        self.lasts: dict[int, int] = {}  # serial -> last ID, of all chunks not in memory at least
 
     # --- finding
 

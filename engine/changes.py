@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """What changed since the last freeze. One per state.
+    """The changes since the last freeze. One per state.
 
     cold            the checkpoint from which rows are read that are not in memory, or None
     generation      the current generation; the first is 1

@@ -69,7 +69,7 @@ def ids_of(raw: bytes, wide: bool) -> Column:
 
 
 def pack_chunk(chunk: Chunk) -> bytes:
-    """The payload of a CHUNK row. IDs ascend strictly; in a chunk with times only, those of equal time do."""
+    """The payload of a CHUNK row. IDs ascend strictly; in a chunk of (IDs, times), only those of equal time need to."""
     ids = chunk[0]
     n = len(ids)
     row: list[Any] = [n, None]

@@ -108,7 +108,7 @@ class Context:
             value: Stream | bytes | None = keys[key]
         except KeyError:
             return None
-        if value.__class__ is Stream and not keys.expires.count:  # `lookup` inlined: saves two calls
+        if value.__class__ is Stream and not keys.expires.count:  # `lookup` inlined
             if not self.quiet:
                 keys.accessed[key] = self.now
             return value

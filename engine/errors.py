@@ -14,9 +14,10 @@ class CommandError(Exception):
 
 
 class CorruptBlock(Exception):
-    """A sealed block or a row of the checkpoint is damaged or missing. The message names it.
+    """A sealed block or a row of the checkpoint is damaged or missing.
 
-    Live, decide raises it and apply does not: decide has read what apply needs. Apply may raise it in a replay.
+    Live, decide and `prepare` raise it, and apply does not: they have read what apply needs. Apply may raise it in a
+    replay.
     """
 
 

@@ -115,7 +115,7 @@ def _added_many(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 def _claimed(effect: Effect, state: State, now: int) -> list[Event]:
-    """The creation of the consumer, if it does not exist yet; a claim itself is no event."""
+    """The creation of the consumer, if it does not exist yet; the delivery itself is no event."""
     _, db, key, group, consumer, *_ = effect
     stream = state.databases[db].keys[key]
     assert isinstance(stream, Stream)
@@ -132,7 +132,7 @@ def _created(effect: Effect, state: State, now: int) -> list[Event]:
 
 
 def _deleted(effect: Effect, state: State, now: int) -> list[Event]:
-    """`expired` for a key whose time has passed, `del` for any other: the DEL of an expired key has no command."""
+    """`expired` for a key whose time has passed, `del` for any other. No command deletes an expired key."""
     _, db, keys = effect
     expires = state.databases[db].expires
     return [

@@ -96,7 +96,7 @@ class Expiries(dict[bytes, int]):
         return list(found)
 
     def pass_over(self, key: bytes) -> None:
-        """Hide a due key that cannot be read from `due`. Commands that name it get the error."""
+        """Hide from `due` a key that cannot be read. Commands that name it get the error."""
         self.pop(key, NEVER)
 
     def give_up(self) -> None:
@@ -107,7 +107,7 @@ class Expiries(dict[bytes, int]):
 
     def load(self, key: bytes, at: int) -> None:
         """Set a key's time in memory without counting it, since `count` includes it already."""
-        heappush(self._heap, (at, key))  # first: if an interrupt comes between, the heap has only a stale entry
+        heappush(self._heap, (at, key))  # first: an interrupt in between leaves a stale entry
         self[key] = at
         self._tidy()
 

@@ -66,7 +66,7 @@ class Frozen:
         self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number
-        self._plain: deque[bytes | Plain] = deque()  # bytes: packed already, since copied before its turn
+        self._plain: deque[bytes | Plain] = deque()  # bytes: packed, since copied early
         self._to_pack: deque[FrozenStream] = deque()
         self._ended = self._to_end = changes.ended
         self._keys = FrozenKeys(state)

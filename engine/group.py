@@ -140,7 +140,7 @@ class Group:
         """Delete a consumer and its pending entries."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
-        self.all_seen = None  # a client waiting under that name re-creates the consumer at its next read
+        self.all_seen = None  # a client that waits under this name re-creates the consumer
         self.pending.drop_owner(consumer.index)
 
     def claim(

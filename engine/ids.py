@@ -4,7 +4,7 @@ An ID is one int, `ms << 64 | seq`, so it compares like the pair. Its text is `m
 
 Redis parses numbers with the C library, so `007-01`, `+8-1` and `10- 1` are IDs too, and `11--05` wraps.
 Plain digits take the fast path; everything else goes through `_c_number`, which reproduces that behaviour.
-`int()` alone would be wrong: Python reads `1_0` as 10 and ` 1` as 1 where C refuses them.
+`int()` alone would be wrong: Python reads `1_0` as 10 and `1 ` as 1, and C refuses both.
 """
 
 from __future__ import annotations

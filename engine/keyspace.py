@@ -347,7 +347,7 @@ class Keyspace(dict[bytes, Value]):
         for value in super().values():
             if value.__class__ is Stream:
                 changes.end(value)
-        if changes.generation > 1:  # there was a freeze, so a checkpoint may hold rows of this table
+        if changes.generation > 1:  # a checkpoint may hold rows of this table
             changes.tables_ended.append((self.table.number, self.table.changed.keys()))
 
     # --- what is in memory and what is not

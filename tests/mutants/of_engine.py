@@ -10,7 +10,7 @@ MUTANTS: Final = (
     Mutant(
         "apply/xack-forgets-old-entries",
         "engine/apply_groups.py",
-        "    if pending.young.pop(ids, None) is None:  # mostly that is all: `remove` of one that is young\n"
+        "    if pending.young.pop(ids, None) is None:  # the usual case, one young entry, needs no `remove`\n"
         "        pending.remove(ids)\n",
         "    pending.young.pop(ids, None)\n",
         (
