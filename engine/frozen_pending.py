@@ -22,7 +22,7 @@ from tidelog.engine.chunk_rows import column_bytes, column_of, ids_of, pack_chun
 from tidelog.engine.chunks import FrozenOrder, Order, Shelf
 from tidelog.engine.rowkeys import REST, Operation, chunk_row
 
-# What `thaw` needs after a failed checkpoint: the serials of rows to delete, and those of rows to write. Only numbers,
+# Input of `thaw` after a failed checkpoint: the serials of rows to delete, and those of rows to write. Only numbers,
 # so that the garbage collector has nothing to visit when many groups wait.
 Given = tuple[tuple[int, ...], tuple[int, ...]]
 
