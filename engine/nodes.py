@@ -1,4 +1,4 @@
-"""What a stream holds, and how it is looked at. `engine.stream` says how the nodes lie, and changes them."""
+"""Nodes: a stream's attributes and everything that reads them. `engine.stream` draws the layout and changes it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tidelog.engine.untracked import untracked
 if TYPE_CHECKING:
     from tidelog.engine.group import Group
 
-NEVER_HANDED: Final = 0  # no generation; those of a state over a checkpoint begin at 2
+NEVER_HANDED: Final = 0  # not a generation: a state over a checkpoint begins with generation 2
 NO_CUT: Final = 1 << 62
 
 
 class Nodes:
-    """A stream without what changes it. Attributes with `tail_` and `_` are for `Stream` alone."""
+    """The read half of `Stream`. Only `Stream` uses the attributes that begin with `tail_` or `_`."""
 
     __slots__ = (
         *("number", "length", "last_id", "max_deleted_id", "entries_added", "groups", "idmp"),
@@ -41,38 +41,39 @@ class Nodes:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
-        # Above this ID nothing was ever removed, by whatever means; never lowered. A bound by whole nodes, so
-        # that apply need not know the IDs it removes. Unseen by users and not part of a digest.
+        # No entry above this ID was ever removed, by any command. Never lowered. Removals raise it to the last slot of
+        # their node, since apply does not know the IDs that it removes. Not visible to users, not part of the digest.
         self.removed_max = 0
         self.groups: dict[bytes, Group] = untracked({})
-        self.idmp: Idmp | None = None  # None: never used, everything default
+        self.idmp: Idmp | None = None  # None: never used, all settings default
         self.first_ordinal = 0  # of blocks[head], or of the tail
         self.head = 0
-        self.holes = 0  # Nones behind the head
+        self.holes = 0  # number of Nones in blocks after the head
         self.blocks: list[Block | None] = untracked([])
         self.firsts: list[int] = untracked([])
         self.tail_ids: list[int] = untracked([])
         self.tail_rows: list[Row] = untracked([])
         self.tail_deleted = 0
-        # Caches: the tail's greatest size and the ms from which it is void, the exact size of its first
-        # `tail_counted` slots (counters left out), and the first live ID (None: not known).
+        # Caches. tail_bound: upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
+        # tail_body: exact size of the first `tail_counted` slots, without the two counters. _first: ID of the first
+        # live entry, None if not known.
         self.tail_bound = 0
         self.tail_until = 0
         self.tail_body = 0
         self.tail_counted = 0
         self._first: int | None = None
-        # What checkpoints know of it; engine.changes and engine.freeze write here too.
-        self.mark = 0  # the generation of its last change; 0: not since it was loaded
-        self.handed_gen = NEVER_HANDED  # handed over last; 1 or more if it was loaded
+        # State for checkpoints; engine.changes and engine.freeze write it too.
+        self.mark = 0  # generation of the last change; 0: unchanged since it was loaded
+        self.handed_gen = NEVER_HANDED  # generation of the last handover to a checkpoint; >= 1 if loaded
         self.handed_stop = 0
         self.stored_stop = 0
-        self.cut = NO_CUT  # stored nodes from this ordinal on are the stream's no more
+        self.cut = NO_CUT  # stored nodes from this ordinal on no longer belong to the stream
         self.cold: ColdPages | None = None
-        self.marks: Marks | None = None  # with the first handing over
+        self.marks: Marks | None = None  # created with the first handover
         self.next_group = 1  # number of the next group
         untracked(self)
 
-    # --- looking
+    # --- reading
 
     def first_id(self) -> int:
         """ID of the first live entry, 0 if there is none."""
@@ -110,7 +111,7 @@ class Nodes:
     def find(self, entry_id: int) -> tuple[int, int] | None:
         """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
         if entry_id == self._first and self.cold is None:
-            # Known to be the first one: where a queue is worked off in its order, nothing is searched.
+            # The first live entry, known without a search: consumers mostly take entries in order.
             block = self.blocks[self.head] if self.head < len(self.blocks) else None
             deleted = self.tail_deleted if block is None else block.deleted
             return self.first_ordinal, (~deleted & deleted + 1).bit_length() - 1  # as `lowest_live`
@@ -133,9 +134,10 @@ class Nodes:
         return self.first_ordinal + at - self.head, slot
 
     def places(self, entry_ids: list[int]) -> tuple[list[int], list[int]]:
-        """Of these IDs, ascending and each once, the ones that are there, and (ordinal, slot, ordinal, slot, ...).
+        """(the IDs that exist, (ordinal, slot, ordinal, slot, ...) of each) of a list of distinct ascending IDs.
 
-        As `find` for each, but node by node: IDs that follow each other there are found as one run.
+        Same as `find` for each, but works node by node: consecutive IDs of a node are found as one run. Raises
+        CorruptBlock.
         """
         if len(entry_ids) == 1:
             alone = self.find(entry_ids[0])
@@ -172,7 +174,10 @@ class Nodes:
         return self.find(entry_id) is not None
 
     def still_has(self, entry_id: int) -> bool:
-        """`contains` for an ID that was here once, as pending ones were: mostly told without reading a block."""
+        """`contains` for an ID that once existed, such as a pending one. In most cases it reads no block.
+
+        May raise CorruptBlock.
+        """
         return entry_id > self.removed_max or self.find(entry_id) is not None
 
     def get(self, entry_id: int) -> Row | None:
@@ -194,7 +199,7 @@ class Nodes:
         return Entries((BlockPart(block, slot, slot + 1, None),), 1)
 
     def _slot(self, entry_id: int) -> tuple[Block | None, int] | None:
-        """(block, slot) of a live entry, None for the block of the tail; or None."""
+        """(block, slot) of a live entry, with block None in the tail; None if there is no such entry."""
         if self.cold is not None:
             warm = self.firsts[self.head : self.head + 1] or self.tail_ids[:1]
             if not warm or entry_id < warm[0]:
@@ -208,7 +213,7 @@ class Nodes:
     def range(
         self, start: int, end: int, count: int | None = None, reverse: bool = False
     ) -> Entries:
-        """Live entries with start <= ID <= end, at most `count` (None: all), last first if `reverse`.
+        """Live entries with start <= ID <= end, at most `count` (None: all); descending if `reverse`.
 
         May raise CorruptBlock.
         """
@@ -252,7 +257,10 @@ class Nodes:
         return Entries(parts, total, reverse) if total else NO_ENTRIES
 
     def after(self, entry_id: int, count: int) -> Entries:
-        """`range` of what comes after an ID, straight to where one node has all of it, as for most reads."""
+        """The first `count` live entries after an ID. Fast if one node holds all of them, as for most reads.
+
+        May raise CorruptBlock.
+        """
         tail_ids = self.tail_ids
         if tail_ids and tail_ids[0] <= entry_id:
             low = bisect_right(tail_ids, entry_id)
@@ -274,38 +282,38 @@ class Nodes:
                     return Entries((part,), count)
                 at = self.head
             block = blocks[at] if at < len(blocks) else None
-            # A reader may stand between two nodes.
+            # The ID may lie between two nodes.
             if block is not None and block.last <= entry_id:
                 at += 1
                 block = blocks[at] if at < len(blocks) else None
             if block is not None:
                 low = block.decoded().slot_from(entry_id + 1) if self.firsts[at] <= entry_id else 0
-                # What is deleted before it, as by those who acknowledge and delete, is in nobody's way.
+                # Slots before `low` may be deleted, as consumers that acknowledge and delete leave them.
                 if low + count <= block.count and not block.deleted >> low:
                     return Entries((BlockPart(block, low, low + count, None),), count)
         return self.range(entry_id + 1, MAX, count)
 
     def one_at_most_after(self, entry_id: int) -> bool:
-        """Whether it shows at a glance that no more than one entry comes after an ID: to those who keep up with what
-        is added."""
+        """True if at most one entry comes after an ID. May be False for a reader that has not kept up, though at most
+        one does: it looks only at the end of the tail."""
         ids = self.tail_ids
         return len(ids) > 1 and ids[-2] <= entry_id
 
     def next_after(self, entry_id: int) -> tuple[int, Row] | None:
-        """The first live entry after an ID, None if there is none: `after` for those who take one at a time.
+        """(ID, row) of the first live entry after an ID, or None. `after` for a reader that takes one at a time.
 
         May raise CorruptBlock.
         """
         ids = self.tail_ids
         if len(ids) > 1 and ids[-2] <= entry_id < ids[-1] and not self.tail_deleted:
-            return ids[-1], self.tail_rows[-1]  # whoever keeps up reads the last one
+            return ids[-1], self.tail_rows[-1]  # a reader that keeps up reads the last entry
         if entry_id >= self.last_id:
             return None
         blocks, head = self.blocks, self.head
         at = bisect_right(self.firsts, entry_id, head) - 1
         if at >= head:
             block = blocks[at]
-            if block is None or block.last <= entry_id:  # the reader stands between two nodes
+            if block is None or block.last <= entry_id:  # the ID lies between two nodes
                 at += 1
         elif self.cold is None or self.tail_ids and self.tail_ids[0] <= entry_id:
             at = head
@@ -322,7 +330,7 @@ class Nodes:
         slot = bisect_right(ids, entry_id)
         if deleted:
             if deleted == (1 << slot) - 1:
-                # Whatever came before is deleted, as in every queue that is worked off: what comes next is the first.
+                # Every slot before the next entry is deleted, as in a queue. In the head node it is the first live one.
                 if at == head and self.cold is None:
                     self._first = ids[slot]
             elif deleted >> slot:
@@ -330,7 +338,7 @@ class Nodes:
         return (ids[slot], rows[slot]) if slot < len(ids) else None
 
     def _next_of_cold(self, entry_id: int) -> tuple[int, Row] | None:
-        """`next_after` where that is not in memory."""
+        """`next_after` where the next entry is cold."""
         assert self.cold is not None
         found = self.cold.stretch(entry_id, 1)
         if found is None:
@@ -340,16 +348,16 @@ class Nodes:
         return ids[slot], rows[slot]
 
     def _first_from(self, start: int) -> tuple[int, Row] | None:
-        """The first live entry from an ID on, looked for by `range`."""
+        """The first live entry with ID >= `start`, by `range`."""
         return next(iter(self.range(start, MAX, 1)), None)  # type: ignore[return-value]
 
     def nodes(self) -> int:
-        """How many nodes there are (XINFO's radix-tree-keys)."""
+        """The number of nodes (XINFO's radix-tree-keys)."""
         resident = len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
         return resident if self.cold is None else resident + self.cold.nodes
 
     def walk(self) -> Iterator[Node]:
-        """Every node from the head on. May raise CorruptBlock."""
+        """Yield every node, ascending. May raise CorruptBlock."""
         if self.cold is not None:
             yield from self.cold.walk()
         for at in range(self.head, len(self.blocks)):
@@ -361,7 +369,7 @@ class Nodes:
             yield self.tail_node()
 
     def walk_back(self) -> Iterator[Node]:
-        """Every node from the last on. May raise CorruptBlock."""
+        """Yield every node, descending. May raise CorruptBlock."""
         if self.tail_ids:
             yield self.tail_node()
         for at in range(len(self.blocks) - 1, self.head - 1, -1):
@@ -373,13 +381,13 @@ class Nodes:
             yield from self.cold.walk_back()
 
     def tail_node(self) -> Node:
-        """The open tail, which there must be."""
+        """The open tail. The stream must have one."""
         ids = self.tail_ids
         ordinal = self.first_ordinal + len(self.blocks) - self.head
         return Node(ordinal, self.tail_deleted, ids[0], ids[-1], None, ids, self.tail_rows)
 
     def last_sealed(self) -> Node | None:
-        """The last sealed node, or None."""
+        """The last sealed node, or None. Reads no entries. May raise CorruptBlock."""
         at = len(self.blocks) - 1
         if at < self.head:
             return self.cold.last_node() if self.cold is not None and not self.tail_ids else None
@@ -390,7 +398,7 @@ class Nodes:
         return Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
 
     def memory(self) -> int:
-        """Bytes of entries held in memory, roughly: sealed data, and what lists and rows of the tail weigh."""
+        """Approximate bytes of memory: the resident blocks, and the lists and rows of the tail."""
         sealed = sum(len(block.data) + 240 for block in self.blocks if block is not None)
         rows = sum(sum(map(len, row)) + 40 * len(row) + 140 for row in self.tail_rows)
         return 600 + sealed + rows
@@ -398,7 +406,7 @@ class Nodes:
     def _between(
         self, start: int, end: int, reverse: bool
     ) -> Iterator[tuple[Block | None, int, int]]:
-        """(block, ID of its first slot, deleted slots) of nodes that may hold IDs start..end; None: the tail."""
+        """Yield (block, first slot's ID, deleted slots) of the nodes that may hold start..end. The tail: block None."""
         blocks, firsts, tail_ids, cold = self.blocks, self.firsts, self.tail_ids, self.cold
         low = bisect_right(firsts, start, self.head) - 1
         if low < self.head:
@@ -433,7 +441,7 @@ class Nodes:
 
 
 def _cut(low: int, high: int, left: int, reverse: bool) -> tuple[int, int]:
-    """The first, or last, `left` of the slots low..high-1."""
+    """The first `left` of the slots low..high-1, the last ones if `reverse`."""
     if high - low <= left:
         return low, high
     return (high - left, high) if reverse else (low, low + left)

@@ -1,19 +1,19 @@
-"""Pages: the sealed nodes of a stream as a checkpoint holds them, and the nodes of a stream that are only there.
+"""Pages: the sealed nodes of a stream as a checkpoint holds them, and the cold nodes of a stream.
 
 A page is up to PAGE_NODES consecutive nodes in two rows, so that a walk over nodes reads no entries:
 
     PAGE row    msgpack [ordinal, firsts, lasts, counts, lengths, masks]
-                    ordinal   of the first node
-                    firsts    ID of each node's first slot, 16 bytes big-endian; the first of them is in the row's key
+                    ordinal   ordinal of the first node
+                    firsts    ID of each node's first slot, 16 bytes big-endian; the row's key has the first of them
                     lasts     ID of each node's last slot
-                    counts    slots of each node; 0 is a node that was dropped before it was stored
+                    counts    slots of each node; 0 for a node that was dropped before it was stored
                     lengths   bytes of each node's block
-                    masks     deleted slots of each node, little-endian; [] if there are none in the whole page
+                    masks     deleted slots of each node, little-endian; [] if no slot of the page is deleted
     DATA row    the blocks, one after the other
 
-A block never changes once it is stored; a deletion changes the mask. Until the next checkpoint writes it, it stands in
-the stream's `engine.marks`. Ordinals have no gaps inside a page nor from page to page, so a missing page is noticed by
-whoever crosses it.
+A stored block never changes. A deletion changes the node's mask; the stream's `engine.marks` holds the new mask until
+the next checkpoint writes it. Ordinals have no gaps, neither inside a page nor between pages, so a walk detects a
+missing page.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ _each_id = struct.Struct(">QQ").iter_unpack
 
 
 def split_ids(packed: bytes) -> list[int]:
-    """IDs out of 16 bytes each. struct.error if they are no whole number of IDs."""
+    """Decode IDs of 16 bytes each. Raises struct.error if the length is not a multiple of 16."""
     return [ms << 64 | seq for ms, seq in _each_id(packed)]
 
 
 def join_ids(ids: Sequence[int]) -> bytes:
-    """IDs as 16 bytes each."""
+    """Encode IDs as 16 bytes each, big-endian."""
     return b"".join([entry_id.to_bytes(ID_BYTES, "big") for entry_id in ids])
 
 
 def mask_bytes(mask: int) -> bytes:
-    """Deleted slots as they stand in a row: little-endian, no longer than they need."""
+    """Encode deleted slots for a PAGE row: little-endian, without trailing zero bytes."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
 class Page:
-    """One page as its PAGE row has it.
+    """One page, with the columns of its PAGE row.
 
-    blocks    there once the DATA row was read; None for one that nobody has asked for yet
-    data      the DATA row, until all blocks were asked for
-    held      bytes of blocks that the cache counts
+    blocks    None until the DATA row is read; an element is None until `ColdPages.block` returns it
+    data      the DATA row, until every block has been returned
+    held      bytes of blocks that the cache counts for this page
     """
 
     __slots__ = (
@@ -91,16 +91,16 @@ class Page:
 
     @property
     def first(self) -> int:
-        """The ID in the keys of its rows."""
+        """The ID in the keys of the page's rows."""
         return self.firsts[0]
 
     @property
     def stop(self) -> int:
-        """The ordinal after its last node."""
+        """The ordinal after the page's last node."""
         return self.ordinal + len(self.counts)
 
     def pack(self) -> bytes:
-        """The PAGE row."""
+        """Encode the PAGE row."""
         masks: list[bytes] = []
         if any(self.masks):
             masks = [mask_bytes(mask) for mask in self.masks]
@@ -113,14 +113,14 @@ class Page:
         return packed
 
     def cut(self, nodes: int) -> None:
-        """Keep the first `nodes` nodes only."""
+        """Keep only the first `nodes` nodes."""
         for column in (self.firsts, self.lasts, self.counts, self.lengths, self.masks):
             del column[nodes:]
         self.blocks = None
 
 
 def unpack_page(first: int, row: bytes) -> Page:
-    """A page out of its PAGE row. Raises ValueError, or whatever comes of bytes that are none."""
+    """Decode a PAGE row. Raises ValueError, or any exception of msgpack or struct if the bytes are damaged."""
     ordinal, firsts, lasts, counts, lengths, masks = msgpack.unpackb(row)
     page = Page(
         ordinal,
@@ -137,7 +137,7 @@ def unpack_page(first: int, row: bytes) -> Page:
 
 
 class StoredBlock(Block):
-    """A sealed block out of a page; its errors say where it stood."""
+    """A sealed block of a page. Its errors name the stream, the block's ordinal and its IDs."""
 
     __slots__ = ("number", "ordinal", "first")
 
@@ -150,7 +150,7 @@ class StoredBlock(Block):
         self.first = first
 
     def decoded(self) -> Decoded:
-        """As Block's; names stream, block and IDs."""
+        """`Block.decoded`. Raises CorruptBlock that names the stream, the block and its IDs."""
         try:
             return super().decoded()
         except CorruptBlock as damage:
@@ -169,23 +169,23 @@ def _text(entry_id: int) -> str:
 CACHED_PAGES: Final = 256
 CACHED_BYTES: Final = 8 << 20  # of blocks
 
-# Pages read last, oldest use first, by ColdPages and first ID: pure cache. It names no store, so it keeps none open.
-# Several stores of a process share it, each under its own lock: single dict operations only. What their threads do to
-# `_held` at the same moment may be lost, so it begins anew whenever the cache is as good as empty.
+# LRU cache of pages, least recently used first, keyed by (serial of the ColdPages, first ID). It refers to no store, so
+# it keeps none open. All stores of a process share it, each under its own lock, so use single dict operations only. An
+# update of `_held` can be lost when two threads make it at once; `_remember` resets it when the cache is almost empty.
 _cache: dict[tuple[int, int], Page] = {}
-_held = 0  # bytes of blocks in it
+_held = 0  # bytes of blocks in the cache
 _serials = count()
 
 
 def forget_pages() -> None:
-    """Empty the cache: rows are about to change."""
+    """Empty the cache. The caller is about to change rows."""
     global _held
     _cache.clear()
     _held = 0
 
 
 def _remember(key: tuple[int, int], page: Page, held: int = 0) -> None:
-    """Put in a page that was just read, or whose blocks were: `held` bytes of them."""
+    """Cache a page that was just read, or whose blocks (`held` bytes) were. Evicts old pages over the limits."""
     global _held
     known = _cache.pop(key, None)
     if known is not None:
@@ -199,7 +199,7 @@ def _remember(key: tuple[int, int], page: Page, held: int = 0) -> None:
             break
         try:
             old = _cache.pop(next(iter(_cache)), None)
-        except (RuntimeError, StopIteration):  # another thread changed it in between
+        except (RuntimeError, StopIteration):  # another thread changed the cache
             continue
         if old is not None:
             _held -= old.held
@@ -209,7 +209,7 @@ def _remember(key: tuple[int, int], page: Page, held: int = 0) -> None:
 
 
 class ColdNode(Node):
-    """A node in a page: reading its IDs or rows reads the DATA row."""
+    """A node in a page. `ids` and `rows` read the DATA row."""
 
     __slots__ = ("_cold", "_page")
 
@@ -228,11 +228,11 @@ class ColdNode(Node):
         return self._cold.block(page, self.ordinal - page.ordinal).decoded()
 
     def ids(self) -> list[int]:
-        """IDs of all slots. May raise CorruptBlock."""
+        """IDs of all slots. Raises CorruptBlock."""
         return self._decoded().ids()
 
     def rows(self) -> list[Row]:
-        """Rows of all slots. May raise CorruptBlock."""
+        """Rows of all slots. Raises CorruptBlock."""
         return self._decoded().rows()
 
 
@@ -240,11 +240,11 @@ Place = tuple[Page, int, int]  # page, index of the node in it, deleted slots of
 
 
 class ColdPages:
-    """The nodes `head` up to `stop` of a stream, which lie in pages only. At least one of them is live, and `head` is.
+    """The cold nodes of a stream: ordinals `head` up to, not including, `stop`. The node at `head` is live.
 
-    number    of the stream                     marks     what its PAGE rows do not say yet
+    number    the stream's number               marks     deleted slots that the PAGE rows do not have yet
     head_id   ID of the head's first slot       last_id   no slot has a greater ID
-    nodes     how many are live
+    nodes     number of live nodes
 
     Every method may raise CorruptBlock, which names the stream, the blocks and the IDs.
     """
@@ -274,7 +274,7 @@ class ColdPages:
         self.nodes = nodes
         self.last_id = last_id
         self._serial = next(_serials)
-        self._recent = -1  # first ID of the page used last
+        self._recent = -1  # first ID of the page that was used last
 
     # --- pages
 
@@ -300,12 +300,12 @@ class ColdPages:
         return page
 
     def _page_before(self, entry_id: int) -> Page | None:
-        """The page with the greatest first ID up to `entry_id`, also one that was cut off."""
+        """The page with the greatest first ID <= `entry_id`. It may be one that was cut off (ordinal >= stop)."""
         row = self.store.before(page_row(self.number, entry_id), page_prefix(self.number))
         return self._page(row) if row is not None else None
 
     def _seek(self, entry_id: int) -> Page | None:
-        """The page of the node with the greatest first ID up to `entry_id`; None if that is before the head."""
+        """The page of the node with the greatest first ID <= `entry_id`; None if that node is before the head."""
         recent = _cache.get((self._serial, self._recent))
         if recent is not None and recent.firsts[0] <= entry_id <= recent.firsts[-1]:
             if self.head < recent.stop and recent.stop <= self.stop:
@@ -313,7 +313,7 @@ class ColdPages:
         before = entry_id
         try:
             while (page := self._page_before(before)) is not None and page.ordinal >= self.stop:
-                before = page.first - 1  # it was cut off; a checkpoint will take it away
+                before = page.first - 1  # this page was cut off; the next checkpoint deletes it
         except CorruptBlock as damage:
             raise self._damaged(
                 self.head, self.stop, self.head_id, before, f"the last page of these: {damage}"
@@ -327,7 +327,7 @@ class ColdPages:
         return page
 
     def _after(self, page: Page) -> Page:
-        """The next page, which there must be."""
+        """The next page. Raises CorruptBlock if it is missing."""
         start, low = page.stop, self._behind(page)
         try:
             row = self.store.after(page_row(self.number, page.first + 1), page_prefix(self.number))
@@ -344,7 +344,7 @@ class ColdPages:
         return found
 
     def _before(self, page: Page) -> Page:
-        """The page before, which there must be."""
+        """The previous page. Raises CorruptBlock if it is missing."""
         stop, high = page.ordinal, page.first - 1
         try:
             found = self._page_before(high)
@@ -360,14 +360,17 @@ class ColdPages:
         return found
 
     def _behind(self, page: Page) -> int:
-        """An ID that no entry behind the page lies below, for errors: deleted slots at its end may have greater IDs."""
+        """A lower bound for the IDs of the entries after the page, for error messages.
+
+        The last slot's ID + 1; but if the last slot is deleted, its ID may be too great (XSETID), so the first slot's.
+        """
         at = len(page.counts) - 1
         deleted = self.marks.mask(page.ordinal + at, page.masks[at])
         ends_deleted = deleted.bit_length() >= page.counts[at] > 0
         return (page.firsts if ends_deleted else page.lasts)[at] + 1
 
     def _with(self, ordinal: int, entry_id: int) -> tuple[Page, int]:
-        """The page of a node, and where it is in it. `entry_id`: of the node, or of one not far from it."""
+        """(page, index in the page) of a node. `entry_id`: an ID of this node, or of one near it."""
         page = _cache.get((self._serial, self._recent))
         if page is None or not page.ordinal <= ordinal < page.stop:
             page = self._seek(entry_id) or self._seek(self.head_id)
@@ -379,7 +382,7 @@ class ColdPages:
         return page, ordinal - page.ordinal
 
     def block(self, page: Page, at: int) -> StoredBlock:
-        """The block of a node. Its `deleted` is not kept up."""
+        """The block of the node at index `at` of a page. Its `deleted` is not up to date; `marks` has the mask."""
         blocks = page.blocks
         if blocks is None:
             blocks = self._fetch(page)
@@ -414,7 +417,7 @@ class ColdPages:
     # --- walking
 
     def _locate(self, entry_id: int) -> tuple[Page, int] | None:
-        """The node with the greatest first ID up to `entry_id`, live or not; None if that is before the head."""
+        """(page, index) of the node with the greatest first ID <= `entry_id`, live or not; None if before the head."""
         page = _cache.get((self._serial, self._recent))
         if page is not None and page.firsts[0] <= entry_id <= page.lasts[-1]:
             at = bisect_right(page.firsts, entry_id) - 1
@@ -429,11 +432,11 @@ class ColdPages:
         if at < low:
             return None
         if at == nodes - 1 and entry_id > page.lasts[at] and page.stop < self.stop:
-            self._after(page)  # it begins beyond, or it is missing
+            self._after(page)  # raises if the next page is missing: the ID could be in it
         return page, at
 
     def between(self, start: int, end: int) -> Iterator[Place]:
-        """Live nodes that may hold IDs start..end, ascending."""
+        """Yield the live nodes that may hold IDs start..end, ascending."""
         if end < self.head_id:
             return
         found = self._locate(max(start, self.head_id))
@@ -450,14 +453,15 @@ class ColdPages:
                     yield page, at, deleted
             if page.stop >= self.stop:
                 return
-            # Nothing beyond is asked for, so let it be damaged. (Behind a deleted slot a smaller ID may come.)
+            # Do not read a page that the caller does not need: it may be damaged. (A page that ends in a deleted slot
+            # does not end the walk: smaller IDs may follow that slot after an XSETID.)
             if page.lasts[-1] >= end and deleted.bit_length() < page.counts[-1]:
                 return
             page = self._after(page)
             low = 0
 
     def back(self, start: int, end: int) -> Iterator[Place]:
-        """Live nodes that may hold IDs start..end, descending."""
+        """Yield the live nodes that may hold IDs start..end, descending."""
         found = self._locate(end)
         if found is None:
             return
@@ -475,22 +479,22 @@ class ColdPages:
             at = len(page.counts) - 1
 
     def walk(self) -> Iterator[Node]:
-        """Every live node."""
+        """Yield every live node, ascending."""
         for page, at, deleted in self.between(0, MAX):
             yield ColdNode(self, page, at, deleted)
 
     def walk_back(self) -> Iterator[Node]:
-        """Every live node, the last one first."""
+        """Yield every live node, descending."""
         for page, at, deleted in self.back(0, MAX):
             yield ColdNode(self, page, at, deleted)
 
     def in_second_half(self, entry_id: int) -> bool:
-        """Whether an ID lies behind the middle node, so that what comes after it is nearer from the end."""
+        """Whether an ID lies after the middle node, so that a walk to it from the end is the shorter one."""
         found = self._locate(entry_id)
         return found is not None and 2 * (found[0].ordinal + found[1]) > self.head + self.stop
 
     def all_blocks(self) -> Iterator[tuple[int, Block | None]]:
-        """(first ID, block or None if it is not live) of every node from the head on, as a stream keeps them."""
+        """Yield (first ID, block) of every node from the head on, as a stream keeps them; None for a node not live."""
         page, low = self._with(self.head, self.head_id)
         while True:
             for at in range(low, min(self.stop - page.ordinal, len(page.counts))):
@@ -522,7 +526,7 @@ class ColdPages:
         return self.block(page, at).decoded().id_at(highest_live(deleted, slots))
 
     def last_node(self) -> Node:
-        """The last node, if it is live, as it is when it is the last of its stream."""
+        """The last live node. It is the last of all if the stream has no resident node."""
         page, at, deleted = next(self.back(0, MAX))
         return ColdNode(self, page, at, deleted)
 
@@ -542,8 +546,8 @@ class ColdPages:
         return None if slot < 0 or deleted >> slot & 1 else (block, slot)
 
     def stretch(self, entry_id: int, count: int) -> tuple[StoredBlock, int] | None:
-        """(block, slot) where the `count` entries after an ID begin, if they follow each other in one node of the
-        page used last, as they do for most of a reader's calls; else None, whether there are any or not.
+        """(block, slot) of the first of the `count` entries after an ID, if all of them are consecutive slots of one
+        node in the page used last, as in most calls of a sequential reader. Otherwise None, whether they exist or not.
         """
         page = _cache.get((self._serial, self._recent))
         if page is None or not page.firsts[0] <= entry_id < page.lasts[-1]:
@@ -565,15 +569,18 @@ class ColdPages:
         return block, slot
 
     def slots(self, ordinal: int, entry_id: int) -> tuple[list[int], int]:
-        """(IDs of all slots, which are deleted) of a node that has this ID."""
+        """(IDs of all slots, mask of the deleted slots) of the node that contains `entry_id`."""
         page, at = self._with(ordinal, entry_id)
         ids = self.block(page, at).decoded().ids()
         return ids, self.marks.mask(ordinal, page.masks[at])
 
-    # --- changing; afterwards `nodes` may be 0: then there are none, and the object is to be dropped
+    # --- changing. If `nodes` is 0 afterwards, the caller drops this object.
 
     def mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> int:
-        """Mark slots of a node deleted; the ID of its last slot. `entry_id` as for a node near which one is known."""
+        """Mark slots of a node deleted. Returns the ID of the node's last slot.
+
+        entry_id: an ID in or near the node, so that its page is found without a walk from the head; None: not known.
+        """
         page, at = self._with(ordinal, self.head_id if entry_id is None else entry_id)
         mask |= self.marks.mask(ordinal, page.masks[at])
         self.marks.now[ordinal] = (page.firsts[at], mask)
@@ -584,7 +591,7 @@ class ColdPages:
         return page.lasts[at]
 
     def drop(self, nodes: int) -> tuple[int, int]:
-        """Drop live nodes from the head, at most all: (how many were dropped, no slot of them has a greater ID)."""
+        """Drop up to `nodes` live nodes from the head. Returns (number dropped, upper bound of their slots' IDs)."""
         if nodes >= self.nodes:
             dropped, self.nodes = self.nodes, 0
             return dropped, self.last_id
@@ -593,13 +600,13 @@ class ColdPages:
         return (
             nodes,
             self.head_id - 1,
-        )  # where IDs ascend, whatever went was smaller than what follows it
+        )  # IDs ascend: every dropped ID is below the new head's
 
     def _move_head(self, nodes: int) -> None:
-        """Let the head be the live node after `nodes` others.
+        """Set the head to the live node after `nodes` others.
 
-        It is counted from the nearer end. If damage lies there, the other end leads to the same node: a trim may have
-        been decided from either, and apply must not fail where decide has not.
+        The walk starts at the nearer end. If it meets damage, walk from the other end, which leads to the same node:
+        decide may have planned the trim from either end, and apply must not fail where decide succeeded.
         """
         ways = [self._nth_from_head, self._nth_from_end]
         if 2 * nodes > self.nodes:
@@ -612,13 +619,13 @@ class ColdPages:
         self.head_id = page.firsts[at]
 
     def _nth_from_head(self, nodes: int) -> tuple[Page, int]:
-        """The live node after `nodes` others, counted from the head."""
+        """The live node after `nodes` others, found from the head."""
         for page, at, _ in islice(self.between(0, MAX), nodes, None):
             return page, at
         raise self._too_few()
 
     def _nth_from_end(self, nodes: int) -> tuple[Page, int]:
-        """The same, counted from the end."""
+        """The live node after `nodes` others, found from the end."""
         for page, at, _ in islice(self.back(0, MAX), self.nodes - nodes - 1, None):
             return page, at
         raise self._too_few()
@@ -629,11 +636,11 @@ class ColdPages:
         )
 
     def pop(self) -> None:
-        """Take away the last node, which is live."""
+        """Remove the last node. It must be live."""
         self.stop -= 1
         self.nodes -= 1
 
     def tidy_end(self) -> None:
-        """No node at the end that is not live."""
+        """Remove the nodes at the end that are not live."""
         page, at, _ = next(self.back(0, MAX))
         self.stop = page.ordinal + at + 1

@@ -1,39 +1,39 @@
-"""Pending entries of one group, in three orders: by ID, by delivery time, and by consumer; young ones in none yet.
+"""The pending entries of one group, in three orders: by ID, by delivery time and by consumer.
 
     by ID        engine.by_id      IDs, times, owners, counts            tops: last ID of each chunk
     by time      engine.by_time    IDs, times, ordered by (time, ID)     tops: last time of each chunk
-    by consumer  engine.by_owner   for each owner IDs                    tops: last ID of each chunk
+    by consumer  engine.by_owner   per owner: IDs                        tops: last ID of each chunk
 
-Each is a list of chunks of about 64 entries (engine.chunks), a chunk a few columns. A column is an `array`, 8
-bytes an entry (owners: 4), so a pending entry costs about 60 bytes and the collector walks nothing.
-Whatever a command does to k entries costs O(k * (log n + chunk)), and a whole delivery that is acknowledged or
-claimed together is found, compared and cut as slices. Rules that hold between any two calls, and that `check()` walks:
+Each order is a list of chunks of about 64 entries (engine.chunks). A chunk is a few columns; a column is an `array`
+of 8 bytes per entry (owners: 4). So a pending entry costs about 60 bytes and the garbage collector visits none of
+them. A change of k entries costs O(k * (log n + chunk)). A delivery that is acknowledged or claimed as a whole is
+found, compared and cut as slices. Invariants between any two calls, verified by `check()`:
 
-1. No chunk is empty; IDs ascend strictly within and across chunks; a top is its chunk's last value; the
-   columns of a chunk are equally long.
-2. (time, ID) is in the time order exactly once for each entry, ascending.
-3. An ID is in exactly the one consumer's chunks that its owner column names. Owner 0 is nobody.
-4. The consumers' sizes and the number of entries without owner add up to the entries in the orders.
+1. No chunk is empty; IDs ascend strictly within and across chunks; a top is its chunk's last value; all columns of a
+   chunk have the same length.
+2. Each entry's (time, ID) is in the time order exactly once, ascending.
+3. An ID is in the chunks of exactly one consumer, the one in its owner column. Owner 0 is nobody.
+4. The consumers' sizes plus the number of entries without owner equal the number of entries in the orders.
 
-Before the orders lies a dict of *young* deliveries, as most are acknowledged a moment later, and then were never in
-any order. It has rules of its own:
+New deliveries first go to a dict of *young* deliveries, outside the orders: most are acknowledged a moment later and
+then never enter an order. Its invariants:
 
-5. What is young has an owner and a key, is above all in the orders by ID and by time, and ascends by both, as the dict
-   has it. So it is one more chunk at the end of every order, for who looks; and looking changes nothing.
-6. Only small deliveries of what is above all get there (`deliver`). Any other change but an acknowledgement first
-   puts all that is young into the orders, and so does a freeze; that appends, so it reads nothing and cannot fail.
-   There are always fewer than `YOUNG`.
+5. A young entry has an owner and a key. It comes after all entries of the orders, by ID and by (time, ID); the dict
+   ascends by both. So a reader treats the dict as one more chunk at the end of every order, without moving it there.
+6. Only small deliveries above all other entries become young (`deliver`). Every other change except an
+   acknowledgement first flushes the young entries into the orders, and so does a freeze. A flush only appends, so it
+   reads nothing and cannot fail. There are always fewer than `YOUNG`.
 
-Inside, an ID is a key of `engine.idlist`. The first ID that has no key turns the group for good into the
-wide form, the same code over lists of 128-bit ints. Keys leave this module only through `to_id`.
+Internally an ID is a key of `engine.idlist`. The first ID that has no key converts the group permanently to the wide
+form: the same code over lists of 128-bit ints. Keys leave this module only through `to_id`.
 
-Entries released by XNACK have no owner and lie in the NACK zone (spec 7.5): their time is `NACK_TIME` and
-ascending, so they come before all others, in the order of their release. Shown as 0. Entries of equal
-time are in ID order: that follows from the entries alone, so replay and live agree. How entries lie in
-chunks follows from nothing, and shows nowhere.
+Entries released by XNACK have no owner and are in the NACK zone (spec 7.5). Their times ascend from `NACK_TIME`, so
+they come before all others, in the order of release; commands show the time as 0. Entries of equal time are in ID
+order. That order depends only on the entries, so replay and live execution agree. How entries are split into chunks is
+not deterministic and not observable.
 
-After `evict` or `restore` chunks lie in a checkpoint until they are needed, so almost every method can raise
-CorruptBlock. One that changes must not do that half way: `prepare_...` is called before (engine.prepare).
+After `evict` or `restored`, chunks are cold until they are needed, so almost every method can raise CorruptBlock. A
+method that changes state must not raise half way: the caller first calls `prepare_...` (engine.prepare).
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ from tidelog.engine.pending_orders import NACK_TIME as NACK_TIME
 from tidelog.engine.pending_orders import NOBODY as NOBODY
 from tidelog.engine.pending_orders import YOUNG, PendingOrders
 
-FEW: Final = 3  # up to here entries are handled one by one rather than as a stretch
-YOUNG_BYTES: Final = 16 * 8  # of an ID list that can be young; longer ones are cheaper as stretches
+FEW: Final = 3  # up to this many entries are changed one by one rather than as slices
+YOUNG_BYTES: Final = 16 * 8  # longest ID list that becomes young; longer ones are cheaper as slices
 
 
 class Pending(PendingOrders):
     """The pending entries of one group.
 
-    Methods that change are called by apply alone and trust what they are told; lists of IDs given to
-    `deliver` ascend and name no ID twice. The others change nothing but what is in memory.
+    Only apply calls the methods that change state; they do not validate arguments. ID lists passed to `deliver` ascend
+    and have no duplicates. All other methods change nothing, except that they may load chunks into memory.
     """
 
     __slots__ = ()
@@ -83,9 +83,9 @@ class Pending(PendingOrders):
     # --- changing
 
     def deliver(self, ids: IdList, owner: int, time: int, counts: int | Sequence[int]) -> None:
-        """Each ID of an ascending list is pending for `owner` from now on, whether it was before or not.
+        """Make each ID of an ascending list pending for `owner`, whether it was pending before or not.
 
-        time: unix ms of the delivery. counts: deliveries of all, or of each.
+        time: delivery time, unix ms. counts: the delivery count, one for all or one for each.
         """
         if time >= self._time_max and ids.__class__ is bytes and counts.__class__ is int:
             young = self.young
@@ -127,7 +127,7 @@ class Pending(PendingOrders):
             for key, count in zip(want, each):
                 self._put(key, owner, time, count)
         elif not self._redeliver_run(want, n, owner, time, counts):
-            # What was several deliveries, or is partly new: in stretches, if it has any.
+            # The IDs are from several deliveries, or only some are new: halve until a part is uniform or small.
             half = n // 2
             low = high = counts
             if not isinstance(counts, int):
@@ -136,7 +136,7 @@ class Pending(PendingOrders):
             self._deliver(want[half:], owner, time, high)
 
     def remove(self, ids: IdList) -> None:
-        """Take pending entries out. IDs that are not pending are passed over."""
+        """Remove pending entries. IDs that are not pending are ignored."""
         if len(ids) == 8 and ids.__class__ is bytes and not self.wide:
             if self.young.pop(ids, None) is None:
                 self._remove_key(unpack_key(ids)[0])
@@ -150,7 +150,7 @@ class Pending(PendingOrders):
             self._remove(want)
 
     def _remove_young(self, ids: IdList) -> IdList:
-        """Take out what is young. What is left to do."""
+        """Remove those of the IDs that are young. Returns the others."""
         young = self.young
         if not isinstance(ids, bytes):
             ids = pack([id for id in unpack(ids) if is_narrow(id)])
@@ -165,12 +165,12 @@ class Pending(PendingOrders):
             for key in want:
                 self._remove_key(key)
         elif not self._remove_run(want):
-            half = len(want) // 2  # what was several deliveries: in stretches, if it has any
+            half = len(want) // 2  # from several deliveries: halve until a part is uniform or small
             self._remove(want[:half])
             self._remove(want[half:])
 
     def nack(self, ids: IdList, counts: int | Sequence[int]) -> None:
-        """Each ID is pending without owner, at the end of the NACK zone in this order."""
+        """Make each ID pending without owner, at the end of the NACK zone in the given order."""
         want = self._want(ids)
         self._flush()
         if isinstance(counts, int):
@@ -181,9 +181,9 @@ class Pending(PendingOrders):
         self._find_max()
 
     def _remove_run(self, want: Column) -> bool:
-        """Remove what lies together by ID and by time, and perhaps belongs to one consumer.
+        """Remove entries that are contiguous by ID and by time, perhaps of one consumer. False: they are not.
 
-        Comparing the IDs of a stretch is enough in each order: an ID is in it only once.
+        Comparing IDs is enough in each order, since an ID is in it only once.
         """
         by_id, by_time = self._by_id, self._by_time
         parts = by_id.place_run(want)
@@ -208,7 +208,7 @@ class Pending(PendingOrders):
         return True
 
     def _disown(self, parts: list[Part]) -> None:
-        """Take entries of these parts by ID from whoever holds each."""
+        """Remove the entries of these parts (by ID) from their consumers."""
         for i, j, k in parts:
             ids, _, owners, _ = self._by_id.chunks[i] or self._by_id.load(i)
             for key, owner in zip(ids[j:k], owners[j:k]):
@@ -219,7 +219,7 @@ class Pending(PendingOrders):
     def _redeliver_run(
         self, want: Column, n: int, owner: int, time: int, counts: int | Sequence[int]
     ) -> bool:
-        """Hand over what was delivered together, if it still lies together in all three orders."""
+        """Redeliver entries that are contiguous in all three orders. False, and nothing done, if they are not."""
         by_id, by_time = self._by_id, self._by_time
         parts = by_id.place_run(want)
         if parts is None:
@@ -243,7 +243,7 @@ class Pending(PendingOrders):
         return True
 
     def _put(self, key: int, owner: int, time: int, count: int) -> None:
-        """One entry as `deliver` and `nack` leave it."""
+        """Insert or change one entry in all three orders."""
         old = self._by_id.put(key, time, owner, count)
         if old is None:
             self.n += 1
@@ -267,7 +267,7 @@ class Pending(PendingOrders):
                 holder.discard(key)
 
     def drop_owner(self, owner: int) -> None:
-        """Forget a consumer and its pending entries."""
+        """Delete a consumer and its pending entries."""
         owned = self._owner(owner)
         few = self._holds_few(owner)
         self._flush()
@@ -281,7 +281,7 @@ class Pending(PendingOrders):
         self._free.append(owner)
 
     def _filter_out(self, owner: int, gone: set[int]) -> None:
-        """Drop all entries of an owner that has many."""
+        """Drop all entries (keys `gone`) of an owner that has many, in one pass over the chunks."""
 
         def kept_by_id(chunk: Chunk) -> list[bool] | None:
             owners = chunk[2]
@@ -297,7 +297,7 @@ class Pending(PendingOrders):
         self.n -= len(gone)
 
     def _widen(self) -> None:
-        """Turn to the wide form: an ID came that has no key. O(n), once in a group's life."""
+        """Convert to the wide form: an ID has no key. O(n), at most once for a group."""
         self.load_all()
         self._flush()
         for order in self._orders():
@@ -305,14 +305,14 @@ class Pending(PendingOrders):
         self.wide = True
 
     def _want(self, ids: IdList) -> Column:
-        """The column of an ID list that is about to be pending."""
+        """The column of an ID list that becomes pending. Converts to the wide form if an ID has no key."""
         if not self.wide:
             if ids.__class__ is bytes:
                 return keys(ids)
             self._widen()
         return unpack(ids)
 
-    # --- asking
+    # --- reading
 
     def contains(self, id: int) -> bool:
         """Whether an entry is pending."""
@@ -328,9 +328,9 @@ class Pending(PendingOrders):
         return self.young.get(pack_key(key)) or self._by_id.get(key)
 
     def are_held(self, ids: IdList, owner: int, count: int) -> bool:
-        """Whether all of an ascending ID list are pending for one owner with one delivery count, as one stretch.
+        """Whether all of an ascending ID list are pending for one owner with one delivery count.
 
-        False also where it would take looking at each to know.
+        May be False although they are, where only a look at each entry could tell.
         """
         if not ids or self.wide or not isinstance(ids, bytes):
             return False
@@ -340,13 +340,13 @@ class Pending(PendingOrders):
         return all(each is not None and each[1:] == (owner, count) for each in found)
 
     def among(self, ids: Iterable[int]) -> list[int]:
-        """Those of `ids` that are pending, ascending, each once."""
+        """Those of `ids` that are pending, ascending, without duplicates."""
         if not len(self):
             return []
         return [id for id in sorted(set(ids)) if self.get(id) is not None]
 
     def present(self, ids: IdList) -> IdList:
-        """Those of an ID list that are pending, ascending, each once."""
+        """Those of an ID list that are pending, ascending, without duplicates."""
         if ids.__class__ is bytes and not self.wide:
             young = self.young
             if len(ids) == 8:
@@ -365,20 +365,20 @@ class Pending(PendingOrders):
         return pack(self.among(unpack(ids)))
 
     def first(self) -> int:
-        """The smallest pending ID. There is one."""
+        """The smallest pending ID. At least one entry must be pending."""
         by_id = self._by_id
         if not by_id.chunks:
             return id_of(unpack_key(next(iter(self.young)))[0])
         return self.to_id((by_id.chunks[0] or by_id.load(0))[0][0])
 
     def last(self) -> int:
-        """The greatest pending ID. There is one."""
+        """The greatest pending ID. At least one entry must be pending."""
         if self.young:
             return id_of(unpack_key(next(reversed(self.young)))[0])
         return self.to_id(self._by_id.tops[-1])
 
     def slices(self, start: int) -> Iterator[Chunk]:
-        """The entries from ID `start` on, ascending, as columns: keys, times, owners, counts."""
+        """Yield the entries from ID `start` on, ascending, as columns: keys, times, owners, counts."""
         low = self._by_id.key_from(start)
         yield from self._by_id.slices(low)
         if self.young:
@@ -395,9 +395,9 @@ class Pending(PendingOrders):
         owner: int | None = None,
         time_max: int | None = None,
     ) -> list[Row]:
-        """(id, time, owner, delivery count) of up to `count` entries from start to end, ascending.
+        """(id, time, owner, delivery count) of up to `count` entries with start <= ID <= end, ascending.
 
-        owner: only those of this consumer. time_max: only those delivered then or before, unix ms.
+        owner: only entries of this consumer. time_max: only entries delivered at or before this time, unix ms.
         """
         if count <= 0:
             return []
@@ -417,7 +417,7 @@ class Pending(PendingOrders):
     def _page(
         self, low: int, high: int, count: int, owner: int | None, time_max: int | None
     ) -> list[Row]:
-        """`page` from key to key of what is in the orders. There is something."""
+        """`page` of the entries in the orders, for keys low..high. The orders must not be empty."""
         if time_max is not None and self._by_time.first_time() > time_max:
             return []
         by_id = self._by_id
@@ -434,8 +434,9 @@ class Pending(PendingOrders):
         return page[:count]
 
     def by_age(self, start: int = NACK_TIME) -> Iterator[tuple[int, int]]:
-        """(time, id) of the entries delivered at `start`, unix ms, or later; the oldest first. By default all of
-        them: the NACK zone comes before those that have an owner.
+        """Yield (time, id) of the entries delivered at `start` (unix ms) or later, oldest first.
+
+        By default all entries; those of the NACK zone come first.
         """
         for ids, times in self._by_time.slices(start):
             yield from zip(times, self._by_id.ids_of(ids))
@@ -444,9 +445,9 @@ class Pending(PendingOrders):
                 yield time, id_of(key)
 
     def oldest(self) -> int | None:
-        """When the oldest delivery to a consumer was, unix ms; None if there is none. Reads nothing.
+        """Time of the oldest delivery to a consumer, unix ms; None if there is none. Reads no cold chunk.
 
-        The chunk where it lies need not be in memory; then its youngest entry stands for it.
+        If the oldest entry's chunk is cold, returns the time of the chunk's youngest entry instead.
         """
         by_time = self._by_time
         i = bisect_left(by_time.tops, 0)
@@ -456,7 +457,7 @@ class Pending(PendingOrders):
         return next(iter(self.young.values()))[0] if self.young else None
 
     def entries(self) -> Iterator[Row]:
-        """(id, time, owner, delivery count) of all entries, ascending. Leaves in memory what is there."""
+        """Yield (id, time, owner, delivery count) of all entries, ascending. Cold chunks stay cold."""
         yield from self._by_id.entries()
         for key, delivery in zip(self._young_keys(), self.young.values()):
             yield id_of(key), *delivery

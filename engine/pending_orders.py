@@ -1,7 +1,6 @@
-"""The three orders of one group's pending entries as a whole: owners, memory, checkpoints.
+"""The three orders of one group's pending entries: owner numbers, memory, checkpoints.
 
-What is delivered, acknowledged and asked for is in `engine.pending`, which says what the orders are and what is
-always true of them.
+`engine.pending` has the commands on top of it, and describes the orders and their invariants.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from tidelog.engine.frozen_pending import FrozenPending, restore_lasts, restore_
 from tidelog.engine.idlist import IdList, id_of, is_narrow, key_of, keys, unpack
 
 NOBODY: Final = 0  # owner of an entry that XNACK released
-# The first delivery time of the NACK zone; every time below 0 is in it.
+# The first delivery time of the NACK zone. All times below 0 belong to the zone.
 NACK_TIME: Final = -(1 << 62)
 
-# With so many young deliveries they all go into the orders. With those of one delivery more (YOUNG_BYTES) that is
-# less than two chunks, so they make one.
+# At this many young deliveries, all of them are flushed into the orders. With one more delivery (YOUNG_BYTES) they are
+# still fewer than two chunks, so they make one.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)
@@ -33,13 +32,13 @@ Delivery = tuple[int, int, int]
 
 
 class PendingOrders:
-    """What is pending in one group, in all three orders.
+    """The pending entries of one group, in all three orders.
 
-    n           how many entries are in the orders
+    n           number of entries in the orders
     wide        whether keys are IDs (engine.pending)
-    young       by ID list of one: the last few deliveries, which are in no order yet (engine.pending)
-    _key_max    no entry has a greater key,
-    _time_max   and none a later time; there may be none any more that comes near
+    young       ID list of one ID -> delivery: the latest deliveries, which are in no order yet (engine.pending)
+    _key_max    upper bound of all keys, not necessarily tight
+    _time_max   upper bound of all delivery times, not necessarily tight
     """
 
     __slots__ = (
@@ -82,7 +81,7 @@ class PendingOrders:
     # --- young deliveries
 
     def _flush(self) -> None:
-        """Put the young deliveries into the orders, at the end of each. Reads nothing, so it cannot fail."""
+        """Append the young deliveries to the orders. Reads nothing, so it cannot fail."""
         young = self.young
         if not young:
             return
@@ -102,7 +101,7 @@ class PendingOrders:
         young.clear()
 
     def _young_chunk(self) -> Chunk:
-        """The young deliveries as one more chunk of the order by ID. There are some."""
+        """The young deliveries as a chunk of the order by ID. There must be some."""
         times, owners, counts = zip(*self.young.values())
         return self._young_keys(), new_column(times), array("I", owners), new_column(counts)
 
@@ -110,16 +109,16 @@ class PendingOrders:
         return keys(b"".join(self.young))
 
     def _find_max(self) -> None:
-        """Something came into the orders, and nothing is young."""
+        """Update the bounds after entries went into the orders. Nothing may be young."""
         if self.wide:
-            self._key_max = KEY_END  # nothing will be, in the wide form
+            self._key_max = KEY_END  # so that nothing becomes young in the wide form
         elif self._by_id.tops:
             self._key_max, self._time_max = self._by_id.tops[-1], self._by_time.tops[-1]
 
     # --- owners
 
     def add_owner(self) -> int:
-        """A number for a new consumer."""
+        """Allocate the owner number of a new consumer."""
         owned = Owned(self._shelf, self._by_id.new)
         if self._free:
             owner = self._free.pop()
@@ -130,18 +129,18 @@ class PendingOrders:
         return owner
 
     def held_by(self, owner: int) -> int:
-        """How many entries a consumer has pending."""
+        """The number of entries that a consumer has pending."""
         held = self._owner(owner).n
         if self.young:
             held += [of for _, of, _ in self.young.values()].count(owner)
         return held
 
     def nacked(self) -> int:
-        """How many entries are in the NACK zone."""
+        """The number of entries in the NACK zone."""
         return self.n - sum(owned.n for owned in self._owned if owned is not None)
 
     def owner_numbers(self) -> int:
-        """How many owner numbers there are, NOBODY and those to use again among them."""
+        """The number of owner numbers, including NOBODY and free ones."""
         return len(self._owned)
 
     def _owner(self, owner: int) -> Owned:
@@ -155,11 +154,11 @@ class PendingOrders:
     # --- IDs and keys
 
     def to_id(self, key: int) -> int:
-        """The entry ID of a key handed out by `slices`."""
+        """The entry ID of a key that `slices` returned."""
         return key if self.wide else id_of(key)
 
     def _those_with_keys(self, ids: IdList) -> Column:
-        """The column of those IDs that can be pending."""
+        """The column of those IDs that can be pending: in the narrow form, those that have a key."""
         if self.wide:
             return unpack(ids)
         if isinstance(ids, bytes):
@@ -170,18 +169,18 @@ class PendingOrders:
 
     @property
     def away(self) -> bool:
-        """Whether any chunk is not in memory."""
+        """Whether any chunk is cold."""
         return self._shelf.missing > 0
 
     def resident(self) -> int:
-        """About how many entries are in memory. O(chunks) at C speed."""
+        """Approximate number of entries in memory. O(chunks) at C speed."""
         chunks = self._by_id.chunks
         if not self.away or not chunks:
             return len(self)
         return self.n * (len(chunks) - chunks.count(None)) // len(chunks) + len(self.young)
 
     def load_all(self) -> None:
-        """Bring everything into memory. May raise CorruptBlock."""
+        """Load all chunks into memory. May raise CorruptBlock."""
         if self.away:
             for order in self._orders():
                 order.load_all()
@@ -189,17 +188,17 @@ class PendingOrders:
     def prepare_deliver(
         self, ids: IdList, owner: int | None, time: int, removed: Sequence[IdList] = ()
     ) -> None:
-        """Bring into memory what `deliver` of these will change. May raise CorruptBlock.
+        """Load the chunks that `deliver` or `nack` of these IDs will change. May raise CorruptBlock.
 
-        Young deliveries go into the orders then, but into chunks that are in memory, behind all that may not be.
+        That call may also flush young deliveries; the flush appends to resident chunks after all cold ones.
 
-        owner: None for a consumer to be created, NOBODY for `nack`, where `time` is of no matter.
-        removed: what `remove` and `deliver` take from its place before, and were made ready for already.
+        owner: None for a consumer not created yet; NOBODY for `nack`, which ignores `time`.
+        removed: IDs that earlier calls of the unit remove or move; they are prepared already.
         """
         if not self.away:
             return
         if not self.wide and not isinstance(ids, bytes):
-            self.load_all()  # the group will turn to the wide form
+            self.load_all()  # `deliver` will convert the group to the wide form
             return
         want = self._those_with_keys(ids)
         if owner == NOBODY:
@@ -207,7 +206,7 @@ class PendingOrders:
             want = self._by_id.new(sorted(want))
         if not want:
             return
-        # What comes above all goes into new chunks, or into a last one that is in memory.
+        # Entries above all others go into new chunks, or into a last chunk that is resident.
         first = want[0]
         by_id, by_time = self._by_id, self._by_time
         heir = None if owner is None else self._owned[owner]
@@ -220,7 +219,7 @@ class PendingOrders:
             gone.update(self._those_with_keys(each))
         if not new:
             self._warm(want)
-            if removed:  # one that is not pending goes after what remains
+            if removed:  # an ID that is not pending goes next to what remains after the removals
                 by_id.warm_new(want, gone)
         if not above:
             by_time.warm_new_at(time, want, gone)
@@ -228,12 +227,12 @@ class PendingOrders:
             heir.warm_new(want, gone)
 
     def prepare_remove(self, ids: IdList) -> None:
-        """Bring into memory what `remove` of these will change: all pending, ascending. May raise CorruptBlock."""
+        """Load the chunks that `remove` of these IDs, pending and ascending, will change. May raise CorruptBlock."""
         if self.away:
             self._warm(self._those_with_keys(ids))
 
     def prepare_drop(self, owner: int) -> None:
-        """Bring into memory what `drop_owner` will change. May raise CorruptBlock."""
+        """Load the chunks that `drop_owner` will change. May raise CorruptBlock."""
         if not self.away:
             return
         owned = self._owner(owner)
@@ -245,14 +244,14 @@ class PendingOrders:
             self._by_time.load_all()
 
     def _holds_few(self, owner: int) -> bool:
-        """Whether `drop_owner` takes a consumer's entries out one by one. Of the young there are not many."""
+        """Whether `drop_owner` removes a consumer's entries one by one. Ignores young entries, which are few."""
         held = self._owner(owner).n
         return not held or held * LOAD < self.n
 
     def _warm(self, want: Column) -> None:
-        """Bring into memory where entries, ascending, lie in all three orders, those of them that are pending.
+        """Load the chunks of all three orders that hold these entries (ascending; those not pending are ignored).
 
-        Chunk by chunk by ID, since what lies together there is mostly of one delivery to one consumer.
+        Goes chunk by chunk by ID, since neighbours there are mostly from one delivery to one consumer.
         """
         by_id = self._by_id
         tops, end, at = by_id.tops, len(want), 0
@@ -285,17 +284,16 @@ class PendingOrders:
                 at += 1
 
     def evict(self, cold: ColdStore, stream: int, group: int, name: bytes) -> None:
-        """Forget the chunks that have rows in `cold`: all that were handed over, but for those of a freeze that
-        failed. No freeze may be in flight.
+        """Evict the chunks that have rows in `cold`: all that were handed to a checkpoint, except one that failed.
 
-        stream, group: the numbers in the keys of the rows. name: of the group, for errors.
+        No freeze may be in flight. stream, group: the numbers in the row keys. name: the group's name, for errors.
         """
         self._shelf.place_at(cold, stream, group, name)
         for order in self._orders():
             order.evict()
 
     def freeze(self) -> FrozenPending:
-        """What a checkpoint is to hold. O(chunks) at C speed."""
+        """Copy what the next checkpoint has to hold. O(chunks) at C speed."""
         self._flush()
         return FrozenPending(
             *(self.n, self.wide, self._nack_time, self._free),
@@ -303,7 +301,7 @@ class PendingOrders:
         )
 
     def thaw(self, frozen: FrozenPending) -> None:
-        """The checkpoint that got `frozen` failed: what it had to write is to be written by the next."""
+        """Undo `freeze` after its checkpoint failed: the next checkpoint writes the same rows."""
         shelf = self._shelf
         shelf.dropped = frozen.dropped + shelf.dropped
         shelf.unstored.update(frozen.handed())
@@ -312,7 +310,7 @@ class PendingOrders:
     def restored(
         cls, directory: Sequence[Any], cold: ColdStore, stream: int, group: int, name: bytes
     ) -> Self:
-        """The pending entries of a directory, none of them in memory. ValueError if it cannot be one."""
+        """Restore pending entries from a directory, all chunks cold. Raises ValueError if it is malformed."""
         self = cls()
         n, wide, nack_time, next_serial, free, by_id, by_time, owners = directory
         self.n, self.wide, self._nack_time, self._free = n, wide, nack_time, list(free)
@@ -337,7 +335,7 @@ class PendingOrders:
     # --- whole
 
     def copy(self) -> Self:
-        """An independent copy, all in memory; owners keep their numbers. May raise CorruptBlock."""
+        """An independent copy, all in memory. Owners keep their numbers. May raise CorruptBlock."""
         other = type(self)()
         other.n, other.wide, other._nack_time = self.n, self.wide, self._nack_time
         other._free = self._free[:]
@@ -356,7 +354,7 @@ class PendingOrders:
         return other
 
     def check(self) -> None:
-        """Assert the rules of this module. O(n); tests call it after every step. Leaves in memory what is there."""
+        """Assert the invariants of `engine.pending`. O(n); tests call it after every step. Cold chunks stay cold."""
         for order in self._orders():
             order.check()
             assert order.shelf is self._shelf
@@ -389,7 +387,7 @@ class PendingOrders:
             assert (time < 0) == (owner == NOBODY)
 
     def _check_young(self) -> None:
-        """What is young would go to the end of every order, and is somebody's."""
+        """Assert that the young entries belong at the end of every order and have owners."""
         keys, times = [*self._young_keys()], [time for time, _, _ in self.young.values()]
         by_id, by_time = self._by_id.tops, self._by_time.tops
         assert len(keys) < YOUNG

@@ -1,22 +1,22 @@
-"""A state as Redis commands: what an AOF rewrite of Redis writes (spec 12.2), one key after the other.
+"""Rewrite: a state as Redis commands, key by key, as Redis's AOF rewrite writes them (spec 12.2).
 
-    SELECT db                                             once for each database that holds keys
+    SELECT db                                             once for each database that has keys
     SET key value                                         a string
     XADD key id field value ...                           every live entry; an empty stream: XADD key MAXLEN 0 0-1 x y
-    XSETID key last ENTRIESADDED n MAXDELETEDID id        repairs the counters that the XADDs left
-    XGROUP CREATE key group last ENTRIESREAD n            groups, then their consumers, in order of the names
+    XSETID key last ENTRIESADDED n MAXDELETEDID id        corrects the counters after the XADDs
+    XGROUP CREATE key group last ENTRIESREAD n            groups, then their consumers, sorted by name
     XCLAIM key group consumer 0 id TIME t RETRYCOUNT n JUSTID FORCE     every pending entry
-    XGROUP CREATECONSUMER key group consumer              a consumer with nothing that can be claimed
+    XGROUP CREATECONSUMER key group consumer              a consumer without an XCLAIM
     XNACK key group FAIL IDS n id ... RETRYCOUNT n FORCE  released entries, in the order of their release
-    XCFGSET key IDMP-DURATION s IDMP-MAXSIZE n            where these are not the defaults
+    XCFGSET key IDMP-DURATION s IDMP-MAXSIZE n            if these are not the defaults
     XIDMPRECORD key pid iid id                            the dedup tables
     PEXPIREAT key ms
 
-Sent into an empty server they build the same state, apart from what `Lost` then says: some facts have no command.
-XNACK, XCFGSET and XIDMPRECORD are of 8.x; for `Target.REDIS_7_0` they are left out, everything else is of 7.0.
+Sent to an empty server, the commands build the same state, except for facts that have no command; `Lost` counts them.
+XNACK, XCFGSET and XIDMPRECORD need Redis 8 and are left out for `Target.REDIS_7_0`; all others work with 7.0.
 
-Not told in `Lost`, as in no digest either: whether APPEND made a string `raw`. And a server puts its own clock in the
-place of a delivery time that to it lies in the future.
+Two losses are not counted: whether APPEND made a string `raw`, which is not in the digest either; and a delivery time
+in the server's future, which the server replaces by its own clock.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from tidelog.engine.stream import Stream
 
 Command = list[bytes]
 
-PENDING_PER_PAGE: Final = 1024  # how many pending entries are held at once
+PENDING_PER_PAGE: Final = 1024  # pending entries read at once
 NACKED_PER_COMMAND: Final = 64
 
 
 class Target(Enum):
-    """The Redis that is to take the commands."""
+    """The version of Redis that will run the commands."""
 
     REDIS_7_0 = "7.0"
     REDIS_8_8 = "8.8"
 
 
 class Kind(Enum):
-    """What the commands cannot carry. The value is the name of it; `told` says what is counted."""
+    """Kinds of facts that the commands cannot carry. The value is the kind's name; `told` describes what is counted."""
 
     PENDING_GONE = "pending-gone"
     NACKED = "nacked"
@@ -64,7 +64,7 @@ class Kind(Enum):
 
     @property
     def told(self) -> str:
-        """What is counted, in words."""
+        """A description of what is counted."""
         return _TOLD[self]
 
 
@@ -82,13 +82,13 @@ _TOLD: Final = {
 
 
 class Lost:
-    """Counts by kind, database and key. Complete when the commands have been gone through."""
+    """Counts of lost facts by kind, database and key. Complete once `rewrite` is exhausted."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[Kind, int, bytes], int] = {}
 
     def add(self, kind: Kind, db: int, key: bytes, count: int = 1) -> None:
-        """Count what a key loses."""
+        """Add to the count of a key."""
         if count:
             at = kind, db, key
             self.counts[at] = self.counts.get(at, 0) + count
@@ -104,10 +104,10 @@ class Lost:
 def rewrite(
     state: State, lost: Lost | None = None, target: Target = Target.REDIS_8_8
 ) -> Iterator[Command]:
-    """The commands that build `state` in an empty server; what they cannot carry is counted in `lost`.
+    """Yield the commands that build `state` in an empty server. Counts what they cannot carry in `lost`.
 
-    Made as they are asked for, never more than a node of entries or a page of pending ones at once; `state` must not
-    change until the last is taken. Raises CorruptBlock.
+    Generates them lazily, and holds at most one node of entries or one page of pending entries. `state` must not change
+    until the generator is exhausted. Raises CorruptBlock.
     """
     lost = Lost() if lost is None else lost
     for number, database in enumerate(state.databases):
@@ -122,7 +122,7 @@ def rewrite(
 
 
 def commands_about(state: State) -> int:
-    """Roughly how many commands `rewrite` makes, for a progress bar. Looks at every key, but at no entry."""
+    """The approximate number of commands of `rewrite`, for a progress bar. O(keys + groups); reads no entry."""
     total = 0
     for database in state.databases:
         for _, value, _ in database.keys.walk():
@@ -173,7 +173,7 @@ class _StreamForm:
     def entries(self) -> Iterator[Command]:
         key = self.key
         if not self.stream.length:
-            # The XSETID that follows takes back what this short-lived entry leaves in the counters.
+            # The XADD trims its own entry at once. The XSETID that follows corrects the counters.
             yield [b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]
             return
         nodes = _Nodes()
@@ -215,7 +215,7 @@ class _StreamForm:
                 break
             start = page[-1][0] + 1
         if not claims:
-            # Also where there were only claims that a server could not take: 7.0 would not make the consumer then.
+            # Also if all its pending entries are lost: without an XCLAIM, nothing else creates the consumer.
             yield [b"XGROUP", b"CREATECONSUMER", self.key, group.name, consumer.name]
         self.lose(Kind.SEEN_TIME)
         self.lose(Kind.ACTIVE_TIME, claims or consumer.active_time != NEVER)
@@ -223,7 +223,7 @@ class _StreamForm:
     def nacked(self, group: Group) -> Iterator[Command]:
         released = self.released(group)
         if self.target is Target.REDIS_7_0:
-            # Nobody's would be nobody's for good: no `>` comes back to them. With an owner they can be claimed.
+            # 7.0 has no XNACK. `>` never returns these entries again, so give them an owner: then they can be claimed.
             for entry_id, count in released:
                 self.lose(Kind.NACKED)
                 yield _claim([b"XCLAIM", self.key, group.name, b"", b"0"], entry_id, 0, count)
@@ -234,7 +234,7 @@ class _StreamForm:
                 yield [*command, *batch, b"RETRYCOUNT", _number(count), b"FORCE"]
 
     def released(self, group: Group) -> Iterator[tuple[int, int]]:
-        """(ID, delivery count) of the NACK zone, whose message is there, in the order of release."""
+        """Yield (ID, delivery count) of the NACK zone's entries that still exist, in order of release."""
         for _, entry_id in islice(group.pending.by_age(), group.pending.nacked()):
             if self.stream.still_has(entry_id):
                 entry = group.pending.get(entry_id)
@@ -267,14 +267,14 @@ class _StreamForm:
 
 
 class _Nodes:
-    """Tells where a server with Redis's default limits begins its nodes as it takes the entries one by one."""
+    """Predicts where a server with Redis's default limits starts its nodes when it runs the XADDs."""
 
     def __init__(self) -> None:
         self._settings = Settings()
-        self._stream = Stream(0)  # its one node is the open one
+        self._stream = Stream(0)  # has one node, the open one
 
     def would_be_one(self, ids: list[int], rows: list[Row]) -> bool:
-        """Whether the next entries, those of a node here, begin a node there and stay together."""
+        """Whether the server puts the next entries, those of one node here, into one new node."""
         begins = [self._begins(entry_id, row) for entry_id, row in zip(ids, rows, strict=True)]
         return begins[0] and not any(begins[1:])
 

@@ -1,27 +1,27 @@
-"""Stream: entries in nodes, their counters, and the groups and dedup tables that hang on it.
+"""Stream: entries in nodes, their counters, the consumer groups and the dedup tables.
 
-A node is a run of slots, one per entry ever put there; a deleted entry keeps its slot until the node goes
-(spec 2.4). All nodes but the last are sealed blocks; the last is the open *tail*, two lists. If the tail's last live
-entry goes, the stream has no tail until the next XADD. Whether an XADD starts a node is decided, never found
-out here: nothing in this module knows a limit, and no mutating method reads an entry's bytes or can fail.
+A node is a run of slots, one for each entry ever added to it; a deleted entry keeps its slot until the node is dropped
+(spec 2.4). All nodes but the last are sealed blocks; the last is the open *tail*, two lists. When the tail's last live
+entry is deleted, the stream has no tail until the next XADD. Decide determines whether an XADD starts a node; this
+module knows no limits, and none of its mutating methods reads an entry's bytes or fails (except on cold nodes, below).
 
     cold  + blocks   [ dropped... | B | B | hole | B ]  + tail     firsts[i] = first slot's ID of blocks[i]
                        ^0           ^head                          ordinal of blocks[i] = first_ordinal + i - head
 
-A node that dies between living ones leaves a hole (None), so ordinals of the others stay what they are.
+A node dropped between live nodes leaves a hole (None), so that the ordinals of the others do not change.
 
-A checkpoint holds sealed nodes in pages (engine.pages). What is sure to lie there can be *released*: the first nodes,
-those below `first_ordinal`, are then in `cold` only and are read from there. Nothing that a command answers and no
-ordinal depends on which nodes are in memory; where cold nodes are changed or looked for, CorruptBlock may come up,
-of `apply` as well. Whether a stream's nodes are stored, and which of them changed since, is told by
+A checkpoint stores sealed nodes in pages (engine.pages). Nodes that are certainly stored can be *released*: the first
+nodes, those below `first_ordinal`, are then only in `cold` and are read from the checkpoint. No reply and no ordinal
+depends on which nodes are resident. Reading or changing cold nodes can raise CorruptBlock, in apply too. Two ordinals
+say what a checkpoint has:
 
-    handed_stop    below: they were handed to a checkpoint, so deletions are noted down in `marks`
-    stored_stop    below: they are in the checkpoint that is committed, but for those from `cut` on
+    handed_stop    nodes below it were handed to a checkpoint, so their deletions are recorded in `marks`
+    stored_stop    nodes below it are in the committed checkpoint, except those from `cut` on
 
-What is kept true: slot IDs ascend strictly inside a node; the first slot of a node has a greater ID than every live
-entry before it (deleted slots before it may have greater ones, since XSETID makes their IDs legal again); no node is
-without a live entry; the first node is live (blocks[head], if nothing is cold), and the last one if there is no tail;
-length = live entries; cold ends at first_ordinal and is None if no cold node is live. `check()` walks all of it.
+Invariants: slot IDs ascend strictly inside a node; the first slot of a node has a greater ID than every live entry
+before it (deleted slots before it may have greater IDs, since XSETID makes those legal again); every node has a live
+entry; the first node is live (blocks[head], if nothing is cold), and so is the last one if there is no tail; length =
+number of live entries; cold ends at first_ordinal, and is None if no cold node is live. `check()` verifies all of them.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
 
 COUNTER_MAX: Final = (1 << 63) - 1
 LOADED: Final = 1
-COMPACT_AT: Final = 64  # dropped list positions kept before they are given back
+COMPACT_AT: Final = 64  # dropped positions kept at the start of `blocks` before they are deleted
 
 
 class Stream(Nodes):
-    """One stream key's value."""
+    """The value of a stream key."""
 
     __slots__ = ()
 
     # --- the tail's size
 
     def tail_bytes(self) -> int:
-        """The open tail's size in Redis, exactly; makes the bound exact too. Counts each entry once."""
+        """The exact size of the open tail in Redis, in bytes. Measures each entry only once, and tightens the bound."""
         tail_ids, rows, counted = self.tail_ids, self.tail_rows, self.tail_counted
         fields = rows[0][::2]
         body = self.tail_body if counted else listpack.master_size(fields)
@@ -78,10 +78,10 @@ class Stream(Nodes):
         return body + listpack.counters_size(len(rows) - deleted, deleted)
 
     def _start_bound(self, first: int, row: Row) -> None:
-        """The bound of a node that will start with this entry."""
+        """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
-        # Behind a large seq, small ones have large diffs too: no bound for such a node.
+        # After a large first seq, small seqs have large diffs too: such a node has no bound.
         small = first & SEQ_MAX <= SEQ_SMALL_MAX
         self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
 
@@ -90,10 +90,10 @@ class Stream(Nodes):
         if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
             self.tail_bound += SEQ_LARGE_BYTES
 
-    # --- changing: called by apply alone
+    # --- changing: only apply calls these
 
     def append(self, entry_id: int, row: Row) -> None:
-        """Add an entry to the open tail. (apply_streams repeats this inline for XADD.)"""
+        """Add an entry to the open tail. apply_streams has an inline copy for XADD."""
         self.tail_ids.append(entry_id)
         self.tail_rows.append(row)
         self._bound(entry_id, row)
@@ -102,14 +102,14 @@ class Stream(Nodes):
         self.entries_added = min(self.entries_added + 1, COUNTER_MAX)
 
     def start_node(self, entry_id: int, row: Row) -> None:
-        """Add an entry to a new node, sealing the tail if there is one."""
+        """Add an entry to a new node. Seals the tail if there is one."""
         if self.tail_ids:
             self.seal_tail()
         self._start_bound(entry_id, row)
         self.append(entry_id, row)
 
     def seal_tail(self) -> None:
-        """Turn the open tail, which there must be, into a block. There is no tail afterwards."""
+        """Turn the open tail into a block. The stream must have a tail, and has none afterwards."""
         ids = self.tail_ids
         data = encode(ids, self.tail_rows)
         self.blocks.append(Block(data, len(ids), ids[-1], self.tail_deleted))
@@ -123,7 +123,9 @@ class Stream(Nodes):
         blocks: tuple[tuple[int, bytes], ...],
         tail: tuple[Row, ...],
     ) -> None:
-        """Add entries with IDs first, first+1, ...: to the open tail, as whole nodes, in a new open node."""
+        """Add entries with IDs first, first+1, ...: `head` to the open tail, `blocks` ((slots, sealed bytes)) as full
+        nodes, `tail` to a new open node.
+        """
         if head:
             self._extend(first, head)
         if self.tail_ids and (blocks or tail):
@@ -142,7 +144,7 @@ class Stream(Nodes):
         self.entries_added = min(self.entries_added + entry_id - first, COUNTER_MAX)
 
     def _extend(self, first: int, rows: tuple[Row, ...]) -> None:
-        """Put rows at the end of the tail; the counters are left to the caller."""
+        """Append rows to the tail. The caller updates the counters."""
         stop = first + len(rows)
         self.tail_ids.extend(range(first, stop))
         self.tail_rows.extend(rows)
@@ -151,7 +153,7 @@ class Stream(Nodes):
             self.tail_bound += SEQ_LARGE_BYTES * len(rows)
 
     def reopen(self, ids: list[int], rows: list[Row], deleted: int) -> None:
-        """Make the last sealed node, whose slots these are, the open tail. There must be no tail."""
+        """Make the last sealed node the open tail; the arguments are its slots. The stream must have no tail."""
         if self.head < len(self.blocks):
             self.blocks.pop()
             self.firsts.pop()
@@ -166,7 +168,7 @@ class Stream(Nodes):
     def restore_tail(
         self, ids: list[int], rows: list[Row], deleted: int, void: bool = False
     ) -> None:
-        """Have an open tail of these slots. `void`: as `set_id` leaves it where its last slots are beyond last_id."""
+        """Set the open tail to these slots. void: leave it without a size bound, as `set_id` does."""
         self.tail_ids = untracked(ids)
         self.tail_rows = untracked(rows)
         self.tail_deleted = deleted
@@ -177,7 +179,9 @@ class Stream(Nodes):
             self.tail_until = 0
 
     def trim(self, length: int, drop: int, floor: int, slots: tuple[int, ...]) -> None:
-        """Drop `drop` nodes from the head, the slots below `floor` of the next, and then `slots`."""
+        """Drop `drop` nodes from the head, then the slots below `floor` of the next node, then `slots` (ordinal, slot,
+        ...). length: the stream's length afterwards.
+        """
         if drop and self.cold is not None:
             dropped, last = self.cold.drop(drop)
             drop -= dropped
@@ -194,7 +198,10 @@ class Stream(Nodes):
         self._first = None
 
     def delete(self, ids: IdList, slots: tuple[int, ...]) -> None:
-        """Delete the entries of an ascending list, which lie at `slots`; raises max_deleted_id."""
+        """Delete the entries of an ascending ID list. slots: where they are, (ordinal, slot, ...).
+
+        Raises max_deleted_id to the last of them if it was lower.
+        """
         last = last_id(ids)
         if last > self.max_deleted_id:
             self.max_deleted_id = last
@@ -207,19 +214,18 @@ class Stream(Nodes):
             self._mark_slots(slots, ids)
 
     def set_id(self, last_id: int, entries_added: int, max_deleted_id: int) -> None:
-        """XSETID."""
+        """Apply XSETID."""
         self.last_id = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
         if self.tail_ids and self.tail_ids[-1] > last_id:
-            # IDs up to the deleted last slots are legal again, but no longer fit behind them: without a
-            # bound the next add takes the careful path, which starts a node.
+            # The tail ends in deleted slots above last_id. An ID between is legal again but cannot follow those slots.
+            # Without a bound the next XADD takes the exact path, which starts a node.
             self.tail_until = 0
 
     def copy(self, number: int) -> Stream:
-        """The same stream under another number, all of it in memory; groups are left to the caller.
-
-        Sealed bytes are shared. May raise CorruptBlock.
+        """A copy with another number, all of it resident, without groups. Shares the sealed bytes. May raise
+        CorruptBlock.
         """
         other = Stream(number)
         for name in Nodes.__slots__:
@@ -235,15 +241,15 @@ class Stream(Nodes):
         other.idmp = self.idmp.copy() if self.idmp is not None else None
         return other
 
-    # --- memory: what lies in a checkpoint need not be here
+    # --- memory: stored nodes need not be resident
 
     def settle(self, committed: int) -> None:
-        """`committed` is the newest generation that a checkpoint holds."""
+        """Note that a checkpoint has committed. committed: the newest generation that it holds."""
         if self.handed_gen <= committed:
             self.stored_stop = self.handed_stop
 
     def release(self, store: ColdStore, stop: int) -> int:
-        """Forget the sealed nodes below ordinal `stop`, of those that are surely stored: how many went."""
+        """Evict the sealed nodes below ordinal `stop` that are certainly stored. Returns the number evicted."""
         count = min(stop, self.stored_stop) - self.first_ordinal
         if count <= 0:
             return 0
@@ -266,7 +272,7 @@ class Stream(Nodes):
         return len(gone)
 
     def load_all(self) -> None:
-        """Bring all nodes into memory. May raise CorruptBlock."""
+        """Load all nodes into memory. May raise CorruptBlock."""
         if self.cold is not None:
             self._bring_in(self.cold)
             self.cold = None
@@ -280,7 +286,7 @@ class Stream(Nodes):
         self.first_ordinal = cold.head
 
     def _after_cold(self) -> None:
-        """Cold nodes went."""
+        """Update first_ordinal and `cold` after cold nodes were removed."""
         cold = self.cold
         assert cold is not None
         self.first_ordinal = cold.stop
@@ -288,7 +294,7 @@ class Stream(Nodes):
             self.cold = None
 
     def _end_nodes(self) -> None:
-        """Sealed nodes at the end went: those that are stored are none any more."""
+        """Lower the stored bounds after sealed nodes at the end were removed. Their ordinals will be used again."""
         end = self.first_ordinal + len(self.blocks) - self.head
         if end < self.handed_stop:
             self.handed_stop = end
@@ -297,18 +303,18 @@ class Stream(Nodes):
             assert self.marks is not None
             self.marks.cut(end)
 
-    # --- what changing is made of
+    # --- helpers of the changes
 
     def _mark_slots(self, slots: tuple[int, ...], ids: IdList = EMPTY) -> None:
-        """Mark (ordinal, slot, ordinal, slot, ...) deleted; `ids` are theirs, if they are known."""
+        """Mark (ordinal, slot, ordinal, slot, ...) deleted. ids: the IDs of the slots, if known."""
         ordinals, places = slots[::2], slots[1::2]
-        # Only cold nodes are looked for by an ID.
+        # Only cold nodes are found by an ID.
         known = unpack(ids) if ids and ordinals[0] < self.first_ordinal else None
         start = 0
         while start < len(ordinals):
             stop = bisect_right(ordinals, ordinals[start], start)
             low, count = places[start], stop - start
-            if places[stop - 1] - low == count - 1:  # they follow each other, as most do
+            if places[stop - 1] - low == count - 1:  # consecutive slots, the common case
                 mask = (1 << count) - 1 << low
             else:
                 mask = reduce(or_, map((1).__lshift__, places[start:stop]))
@@ -316,7 +322,7 @@ class Stream(Nodes):
             start = stop
 
     def _mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> None:
-        """Mark slots of one node deleted; the node goes with its last live entry."""
+        """Mark slots of one node deleted. Drops the node if no live entry is left."""
         at = ordinal - self.first_ordinal + self.head
         if at == len(self.blocks):
             last = self.tail_ids[-1]
@@ -343,11 +349,11 @@ class Stream(Nodes):
             self.marks.now[ordinal] = (self.firsts[at], deleted)
         if deleted.bit_count() == block.count:
             if at == self.head and self.cold is None and self.marks is not None:
-                self.marks.now.pop(ordinal, None)  # the head moves past it, which says it all
+                self.marks.now.pop(ordinal, None)  # not needed: the head moves past this node
             self._drop(at)
 
     def _drop(self, at: int) -> None:
-        """Drop a whole node that is in memory."""
+        """Drop a resident node."""
         if at == len(self.blocks):
             self.removed_max = max(self.removed_max, self.tail_ids[-1])
             self._clear_tail()
@@ -368,7 +374,7 @@ class Stream(Nodes):
         self.tail_until = 0
 
     def _tidy(self) -> None:
-        """No hole at the head, none at the end without a tail; give dropped positions back now and then."""
+        """Remove holes at the head, and at the end if there is no tail. Compacts `blocks` now and then."""
         blocks, firsts, head = self.blocks, self.firsts, self.head
         if self.cold is None:
             while head < len(blocks) and blocks[head] is None:
@@ -392,7 +398,7 @@ class Stream(Nodes):
             self.head = 0
 
     def check(self) -> None:
-        """Assert what this module keeps true. O(entries); for tests and verify."""
+        """Assert the invariants of this module. O(entries); for tests and verify."""
         assert len(self.blocks) == len(self.firsts)
         assert self.head <= len(self.blocks)
         assert self.blocks.count(None) == self.head + self.holes
@@ -430,7 +436,7 @@ class Stream(Nodes):
         )
 
 
-# What a copy has of its own.
+# Attributes that `copy` does not take from the original.
 _OWN: Final = frozenset(
     ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
 )

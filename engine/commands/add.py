@@ -1,9 +1,11 @@
-"""XADD, one entry and many (spec 5.1). Here it is decided where a node ends; apply only obeys.
+"""XADD of one entry and of many (spec 5.1). This module decides where a node ends; apply follows the decision.
 
-Three entrances lead past the general parser. `decide_xadd_auto` is the condition "`*` and no options" written out: the
-plain version is `xadd`, and a test holds them to the same effects. `decide_xadd_run` makes one record of several such
-commands, as far as the open node takes them. `decide_xadd_many` makes one record of many rows, with whole nodes sealed
-as they go into it, cut where single adds would cut.
+Three functions bypass the general parser:
+
+    decide_xadd_auto   one `XADD key * field value ...` without options. The general path is `xadd`; a test compares the
+                       effects of both.
+    decide_xadd_run    one record for several such commands, as many as fit into the open node
+    decide_xadd_many   one record for many rows, with full nodes already sealed. Nodes end where single adds end them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from tidelog.engine.table import command
 
 ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
 
-HEAD_ROWS: Final = 16  # that are measured together, of those that may go into the open node
+HEAD_ROWS: Final = 16  # how many rows `_head` measures at once
 
 ARITY: Final = b"ERR wrong number of arguments for 'xadd' command"
 ZERO_ID: Final = b"ERR The ID specified in XADD must be greater than 0-0"
@@ -53,7 +55,7 @@ IDMP_EMPTY_IID: Final = b"ERR syntax error, IDMP requires a non-empty idempotent
 IDMP_EXPLICIT: Final = b"ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
 
-# --- one entry, nothing but defaults
+# --- one entry, no options
 
 
 def decide_xadd_auto(
@@ -65,10 +67,10 @@ def decide_xadd_auto(
     now: int,
     end: int = END,
 ) -> Effect | None:
-    """The whole of `XADD key * field value ...`: one effect, a unit by itself; its ID is effect[3], effect[4].
+    """Decide `XADD key * field value ...`. Returns its one effect, a unit by itself; the ID is effect[3], effect[4].
 
-    The caller has logged the DEL of keys whose time has passed. None: the rare case that needs more than one
-    effect; take `xadd`. `end` is 0 for an effect that is not the last of its unit. Raises CommandError.
+    The caller has already logged the DEL of an expired key. Returns None in the rare case that needs more than one
+    effect; the caller then uses `xadd`. `end` is 0 if the effect is not the last of its unit. Raises CommandError.
     """
     keys = state.databases[db].keys
     try:
@@ -86,7 +88,7 @@ def decide_xadd_auto(
             if seq > SEQ_MAX:
                 last_id = next_id(last_id, now)
                 ms, seq = last_id >> 64, last_id & SEQ_MAX
-        # What `place` would say, where the bound suffices.
+        # Fast path of `place`: the bound shows that the entry fits.
         if ms < stream.tail_until and len(stream.tail_ids) < settings.stream_node_max_entries:
             bound = stream.tail_bound + len(SEPARATOR.join(row))
             if bound < settings.stream_node_max_bytes and bound < ELEMENTS_BYTES_MAX:
@@ -112,10 +114,10 @@ def decide_xadd_run(
     now: int,
     end: int = END,
 ) -> Effect | None:
-    """Several `XADD key * field value ...`, as many of them as surely go into the open node: one effect, a unit by
-    itself, whose rows are effect[5].
+    """Decide several `XADD key * field value ...`, as many as certainly fit into the open node.
 
-    Under the same condition as `decide_xadd_auto`, and with the nodes it would make. None: take the first by that.
+    Returns one effect, a unit by itself; effect[5] has its rows. Returns None if fewer than two fit; the caller then
+    decides the first command by `decide_xadd_auto`. Same precondition and same nodes as that function.
     """
     stream = state.databases[db].keys.get(key)
     if stream.__class__ is not Stream:
@@ -139,7 +141,7 @@ def decide_xadd_run(
 
 
 def next_id(last_id: int, now: int) -> int:
-    """The ID of `*`. Raises CommandError if there is none left."""
+    """The ID that `*` stands for. `now`: unix ms. Raises CommandError if the stream has used the last ID."""
     if now > last_id >> 64:
         return now << 64
     if last_id == ids.MAX:
@@ -148,9 +150,9 @@ def next_id(last_id: int, now: int) -> int:
 
 
 def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[bool, Node | None]:
-    """Whether an entry starts a new node, and the sealed node that must be opened again for it, if any.
+    """(whether the entry starts a new node, the sealed node that must be reopened for it or None).
 
-    Exact, as Redis decides it (spec 2.4). Raises CommandError for an entry that is too large for any node.
+    Exactly Redis's decision (spec 2.4). Raises CommandError if the entry is too large for any node, and CorruptBlock.
     """
     size = sum(map(len, row))
     if size > ELEMENTS_BYTES_MAX:
@@ -172,7 +174,7 @@ def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[
 
 
 def reopen_effect(db: int, key: bytes, node: Node) -> Effect:
-    """The XREOPEN of a sealed node."""
+    """The XREOPEN effect for a sealed node. Raises CorruptBlock."""
     deleted = node.deleted.to_bytes((node.count + 7) // 8, "little")
     return (e.XREOPEN, db, key, idlist.pack(node.ids()), tuple(node.rows()), deleted)
 
@@ -182,7 +184,7 @@ def _node_bytes_max(settings: Settings) -> int:
     return given if 0 < given < ELEMENTS_BYTES_MAX else ELEMENTS_BYTES_MAX
 
 
-# --- one entry, all options
+# --- one entry, any options
 
 
 @command("xadd", -5, "write denyoom fast")
@@ -258,7 +260,11 @@ def _add(
     existing_only: bool,
     idmp: tuple[bytes, bytes | None] | None,
 ) -> Reply:
-    """XADD once its arguments are read. `given` is None for `*`; an iid of None is a digest of the row."""
+    """Decide an XADD whose arguments are parsed.
+
+    given: the ID as (ms, seq), None for `*`; seq None for `ms-*`. idmp: (pid, iid) or None; iid None: IDMPAUTO, which
+    takes a digest of the row.
+    """
     stream = ctx.stream(key)
     if stream is None and existing_only:
         return None
@@ -310,7 +316,7 @@ def _new_id(last_id: int, given: tuple[int, int | None] | None, now: int) -> int
 
 
 class _NodesAfter:
-    """The nodes of a stream as they will be once the entry is in: `trim.Nodes`."""
+    """The nodes of a stream as they will be after the add. Implements `trim.Nodes`."""
 
     __slots__ = ("_stream", "_new_node", "_entry_id", "_row")
 
@@ -321,11 +327,11 @@ class _NodesAfter:
         self._row = row
 
     def nodes(self) -> int:
-        """How many there will be."""
+        """The number of nodes after the add."""
         return self._stream.nodes() + self._new_node
 
     def walk(self) -> Iterator[Node]:
-        """From the head on. May raise CorruptBlock."""
+        """Yield the nodes, ascending. May raise CorruptBlock."""
         last: Node | None = None
         for node in self._stream.walk():
             if last is not None:
@@ -334,13 +340,13 @@ class _NodesAfter:
         yield from self._ending(last)
 
     def walk_back(self) -> Iterator[Node]:
-        """From the last on. May raise CorruptBlock."""
+        """Yield the nodes, descending. May raise CorruptBlock."""
         nodes = self._stream.walk_back()
         yield from reversed(self._ending(next(nodes, None)))
         yield from nodes
 
     def _ending(self, last: Node | None) -> list[Node]:
-        """What becomes of the last node."""
+        """The nodes that replace the last node: one or two."""
         entry_id, row = self._entry_id, self._row
         if last is not None and not self._new_node:
             slot_ids, rows = [*last.ids(), entry_id], [*last.rows(), row]
@@ -356,12 +362,11 @@ class _NodesAfter:
 
 
 def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> tuple[int, int, int]:
-    """Add many entries with auto IDs, all of one millisecond: (ms, seq of the first, how many).
+    """Add many entries with auto IDs of one millisecond. Returns (ms, seq of the first, number of entries).
 
-    A row is a dict or a flat sequence (field, value, ...) of bytes or str; int and float go a slower way. `rows` may
-    also be `Alike`. Appends
-    the effects to ctx.effects: one XADD_MANY, unless a sealed node must be opened again first. Nodes end where
-    single adds would end them. Raises CommandError, TypeError for other values, UnicodeEncodeError.
+    A row is a dict, or a flat sequence (field, value, ...), of bytes or str; int and float work too, but slower. `rows`
+    may also be an `Alike`. Appends one XADD_MANY to ctx.effects, after an XREOPEN if a sealed node must be reopened.
+    Nodes end where single adds would end them. Raises CommandError, TypeError for other values, UnicodeEncodeError.
     """
     stream = ctx.stream(key)
     if not rows:
@@ -393,7 +398,11 @@ def _first_of_many(last_id: int, now: int, count: int) -> int:
 
 
 class _Batch:
-    """Rows of many adds. `names` and flat `values` if all have the same fields (bytes or str), else `rows`."""
+    """The rows of many adds.
+
+    names    the fields, bytes or str, if all rows have the same ones; `values` then has the values of all rows, flat
+    rows     the rows, if `names` is None
+    """
 
     __slots__ = (
         *("count", "names", "values", "rows", "texts", "sized"),
@@ -410,20 +419,20 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        self.sized = False  # some node was too large for the cheap bound; so will be others
-        self._lengths: list[int] = []  # of each row's values; without `names` of its fields too
-        # With `names`, for nodes of up to 128 slots: what each row takes, what the rows before each one take, the
-        # longest row's values, the fields.
+        self.sized = False  # `measure` was called: a node exceeded the cheap bound, and others probably will
+        self._lengths: list[int] = []  # bytes of each row's values; without `names`, of its fields too
+        # Bytes, only with `names`. _costs: of each row in a node of up to 128 slots. _ends: of all rows before each
+        # one. _longest: the greatest of `_lengths`. _master: of the master entry. _fields_length: of the field names.
         self._costs: list[int] = []
         self._ends: list[int] = []
         self._longest = self._master = self._fields_length = 0
 
     def row(self, at: int) -> Row:
-        """One row, of bytes."""
+        """One row, converted to bytes."""
         return self.rows_of(at, at + 1)[0]
 
     def rows_of(self, start: int, stop: int) -> list[Row]:
-        """Rows start..stop-1, of bytes."""
+        """Rows start..stop-1, converted to bytes."""
         if self.names is None:
             return self.rows[start:stop]
         width = len(self.names)
@@ -436,7 +445,7 @@ class _Batch:
         return list(zip(*columns))
 
     def seal(self, ms: int, seq: int, start: int, stop: int) -> bytes:
-        """Rows start..stop-1 as a sealed block, the first being ms-seq."""
+        """Rows start..stop-1 as a sealed block with IDs ms-seq, ms-(seq+1), ..."""
         if self.names is None:
             first = ms << 64 | seq
             return encode(range(first, first + stop - start), self.rows[start:stop])
@@ -446,10 +455,10 @@ class _Batch:
         )
 
     def bytes_max(self, count: int, sealed_bytes: int) -> int:
-        """An upper bound of what Redis compares with the byte limit before the last of `count` entries.
+        """An upper bound of the size that Redis compares with the byte limit for the last of `count` entries.
 
-        Sealed bytes hold every value with a header of 1 to 5 bytes. A listpack has at most 2 more for each, or a
-        32nd of its length; per entry flags 2, ms diff 2, seq diff 3, lp-count 3; and the fields twice.
+        A sealed block stores each value with a header of 1 to 5 bytes. A listpack adds at most 2 bytes for each value,
+        or 1/32 of its length; per entry flags 2, ms diff 2, seq diff 3, lp-count 3; and the fields twice.
         """
         if self.names is None or count > SEQ_SMALL_MAX:
             return ELEMENTS_BYTES_MAX
@@ -460,14 +469,14 @@ class _Batch:
         )
 
     def longer_than(self, length: int, start: int, stop: int) -> bool:
-        """Whether the values of rows start..stop-1 surely have more bytes together."""
+        """True if the values of rows start..stop-1 have more than `length` characters. False if not known."""
         if self.names is None:
             return False
         width = len(self.names)
         return sum(map(len, self.values[start * width : stop * width])) > length
 
     def cut(self, first: int, start: int, stop: int, bytes_max: int) -> int:
-        """Where the node that starts at row `start` with ID `first` ends: at `stop` at the latest. Exact."""
+        """The row after the last one of the node that starts at row `start` with ID `first`; at most `stop`. Exact."""
         if not self.sized:
             self.measure()
         lengths = self._lengths
@@ -503,7 +512,7 @@ class _Batch:
         return stop
 
     def measure(self) -> None:
-        """Sizes of all rows, once. Texts become bytes on the way. Raises CommandError for one too large."""
+        """Compute the sizes of all rows, once. Converts str to bytes. Raises CommandError for a row too large."""
         self.sized = True
         if self.names is None:
             self._lengths = [sum(map(len, row)) for row in self.rows]
@@ -528,7 +537,7 @@ class _Batch:
 
 
 class Alike:
-    """Rows of one field: its name, and the value of each."""
+    """Rows that all have the same single field: the field's name, and the value of each row."""
 
     __slots__ = ("name", "values")
 
@@ -543,7 +552,7 @@ _PLAIN: Final = frozenset((bytes, str))
 
 
 def _batch(rows: Sequence[Any] | Alike) -> _Batch:
-    """Take rows apart at C speed if they are alike, one by one if not."""
+    """Make a batch of rows: at C speed if all have the same fields, otherwise one by one."""
     count = len(rows)
     if isinstance(rows, Alike):
         return _Batch(count, (rows.name,), rows.values, [])
@@ -570,7 +579,7 @@ def _row(row: Any) -> Row:
         parts: Iterable[Any] = chain.from_iterable(row.items())
     elif isinstance(row, (list, tuple)):
         parts = row
-    else:  # a str is iterable too, and its letters are no fields
+    else:  # str too: it is iterable, but its characters are not fields
         raise TypeError(f"Invalid row of type: {type(row).__name__!r}. Give a dict of its fields.")
     flat = tuple(map(to_bytes, parts))
     if not flat or len(flat) & 1:
@@ -579,7 +588,7 @@ def _row(row: Any) -> Row:
 
 
 def to_bytes(value: Any) -> bytes:
-    """A field or value as it is stored, by redis-py's rules. Raises TypeError."""
+    """Encode a field or value by redis-py's rules. Raises TypeError."""
     kind = value.__class__
     if kind is bytes:
         return value  # type: ignore[no-any-return]
@@ -597,7 +606,7 @@ def to_bytes(value: Any) -> bytes:
 def _head(
     settings: Settings, stream: Stream, reopened: Node | None, first: int, batch: _Batch
 ) -> tuple[Row, ...]:
-    """The rows that still go into the open node, of which the first is known to fit."""
+    """The rows that fit into the open node. The caller knows that the first one does."""
     slots_max = settings.stream_node_max_entries
     bytes_max = _node_bytes_max(settings)
     node = reopened or stream.tail_node()
@@ -611,7 +620,7 @@ def _head(
     deleted = node.count - node.live
     fields = node.rows()[0][::2]
     body = listpack.body_size(node.ids(), node.rows())
-    for start in range(0, room, HEAD_ROWS):  # few of them may fit, and the others need no counting
+    for start in range(0, room, HEAD_ROWS):  # few rows may fit; do not measure the others
         some = rows[start : start + HEAD_ROWS]
         ids_of = range(first + start, first + start + len(some))
         costs = listpack.entry_sizes(ids_of, some, node.first, fields)
@@ -626,16 +635,16 @@ def _head(
 def _seal(
     settings: Settings, ms: int, seq: int, batch: _Batch, start: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """Whole nodes out of the rows from `start` on, and where the rows of an open last node begin.
+    """Seal the rows from `start` on into full nodes. Returns (slots, block) of each, and the open node's first row.
 
-    A node that the byte limit cannot have ended is sealed unexamined: its sealed bytes bound its size in Redis.
+    If the sealed bytes show that the byte limit did not end a node, the node's exact size is not computed.
     """
     slots_max = settings.stream_node_max_entries
     bytes_max = _node_bytes_max(settings)
     count = batch.count
     blocks: list[tuple[int, bytes]] = []
     if batch.longer_than(bytes_max, start, start + slots_max):
-        batch.measure()  # to seal the first would be in vain
+        batch.measure()  # the first node will exceed the limit: do not seal it for nothing
     while start < count:
         stop = min(start + slots_max, count) if slots_max > 0 else count
         if not batch.sized:

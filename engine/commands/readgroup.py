@@ -1,8 +1,8 @@
-"""XREADGROUP: a consumer gets new messages, idle ones of others, or its own history again (spec 7.2).
+"""XREADGROUP: a consumer reads new entries, idle entries of other consumers, or its own history (spec 7.2).
 
-Everything is decided against the group as it was before the command; what one key gets does not touch the
-others. Only when a key is listed twice must its second serving see the first: then a copy of the group takes
-the effects. That is O(pending), and nobody does it for speed.
+Every key is decided against the group's state before the command, since keys do not affect each other. Exception: if a
+key is listed twice, the second read must see the first. Then the effects are applied to a copy of the group, which
+costs O(pending); such commands are rare.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
-NEW = ids.MAX  # what `>` stands for; and, as in Redis, an ID that says so asks for new messages too
-CLAIM_BYTES = len(b":0\r\n:0\r\n")  # what the two integers of an entry read with CLAIM take
-_PLAIN_DIGITS_MAX = 15  # far from where a time or a count is too large
+NEW = ids.MAX  # what `>` stands for; as in Redis, the greatest ID written out asks for new entries too
+CLAIM_BYTES = len(b":0\r\n:0\r\n")  # bytes of the two integers that CLAIM adds to an entry
+_PLAIN_DIGITS_MAX = 15  # no time or count of so few digits is out of range
 _PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))
 _ZERO = ord("0")
 MEANINGLESS_ID = (
@@ -84,7 +84,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
         if after == NEW:
             entries = _deliver(ctx, options, key, stream, group, budget)
         else:
-            options.claim_ms = None  # a history ID ends CLAIM for the keys behind it too
+            options.claim_ms = None  # a history ID disables CLAIM for the keys after it too
             entries = _history(ctx, options, key, stream, group, after, budget)
         if entries is not None:
             reply.append([key, entries])
@@ -102,10 +102,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def nothing_new(state: State, db: int, key: bytes, group_name: bytes) -> Group | None:
-    """The group, if none of its consumers would find a new message; None: that is to be decided.
+    """The group, if it certainly has no new entry for a consumer; None if the command must be decided to know.
 
-    To be asked before the commands of those who wait are decided again: of many who wait for the messages of one
-    group, all but one find nothing each time.
+    The store calls this before it decides the commands of waiting consumers again. Of many consumers that wait for new
+    entries of one group, all but one would find nothing each time.
     """
     database = state.databases[db]
     stream = resident(database.keys, key)
@@ -118,10 +118,10 @@ def nothing_new(state: State, db: int, key: bytes, group_name: bytes) -> Group |
 
 
 def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
-    """`XREADGROUP GROUP g c [COUNT n] [BLOCK ms] STREAMS key >`, the options in any order; None: take the long way.
+    """Decide `XREADGROUP GROUP g c [COUNT n] [BLOCK ms] STREAMS key >`. None: the caller takes the general path.
 
-    What nearly every consumer sends, and half as dear as through the options. Whatever is unusual, errors too, is left
-    to the long way, which does the same.
+    COUNT and BLOCK may come in any order. Nearly every consumer sends this form, and this path takes half the time of
+    the general one. It leaves everything else, errors included, to the general path, which gives the same result.
     """
     try:
         count, block_ms = _plain_options(*args[4:-3])
@@ -134,9 +134,9 @@ def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
     return reply
 
 
-@lru_cache(128)  # a consumer says the same again and again
+@lru_cache(128)  # a consumer repeats the same options
 def _plain_options(*words: bytes) -> tuple[int, int]:
-    """(COUNT or 0, BLOCK or NOT_BLOCKING) of options that are nothing else. Raises ValueError, which is not kept."""
+    """(COUNT or 0, BLOCK or NOT_BLOCKING). Raises ValueError, which is not cached, for any other or unusual option."""
     count, block_ms = 0, NOT_BLOCKING
     if len(words) > _PLAIN_WORDS_MAX or len(words) & 1:
         raise ValueError
@@ -157,8 +157,9 @@ def _plain_options(*words: bytes) -> tuple[int, int]:
 def read_new(
     ctx: Context, key: bytes, group_name: bytes, consumer_name: bytes, count: int
 ) -> Reply:
-    """What a consumer gets that asks for up to `count` new messages of one key, 0 = any number: `Streams`, or the null
-    array. None: there is no such group.
+    """Deliver up to `count` new entries of one key (0: any number) to a consumer.
+
+    Returns `Streams`, or the null array if there is no new entry; None if the group does not exist.
     """
     stream = ctx.stream(key)
     group = None if stream is None else stream.groups.get(group_name)
@@ -184,7 +185,7 @@ def read_new(
 def next_one(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes
 ) -> tuple[int, Row] | None:
-    """The next new message of a group, its delivery to a consumer logged as by `log_new`; None if there is none."""
+    """Deliver the next new entry of a group to a consumer: `log_new` for one entry. Returns (ID, row), or None."""
     last_id = group.last_id
     found = stream.next_after(last_id)
     if found is not None:
@@ -201,7 +202,7 @@ def next_one(
 def log_new(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes, new: Entries
 ) -> None:
-    """Log that new messages were delivered to a consumer, and that the group has moved behind them."""
+    """Log the delivery of new entries to a consumer, and the group's new position after them."""
     ids_of_new = new.idlist()
     ms, seq = idlist.last_pair(ids_of_new)
     read = read_on(stream, group.last_id, group.entries_read, new)
@@ -227,7 +228,7 @@ def _deliver(
     group: Group,
     budget: Budget | None,
 ) -> Entries | None:
-    """New messages of one key, after those CLAIM finds; None if there are none."""
+    """Deliver the entries of one key: first those that CLAIM finds, then new ones. None if there are neither."""
     left = options.count
     mark = len(ctx.effects)
     claimed: ClaimedEntries | None = None
@@ -277,7 +278,7 @@ def _new(
     budget: Budget | None,
     opened: bool,
 ) -> Entries:
-    """Up to `count` messages behind the group's position, as many as the budget allows."""
+    """Up to `count` entries after the group's position, as many as the budget allows."""
     entries = stream.range(group.last_id + 1, ids.MAX, count)
     if budget is None:
         return entries
@@ -295,7 +296,7 @@ def _claim(
     group: Group,
     budget: Budget | None,
 ) -> tuple[ClaimedEntries, dict[int, int]]:
-    """The entries that have been idle for long enough, oldest delivery first, and their new counts."""
+    """The entries that are idle for at least CLAIM's min-idle time, oldest delivery first, and their new counts."""
     assert options.claim_ms is not None
     found: list[tuple[int, tuple[bytes, ...] | None]] = []
     idle: list[int] = []
@@ -326,7 +327,7 @@ def _claim(
 
 
 def _claim_at(ctx: Context, claim_ms: int, wanted: list[tuple[bytes, Stream, Group, int]]) -> int:
-    """When the next pending entry of these keys becomes claimable, unix ms (spec 10.4)."""
+    """Unix ms at which the next pending entry of these keys becomes claimable (spec 10.4)."""
     oldest = [
         next((time for time, id in group.pending.by_age() if stream.still_has(id)), ctx.now)
         for _, stream, group, _ in wanted
@@ -343,7 +344,7 @@ def _history(
     after: int,
     budget: Budget | None,
 ) -> Entries:
-    """What this consumer has pending behind an ID, delivered once more; messages that are gone as None."""
+    """Redeliver the entries that this consumer has pending after an ID. Deleted entries have None as their row."""
     mark = len(ctx.effects)
     consumer = group.consumers.get(options.consumer)
     entries = NO_ENTRIES

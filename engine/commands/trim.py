@@ -1,4 +1,4 @@
-"""XTRIM, and the trimming engine that XADD's options share (spec 5.2, 5.3)."""
+"""XTRIM, and the trimming that XADD's options share with it (spec 5.2, 5.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAXLEN: Final = b"MAXLEN"
 MINID: Final = b"MINID"
 
 LIMIT_NODES: Final = 100  # default limit of `~`, in nodes of stream-node-max-entries
-LIMIT_NO_NODES: Final = 10_000  # the same when nodes have no limit
+LIMIT_NO_NODES: Final = 10_000  # default limit of `~`, in entries, when nodes have no limit
 LIMIT_MAX: Final = 1_000_000
 
 TWO_STRATEGIES: Final = (
@@ -37,10 +37,10 @@ NO_STRATEGY: Final = b"ERR syntax error, XTRIM must be called with a trimming st
 
 
 class TrimOptions:
-    """MAXLEN, MINID, LIMIT and the reference policy, as they are met among a command's arguments.
+    """MAXLEN, MINID, LIMIT and the reference policy, collected while a command's arguments are parsed.
 
     strategy    None, MAXLEN or MINID         threshold    a length, or an ID
-    limit       None = not given; entries     policy       None = not given
+    limit       entries; None = not given     policy       None = not given
     """
 
     __slots__ = ("strategy", "approximate", "threshold", "limit", "policy")
@@ -53,7 +53,10 @@ class TrimOptions:
         self.policy: bytes | None = None
 
     def take(self, args: list[bytes], at: int) -> int:
-        """How many arguments the option at `at` takes; 0 if it is none of these. Raises CommandError."""
+        """Parse the option at `at`. Returns how many arguments it takes; 0: not an option of this class.
+
+        Raises CommandError.
+        """
         word = args[at].upper()
         more = len(args) - 1 - at
         if word in (MAXLEN, MINID) and more:
@@ -86,7 +89,7 @@ class TrimOptions:
         return taken
 
     def finish(self, strategy_required: bool) -> None:
-        """The checks that need all options. Raises CommandError."""
+        """Check the options against each other. Raises CommandError."""
         if self.limit and self.strategy is None:
             raise CommandError(LIMIT_ALONE)
         if strategy_required and self.strategy is None:
@@ -95,7 +98,7 @@ class TrimOptions:
             raise CommandError(LIMIT_EXACT)
 
     def entries_max(self, settings: Settings) -> int:
-        """At most so many entries go; 0 = no limit."""
+        """The greatest number of entries to remove; 0 = no limit."""
         if not self.approximate:
             return 0
         if self.limit is not None:
@@ -105,21 +108,21 @@ class TrimOptions:
 
 
 class Plan:
-    """What a trim removes: the fields of an XTRIM effect."""
+    """What a trim removes, as the fields of an XTRIM effect."""
 
     __slots__ = ("removed", "drop", "floor", "slots", "ids", "gone")
 
     def __init__(self) -> None:
         self.removed = 0
         self.drop = 0  # whole nodes from the head
-        self.floor = 0  # and the slots below this of the next
-        self.slots: list[int] = []  # or entries one by one: (ordinal, slot, ...)
-        self.ids: list[int] = []  # their IDs
-        self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
+        self.floor = 0  # and the slots of the next node below this one
+        self.slots: list[int] = []  # ACKED: the entries one by one: (ordinal, slot, ...)
+        self.ids: list[int] = []  # and their IDs
+        self.gone: list[Callable[[], list[int]]] = []  # DELREF: return the IDs that drop and floor remove
 
 
 class Nodes(Protocol):
-    """The nodes that a trim walks: a stream, or one as it will be once the entry of an XADD is in it."""
+    """The nodes that a trim walks: those of a stream, or of a stream as it will be after an XADD."""
 
     def walk(self) -> Iterator[Node]: ...
 
@@ -131,10 +134,10 @@ class Nodes(Protocol):
 def plan_trim(
     stream: Stream, nodes: Nodes, length: int, options: TrimOptions, settings: Settings
 ) -> Plan:
-    """Walk `nodes` (of `length` live entries) as spec 5.2 says. May raise CorruptBlock.
+    """Plan a trim of `nodes`, which have `length` live entries, as spec 5.2 says. May raise CorruptBlock.
 
-    A trim that keeps less than it removes walks from the end: the nodes that go as a whole are then not even looked
-    at. Both ways come to the same plan.
+    A trim that keeps less than it removes walks from the end, so that it does not visit the nodes that are dropped
+    whole. Both directions give the same plan.
     """
     plan = Plan()
     if options.strategy == MAXLEN and length <= options.threshold:
@@ -173,15 +176,15 @@ def plan_trim(
 
 
 def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Settings) -> bool:
-    """Whether a trim is planned from the end, where fewer nodes stay than go."""
+    """Whether to plan a trim from the end: fewer nodes stay than go."""
     if stream.groups and options.policy in (ACKED, DELREF):
-        return False  # it needs the IDs of what goes
+        return False  # these policies need the IDs of the removed entries
     if options.entries_max(settings):
-        return False  # it removes few
+        return False  # removes few entries
     if options.strategy == MAXLEN:
         return 2 * options.threshold < length
-    # A deleted slot can have a greater ID than the nodes behind it, after an XSETID. From the end such a node would
-    # not be found; none has an ID from `threshold` on if nothing was ever removed there.
+    # After an XSETID, a deleted slot can have a greater ID than the nodes after it, and a walk from the end would stop
+    # before such a node. No deleted slot has an ID >= `threshold` if no entry was ever removed there.
     cold = stream.cold
     if cold is None or stream.removed_max >= options.threshold:
         return False
@@ -189,12 +192,12 @@ def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Set
 
 
 def _plan_from_end(plan: Plan, nodes: Nodes, length: int, options: TrimOptions) -> None:
-    """`plan_trim` by what stays."""
+    """`plan_trim` from the end: count what stays."""
     target = options.threshold if options.strategy == MAXLEN else -1
     minimum = options.threshold
     exact = not (options.approximate and (options.policy or KEEPREF) == KEEPREF)
-    kept = entries = 0  # nodes that are not dropped, and their live entries
-    first: Node | None = None  # of them
+    kept = entries = 0  # number of nodes that are not dropped, and of their live entries
+    first: Node | None = None  # the first of these nodes
     partly = False
     for node in nodes.walk_back():
         if target < 0:
@@ -219,7 +222,7 @@ def _plan_from_end(plan: Plan, nodes: Nodes, length: int, options: TrimOptions) 
 
 
 def _take_acked(plan: Plan, stream: Stream, node: Node, wanted: int | None, minimum: int) -> None:
-    """Entries of a node that nobody needs, from its head, until `wanted` are found or `minimum` is reached."""
+    """Add the unreferenced entries of a node, in order: the first `wanted`, or all below `minimum` if that is None."""
     slot_ids = node.ids()
     for slot in node.live_slots():
         entry_id = slot_ids[slot]
@@ -234,7 +237,7 @@ def _take_acked(plan: Plan, stream: Stream, node: Node, wanted: int | None, mini
 
 
 def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None:
-    """The head of a node: its first `wanted` live entries, or those below `minimum`."""
+    """Add the head of a node: its first `wanted` live entries, or those below `minimum` if that is None."""
     if wanted is None:
         if node.first >= minimum:
             return
@@ -246,7 +249,7 @@ def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None
         deleted = node.deleted
         if deleted & (deleted + 1):
             floor = node.live_slots()[wanted - 1] + 1
-        else:  # only the head is gone, as after other trims
+        else:  # only the head is deleted, as after other trims
             floor = deleted.bit_length() + wanted
     plan.removed += taken
     if taken == node.live:
@@ -267,7 +270,10 @@ def _live_ids(node: Node, stop: int) -> Callable[[], list[int]]:
 def log_trim(
     ctx: Context, key: bytes, stream: Stream, options: TrimOptions, length: int, plan: Plan
 ) -> None:
-    """Append the effects of a plan for a stream of `length` entries. Nothing removed: none."""
+    """Append the effects of a plan for a stream of `length` entries; none if the plan removes nothing.
+
+    May raise CorruptBlock.
+    """
     if not plan.removed:
         return
     if options.policy == DELREF and stream.groups:
