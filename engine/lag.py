@@ -1,7 +1,7 @@
-"""entries-read and lag of a group: how much of a stream it has read, counted or reckoned (spec 9).
+"""entries-read and lag of a group: how much of a stream it has read, counted or estimated (spec 9).
 
-Counting is exact as long as nothing is deleted in between. A position can be reckoned without counting only at
-the ends of the stream, or where no tombstone can lie before it; elsewhere the answer is UNKNOWN.
+Counting is exact as long as no entry in between is deleted. Without counting, a position can be computed only at the
+ends of the stream, or where no deleted entry can precede it. Otherwise the result is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.engine.stream import Stream
 
 
 def estimate(stream: Stream, entry_id: int) -> int:
-    """How many entries were ever added up to and including this ID, or UNKNOWN."""
+    """The number of entries ever added up to and including this ID, or UNKNOWN."""
     added = stream.entries_added
     if not added:
         return 0
@@ -34,11 +34,11 @@ def estimate(stream: Stream, entry_id: int) -> int:
 
 
 def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries) -> int:
-    """entries-read after a group at this position was delivered all these entries, the next ones after `last_id`."""
+    """entries-read after a group at (last_id, entries_read) gets these entries, the next ones after `last_id`."""
     first, count = delivered.first_id(), len(delivered)
     entries_read = read_one(stream, last_id, entries_read, first)
     if entries_read != UNKNOWN:
-        # So nothing is deleted behind it, and every step from here on counts one.
+        # No entry after it is deleted, so each further entry counts one.
         return entries_read + count - 1
     last_id = first
     for at, entry_id in enumerate(delivered.ids()[1:], 2):
@@ -50,7 +50,7 @@ def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries)
 
 
 def read_one(stream: Stream, last_id: int, entries_read: int, entry_id: int) -> int:
-    """entries-read after a group at this position was delivered the first live entry after `last_id`."""
+    """entries-read after a group at (last_id, entries_read) gets the first live entry after `last_id`."""
     if entry_id == stream.first_id():
         if entry_id > stream.max_deleted_id:
             return stream.entries_added - stream.length + 1  # as `estimate`
@@ -60,7 +60,7 @@ def read_one(stream: Stream, last_id: int, entries_read: int, entry_id: int) -> 
 
 
 def lag(stream: Stream, group: Group) -> int | None:
-    """How many entries the group has still to read, or None if that cannot be told."""
+    """The number of entries that the group has not read yet, or None if it is unknown."""
     added = stream.entries_added
     if not added or not stream.length:
         return 0
@@ -73,5 +73,5 @@ def lag(stream: Stream, group: Group) -> int | None:
 
 
 def _tombstone_after(stream: Stream, entry_id: int) -> bool:
-    """Whether a deleted entry could lie at or after this ID."""
+    """Whether a deleted entry may lie at or after this ID."""
     return stream.length > 0 and 0 < stream.max_deleted_id and entry_id <= stream.max_deleted_id

@@ -1,16 +1,16 @@
-"""Listpack sizes: how many bytes Redis 7 would give a stream node. Nothing is encoded, only counted.
+"""Listpack sizes: how many bytes a stream node takes in Redis 7. This module only counts; it encodes nothing.
 
-`stream-node-max-bytes` compares with this size, so node boundaries, approximate trims and radix-tree-keys
-agree with Redis only if it is exact. A node's listpack:
+Redis compares this size with `stream-node-max-bytes`, so it must be exact for node boundaries, approximate trims and
+radix-tree-keys to agree with Redis. A node's listpack:
 
     header 6 | count | deleted | numfields | field... | 0 | entry... | EOF 1         master entry, then entries
     entry    flags | ms diff | seq diff | [numfields] | [field] value ... | lp-count
 
-numfields and fields of an entry are left out when they equal the master's, which are those of the node's
-first entry. Diffs are to the node's first ID, as signed 64-bit numbers. Every element is its encoding and
-the encoding's length once more, backwards (backlen). Strings that are canonical integers are stored so.
-Source: Redis 7.0 listpack.c, t_stream.c; `count` and `deleted` change with deletions, hence the split
-into a *body* and the two counters.
+The master entry has the fields of the node's first entry. An entry with the same fields omits numfields and fields.
+Diffs are relative to the node's first ID, as signed 64-bit numbers. An element is its encoding, followed by the
+encoding's length, stored backwards (backlen). A string that is a canonical integer is stored as an integer. `count` and
+`deleted` change with deletions, so sizes are computed as a *body* plus these two counters. Source: Redis 7.0
+listpack.c, t_stream.c.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def int_size(value: int) -> int:
 
 
 def text_size(length: int) -> int:
-    """Bytes of a string element that is no integer, backlen included."""
+    """Bytes of a string element that is not an integer, backlen included."""
     encoded = length + (1 if length < 64 else 2 if length < 4096 else 5)
     if encoded <= 127:
         return encoded + 1
@@ -60,7 +60,7 @@ def text_size(length: int) -> int:
 
 
 def size(value: bytes) -> int:
-    """Bytes of a field or value as an element: an integer if it is one in canonical form."""
+    """Bytes of a field or value as an element: an integer element if it is a canonical integer, else a string."""
     if len(value) <= 20:
         number = read_int64(value)
         if number is not None:
@@ -70,8 +70,8 @@ def size(value: bytes) -> int:
 
 _TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
 
-# Digits without a leading zero, by their number: the greatest that still has the smaller of the two sizes such
-# numbers can have, and these sizes. What passes int64 is text.
+# For digit strings without a leading zero, by length: (the greatest that has the smaller size, the smaller size, the
+# larger size). Numbers of one length have at most two sizes. A number above int64 is stored as text.
 _DIGITS_MAX: Final = 20
 _DIGITS: Final = [
     (b"", 0, 0),
@@ -85,12 +85,14 @@ _DIGITS: Final = [
 ]
 
 _SMALL: Final = 4096  # diffs from -4096 to 4095 take 3 bytes, those from 0 to 127 take 2
-_STEPS: Final = (128, 4096, 32768, 8388608)  # a diff from here on takes a byte more than below
+_STEPS: Final = (128, 4096, 32768, 8388608)  # from each of these on, a diff takes one byte more
 
 
 def sizes(values: Sequence[bytes], lengths: Sequence[int], more: int = 0) -> list[int]:
-    """`size` of each of these `lengths`, and `more`, several times faster for many: by length first, then the
-    integers put right."""
+    """`size` of each value, plus `more`. lengths: the length of each value.
+
+    Several times faster than `size` for many values: take all as strings first, then correct the integers.
+    """
     try:
         out = list(map(_text_sizes(more).__getitem__, lengths))
     except IndexError:
@@ -106,29 +108,29 @@ def sizes(values: Sequence[bytes], lengths: Sequence[int], more: int = 0) -> lis
     return out
 
 
-@lru_cache(maxsize=4)  # there are few: of one field it is always the same
+@lru_cache(maxsize=4)  # few different values of `more` occur
 def _text_sizes(more: int) -> list[int]:
     return [more + size for size in _TEXT_SIZES] if more else _TEXT_SIZES
 
 
 def diff_size(value: int, base: int) -> int:
-    """Bytes of the difference of two unsigned 64-bit numbers, stored as a signed one."""
+    """Bytes of the difference of two unsigned 64-bit numbers, stored as a signed 64-bit number."""
     diff = (value - base) % _INT64
     return int_size(diff if diff < _INT64 >> 1 else diff - _INT64)
 
 
 def counters_size(live: int, deleted: int) -> int:
-    """Bytes of the master entry's count and deleted."""
+    """Bytes of the master entry's `count` and `deleted`."""
     return int_size(live) + int_size(deleted)
 
 
 def master_size(fields: Sequence[bytes]) -> int:
-    """Bytes of a node before its first entry, the two counters left out."""
+    """Bytes of a node without entries and without the two counters."""
     return HEADER_AND_EOF + int_size(len(fields)) + sum(map(size, fields)) + int_size(0)
 
 
 def entry_sizes(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> list[int]:
-    """Bytes of each entry, ascending, in a node that starts with `first_id` and whose first row has `fields`."""
+    """Bytes of each entry (ascending IDs) of a node that starts with `first_id` and whose first row has `fields`."""
     width = len(fields)
     own = FLAGS + int_size(width + 3)
     totals: list[int]
@@ -152,7 +154,7 @@ def entry_sizes(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: 
 
 
 def _diff_sizes(ids: Sequence[int], first_id: int) -> list[int]:
-    """Bytes of both diffs of each of these ascending IDs."""
+    """Bytes of the ms and seq diffs together, for each of these ascending IDs."""
     mask = _INT64 - 1
     ms0, seq0 = first_id >> 64, first_id & mask
     if ids[0] >> 64 == ids[-1] >> 64:
@@ -164,7 +166,7 @@ def _diff_sizes(ids: Sequence[int], first_id: int) -> list[int]:
 
 
 def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
-    """The sum of `entry_sizes` for ascending IDs, several times faster where rows are alike."""
+    """The sum of `entry_sizes`. Several times faster if all rows have the same fields."""
     count = len(rows)
     values = values_of(rows, fields)
     if values is None:
@@ -174,7 +176,7 @@ def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields:
 
 
 def _total(values: Sequence[bytes]) -> int:
-    """The sum of `size` of each: as texts by length first, then the integers put right, no Python code for each."""
+    """The sum of `size` of each value: take all as strings first, then correct the integers. No Python loop."""
     lengths = list(map(len, values))
     try:
         total = sum(map(_TEXT_SIZES.__getitem__, lengths))
@@ -199,8 +201,9 @@ def _total(values: Sequence[bytes]) -> int:
 
 
 def _less_as_integers(digits: Sequence[bytes], length: int) -> int:
-    """What it takes away (so 0 or less) that these are stored as integers: digit strings of one length, which compare
-    as their numbers do. Those with a leading zero stay texts, and come before all others.
+    """The correction (<= 0), in bytes, for digit strings of one length that are stored as integers.
+
+    Strings of one length compare like their numbers. Those with a leading zero stay strings; they sort first.
     """
     greatest, small, large = _DIGITS[length]
     texts = sum(map(b"1".__gt__, digits)) if length > 1 and min(digits) < b"1" else 0
@@ -211,7 +214,7 @@ def _less_as_integers(digits: Sequence[bytes], length: int) -> int:
 
 
 def _diffs_total(ids: Sequence[int], first_id: int) -> int:
-    """Bytes of the ms and seq diffs of ascending IDs, none less than `first_id`."""
+    """Bytes of all ms and seq diffs of ascending IDs >= `first_id`."""
     ms0 = first_id >> 64
     count = len(ids)
     span = (ids[-1] >> 64) - ms0
@@ -228,9 +231,10 @@ def _diffs_total(ids: Sequence[int], first_id: int) -> int:
 
 
 def _seq_diffs_total(ids: Sequence[int], first_id: int, span: int) -> int:
-    """Bytes of the seq diffs of ascending IDs that lie in `span` + 1 milliseconds.
+    """Bytes of all seq diffs of ascending IDs that span `span` + 1 milliseconds.
 
-    Mostly they are few runs, each of one millisecond, and what a run of small diffs takes is told by its two ends.
+    Fast path: a few runs of consecutive IDs, each in one millisecond. The two ends of such a run give its size if its
+    diffs are small.
     """
     mask, count = _INT64 - 1, len(ids)
     seq0 = first_id & mask
@@ -251,6 +255,6 @@ def _seq_diffs_total(ids: Sequence[int], first_id: int, span: int) -> int:
 
 
 def body_size(ids: Sequence[int], rows: Sequence[Row]) -> int:
-    """Bytes of a node of these slots, deleted ones included, without the two counters."""
+    """Bytes of a node with these slots, deleted ones included, without the two counters."""
     fields = rows[0][::2]
     return master_size(fields) + entries_size(ids, rows, ids[0], fields)

@@ -1,4 +1,4 @@
-"""Marks: slots of stored nodes that were deleted since, as long as no PAGE row says so."""
+"""Marks: deleted slots of stored nodes that the PAGE rows do not have yet."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ Mark = tuple[int, int]  # ID of the node's first slot, deleted slots
 
 
 class Marks:
-    """Deleted slots of nodes that were handed to a checkpoint: ordinal -> mark. Newer than what the PAGE rows say.
+    """Deleted slots of nodes that were handed to a checkpoint: ordinal -> mark. Newer than the PAGE rows.
 
-    now      since the last freeze          handed   of the freeze before; never changed in place
+    now      marks since the last freeze
+    handed   marks that the last freeze handed to its checkpoint; the dict is never changed in place
     """
 
     __slots__ = ("now", "handed")
@@ -23,17 +24,17 @@ class Marks:
         return mark[1] if mark is not None else stored
 
     def hand(self) -> dict[int, Mark]:
-        """A freeze: what is to be written."""
+        """Freeze: return the marks that the checkpoint has to write."""
         self.handed = self.now
         self.now = {}
         return self.handed
 
     def take_back(self) -> None:
-        """What was handed is not written."""
+        """Undo `hand` after its checkpoint failed: the next one writes these marks."""
         self.now = {**self.handed, **self.now}
         self.handed = {}
 
     def cut(self, stop: int) -> None:
-        """Forget the nodes from `stop` on: their ordinals will be those of others."""
+        """Drop the marks of the nodes from `stop` on, since their ordinals will be used again."""
         self.now = {ordinal: mark for ordinal, mark in self.now.items() if ordinal < stop}
         self.handed = {ordinal: mark for ordinal, mark in self.handed.items() if ordinal < stop}

@@ -1,4 +1,4 @@
-"""Nodes of a stream as decide, digest and checks look at them, and bounds of their size in Redis."""
+"""Node: one node of a stream, as decide, digest and checks read it; and upper bounds of its size in Redis."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Final
 from tidelog.engine import listpack
 from tidelog.engine.block import Block, Row
 
-# `tail_bound`, an upper bound of the tail's size in Redis that is cheap enough for every XADD. Of an element: its
-# length, 2 for encoding and backlen (the two bytes of SEPARATOR), and a 32nd of the row for longer headers; of an
-# entry: flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the element that no separator follows.
-# It holds while ms diffs stay below MS_DIFF_MAX, which `tail_until` says; beyond, sizes are counted exactly.
+# `tail_bound` is an upper bound of the tail's size in Redis, cheap enough to update with every XADD. An element counts
+# its length, plus 2 for encoding and backlen (the two bytes of SEPARATOR), plus 1/32 of the row for longer headers. An
+# entry adds flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the last element, which no separator
+# follows. The bound is valid while ms diffs are at most MS_DIFF_MAX, that is, before `tail_until`; after that, sizes
+# are computed exactly.
 SEPARATOR: Final = b"\0\0"
 ENTRY_BYTES_MAX: Final = 15
 MS_DIFF_MAX: Final = 32767
-SEQ_SMALL_MAX: Final = 4095  # a greater diff of seqs takes up to 7 bytes more
+SEQ_SMALL_MAX: Final = 4095  # a greater seq diff takes up to SEQ_LARGE_BYTES more
 SEQ_LARGE_BYTES: Final = 7
-COUNTERS_MAX: Final = 20  # count and deleted
-NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # and header, EOF, numfields, terminator
+COUNTERS_MAX: Final = 20  # `count` and `deleted`
+NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # plus header, EOF, numfields, terminator
 
 
 def row_bytes_max(row: Row) -> int:
-    """An upper bound of a row's bytes in a node, all but large diffs."""
+    """An upper bound of a row's bytes in a node, if its diffs are small."""
     size = len(SEPARATOR.join(row))
     return size + (size >> 5) + ENTRY_BYTES_MAX
 
 
 def rows_bytes_max(rows: Iterable[Row], count: int) -> int:
-    """The same of `count` rows together, and quicker: no less than the sum of theirs."""
+    """An upper bound of the bytes of `count` rows together: `row_bytes_max` of all rows, but faster."""
     size = len(SEPARATOR.join(chain.from_iterable(rows)))
     return size + (size >> 5) + ENTRY_BYTES_MAX * count
 
 
 class Node:
-    """One node as decide, digest and checks look at it. `block` is None for the open tail."""
+    """One node. `block` is None for the open tail."""
 
     __slots__ = ("ordinal", "count", "deleted", "first", "last", "block", "_ids", "_rows")
 
@@ -60,7 +61,7 @@ class Node:
 
     @property
     def live(self) -> int:
-        """Entries that are not deleted."""
+        """The number of entries that are not deleted."""
         return self.count - self.deleted.bit_count()
 
     def ids(self) -> list[int]:
@@ -78,7 +79,7 @@ class Node:
         return live_slots(self.deleted, 0, self.count)
 
     def node_bytes(self) -> int:
-        """The size Redis gives this node, exactly. May raise CorruptBlock."""
+        """The exact size of this node in Redis, in bytes. May raise CorruptBlock."""
         body = listpack.body_size(self.ids(), self.rows())
         return body + listpack.counters_size(self.live, self.count - self.live)
 

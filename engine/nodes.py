@@ -64,7 +64,7 @@ class Nodes:
         self._first: int | None = None
         # State for checkpoints; engine.changes and engine.freeze write it too.
         self.mark = 0  # generation of the last change; 0: unchanged since it was loaded
-        self.handed_gen = NEVER_HANDED  # generation of the last handover to a checkpoint; >= 1 if loaded
+        self.handed_gen = NEVER_HANDED  # generation of the last handover; >= 1 if it was loaded
         self.handed_stop = 0
         self.stored_stop = 0
         self.cut = NO_CUT  # stored nodes from this ordinal on no longer belong to the stream

@@ -1,11 +1,11 @@
-"""Observe: what an effect means to those who look on, told from the effect by its opcode.
+"""Observe: which waiting or watched keys an effect concerns, determined by its opcode.
 
-    signals   keys on which blocked readers are to be asked again (spec 10.2)
+    signals   keys whose blocked readers must be decided again (spec 10.2)
     touches   keys whose change breaks a WATCH (spec 15)
 
-Both are called BEFORE the effect is applied: a flush or a swap concerns the keys that exist then.
-Both take the keys somebody cares about and answer with some of those, so that a flush costs what is
-watched and not what is stored. Nobody waiting or watching: do not call at all.
+Call both BEFORE the effect is applied: a flush or a swap concerns the keys that exist then. Both take the waited or
+watched keys and return a subset of them, so the cost of a flush is proportional to those, not to the stored keys. If
+there are none, the caller does not call at all.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _all_flushed(effect: Effect, state: State, places: Collection[Place]) -> Ite
 
 
 def _there(keys: Keyspace, key: bytes) -> bool:
-    """Whether a key exists; one whose row is damaged may, and it is too late to say so."""
+    """Whether a key exists. True if its row is damaged: it may exist, and it is too late to raise an error."""
     try:
         return key in keys
     except CorruptBlock:

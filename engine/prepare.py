@@ -1,8 +1,8 @@
-"""Prepare: bring into memory the pending entries that effects are about to change.
+"""Prepare: load the pending entries that a unit's effects will change.
 
-Apply must not find a damaged chunk half way. So live, between deciding and logging a unit, whoever keeps cold rows
-calls `prepare`; what is damaged raises CorruptBlock there, and nothing has changed. A replay need not: it stops at
-damage anyway.
+Apply must not fail half way on a damaged chunk. So a store with cold rows calls `prepare` after it has decided a unit
+and before it logs the unit. Damage raises CorruptBlock there, before anything has changed. Replay does not call it,
+since it stops at damage anyway.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUME
 
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:
-    """Make ready for the effects of one unit, or raise CorruptBlock. Costs nothing where all is in memory."""
-    before: dict[int, list[IdList]] = {}  # by id of a group: what the effects so far name in it
+    """Load what the effects of one unit will change. May raise CorruptBlock. Does nothing if all is resident."""
+    before: dict[int, list[IdList]] = {}  # id(group) -> the IDs that the effects so far name
     for effect in effects:
         opcode = effect[0] & e.OPCODE
         if opcode not in _CHANGING:
@@ -32,7 +32,7 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
         if group is None or not group.pending.away:
             continue
         if opcode == e.XGROUP_SETID:
-            continue  # a lost group said so by now
+            continue  # a damaged group has already raised
         if opcode == e.XGROUP_DELCONSUMER:
             _drop(group, effect[4], alone=len(effects) == 1)
             continue
@@ -58,4 +58,4 @@ def _drop(group: Group, name: bytes, alone: bool) -> None:
     if alone:
         group.pending.prepare_drop(consumer.index)
     elif group.pending.held_by(consumer.index):
-        group.pending.load_all()  # what else the unit does may go anywhere then
+        group.pending.load_all()  # the unit's other effects may change any chunk

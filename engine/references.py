@@ -1,4 +1,4 @@
-"""References: whether a group still needs an entry, for the policies KEEPREF, DELREF and ACKED (spec 5.2)."""
+"""References: whether a group still needs an entry; for the policies KEEPREF, DELREF and ACKED (spec 5.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES: Final = frozenset((KEEPREF, DELREF, ACKED))
 
 
 def referenced(stream: Stream, entry_id: int) -> bool:
-    """Whether some group has not read the ID yet, or has it pending. The entry need not exist."""
+    """Whether any group has not read the ID yet, or has it pending. The entry need not exist."""
     return any(
         group.last_id < entry_id or group.pending.contains(entry_id)
         for group in stream.groups.values()
@@ -27,9 +27,9 @@ def referenced(stream: Stream, entry_id: int) -> bool:
 def drop_references(
     ctx: Context, key: bytes, stream: Stream, ids: Sequence[int], acked_in: bytes | None = None
 ) -> bool:
-    """Log that no group has these IDs pending any more, one XACK per group concerned. Whether any had.
+    """Log one XACK for each group that has any of these IDs pending. Returns whether there was one.
 
-    `acked_in`: a group of which that is logged already.
+    acked_in: a group to skip; the caller has already logged its XACK.
     """
     before = len(ctx.effects)
     if ids:

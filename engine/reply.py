@@ -1,4 +1,4 @@
-"""Replies: what decide answers, before any face renders it.
+"""Replies: the results of decide, before a face (the server, the Python client) renders them.
 
 A reply is one of
 
@@ -7,9 +7,9 @@ A reply is one of
     Status        simple string (`OK`)           list         array of replies
     Map           map: a flat list k, v, k, v    Entries      a run of stream entries (engine.entries)
     Streams       list of [key, Entries]: array of pairs in RESP2, map in RESP3
-    Park          nothing to serve: wait for one of these keys, then decide again
+    Park          nothing to return yet: wait for one of these keys, then decide again
 
-A face turns it into its own form: RESP bytes, redis-py's Python shapes. Source: spec 1.
+A face converts a reply to its own form: RESP bytes, or redis-py's Python types (spec 1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Status(bytes):
 
 
 class NullArray:
-    """The null array (`*-1` in RESP2). There is one: `NULL_ARRAY`."""
+    """The null array (`*-1` in RESP2). `NULL_ARRAY` is its only instance."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Map(list[Any]):
 
 
 class Streams(list[Any]):
-    """The reply of XREAD and XREADGROUP: `[key, Entries]` pairs; in RESP3 a map from key to entries."""
+    """The reply of XREAD and XREADGROUP: a list of `[key, Entries]` pairs; in RESP3 a map from key to entries."""
 
     __slots__ = ()
 
@@ -48,15 +48,15 @@ Reader = tuple[bytes, bytes, int | None]  # see `Park`
 
 
 class Park:
-    """A blocking read found nothing. Park the caller on `keys` and decide `args` again when one is signalled.
+    """A blocking read found nothing. Park the caller on `keys`, and decide `args` again when one of them is signalled.
 
-    keys        (database, key) pairs, in argument order, each once
+    keys        (database, key) pairs, in argument order, without duplicates
     args        the command to decide again, with every `$` replaced by the ID it meant (spec 10.1)
     timeout_ms  0 = wait for ever
     claim_at    unix ms at which a pending entry becomes claimable (XREADGROUP CLAIM, spec 10.4), or None
-    ask_at      when to decide again unasked, on the clock of whoever parks it, or None
-    reader      who waits for nothing but new messages of the only key, or None: (group, consumer, at most so many, 0 =
-                any number, None = `args` say it)
+    ask_at      when to decide again without a signal, on the store's own clock, or None
+    reader      (group, consumer, count) if the call waits only for new entries of its one key; else None.
+                count: 0 = any number, None = see `args`
     """
 
     __slots__ = ("keys", "args", "timeout_ms", "claim_at", "ask_at", "reader")

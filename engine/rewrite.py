@@ -13,7 +13,7 @@
     PEXPIREAT key ms
 
 Sent to an empty server, the commands build the same state, except for facts that have no command; `Lost` counts them.
-XNACK, XCFGSET and XIDMPRECORD need Redis 8 and are left out for `Target.REDIS_7_0`; all others work with 7.0.
+XNACK, XCFGSET and XIDMPRECORD need Redis 8.x and are left out for `Target.REDIS_7_0`; all others work with 7.0.
 
 Two losses are not counted: whether APPEND made a string `raw`, which is not in the digest either; and a delivery time
 in the server's future, which the server replaces by its own clock.

@@ -1,17 +1,17 @@
-"""Row keys: under which key a checkpoint keeps each row. All numbers big-endian, so that byte order is their order.
+"""Row keys: the key of each row in a checkpoint. All numbers are big-endian, so that byte order is numeric order.
 
     META    "!"                                       one row
-    KEY     "k" table u32, hash 24 B                  what a key holds, and when it expires
+    KEY     "k" table u32, hash 24 B                  a key's value and expiry
     EXPIRY  "e" table u32, ms u64, hash 24 B          the key
-    STREAM  "s" number u64                            a stream, all but its stored nodes and its groups
-    PAGE    "p" number u64, first ID 16 B             the nodes of a page: where, how many, deleted
+    STREAM  "s" number u64                            a stream without its stored nodes and its groups
+    PAGE    "p" number u64, first ID 16 B             the nodes of a page: IDs, sizes, deleted slots
     DATA    "d" number u64, first ID 16 B             the sealed blocks of that page
-    GROUP   "g" number u64, group u32                 a group, all but its pending entries
+    GROUP   "g" number u64, group u32                 a group without its pending entries
     CHUNK   "c" number u64, group u32, serial u64     a chunk of pending entries
 
-Keys are longer than a row's key may be, so a hash of them stands there. It begins with the eight bytes that
-`engine.keyspace.place` is made of: rows of cold keys lie in the order of SCAN. The other 16 make it one that nobody
-finds a second key for.
+A row's key is limited in length and a user's key is not, so the row's key has a hash of it. The hash begins with the
+eight bytes of `engine.keyspace.place`, so that rows of cold keys lie in SCAN's order. The other 16 bytes make
+collisions infeasible.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DATA: Final = b"d"
 GROUP: Final = b"g"
 CHUNK: Final = b"c"
 
-# What becomes of rows, in this order. "rest" changes nothing: what comes next takes milliseconds to make, and whoever
-# has to share the interpreter had better do so before.
+# One operation on rows; a checkpoint runs them in order. "rest" changes nothing: it says that the next operation takes
+# milliseconds to compute, so a caller that shares the interpreter with other threads should yield it first.
 Operation = (
     tuple[Literal["put"], bytes, bytes]
     | tuple[Literal["delete"], bytes]
@@ -42,61 +42,61 @@ REST: Final[Operation] = ("rest",)
 
 PLACE_BYTES: Final = 8
 HASH_BYTES: Final = 24
-KIND_STREAM: Final = 0  # of a KEY row: its payload is the stream's number
+KIND_STREAM: Final = 0  # kinds of KEY rows; this one's payload is the stream's number
 KIND_STRING: Final = 1
-KIND_RAW_STRING: Final = 2  # one that APPEND has grown
+KIND_RAW_STRING: Final = 2  # a string that APPEND has changed
 
 _TABLE = Struct(">cI").pack
 _NUMBER = Struct(">cQ").pack
 _MOMENT = Struct(">cIQ").pack
 _GROUP = Struct(">cQI").pack
 _CHUNK = Struct(">cQIQ").pack
-_MS_AT = 5  # of an EXPIRY row's key
-_FIRST_AT = 9  # of a PAGE or DATA row's key
+_MS_AT = 5  # offset of ms in the key of an EXPIRY row
+_FIRST_AT = 9  # offset of the first ID in the key of a PAGE or DATA row
 
 
 def place_hash(key: bytes) -> bytes:
-    """The bytes of a key's hash that SCAN goes by."""
+    """The part of a key's hash that determines SCAN's order: PLACE_BYTES bytes."""
     return blake2b(key, digest_size=PLACE_BYTES).digest()
 
 
 def key_hash(key: bytes) -> bytes:
-    """What stands for a key in the key of a row."""
+    """The hash of a key for a row's key: HASH_BYTES bytes."""
     return place_hash(key) + blake2b(key, digest_size=HASH_BYTES - PLACE_BYTES).digest()
 
 
 def key_row(table: int, key: bytes) -> bytes:
-    """KEY row of a key."""
+    """The KEY row of a key."""
     return _TABLE(KEY, table) + key_hash(key)
 
 
 def key_prefix(table: int) -> bytes:
-    """KEY rows of a table."""
+    """Prefix of the KEY rows of a table."""
     return _TABLE(KEY, table)
 
 
 def expiry_row(table: int, ms: int, key: bytes) -> bytes:
-    """EXPIRY row of a key that expires at `ms`, 0 or later."""
+    """The EXPIRY row of a key that expires at `ms`, unix ms >= 0."""
     return _MOMENT(EXPIRY, table, ms) + key_hash(key)
 
 
 def expiry_prefix(table: int) -> bytes:
-    """EXPIRY rows of a table, earliest first."""
+    """Prefix of the EXPIRY rows of a table, which are sorted by time."""
     return _TABLE(EXPIRY, table)
 
 
 def expiry_ms(row: bytes) -> int:
-    """The moment in the key of an EXPIRY row."""
+    """The time in the key of an EXPIRY row, unix ms."""
     return int.from_bytes(row[_MS_AT : _MS_AT + 8], "big")
 
 
 def stream_row(number: int) -> bytes:
-    """STREAM row."""
+    """The STREAM row of a stream."""
     return _NUMBER(STREAM, number)
 
 
 def page_row(number: int, first: int) -> bytes:
-    """PAGE row of the page whose first slot has this ID."""
+    """The PAGE row of the page whose first slot has this ID."""
     return _NUMBER(PAGE, number) + first.to_bytes(16, "big")
 
 
@@ -106,40 +106,40 @@ def page_first(row: bytes) -> int:
 
 
 def page_prefix(number: int) -> bytes:
-    """PAGE rows of a stream, in the order of their first IDs."""
+    """Prefix of the PAGE rows of a stream, which are sorted by first ID."""
     return _NUMBER(PAGE, number)
 
 
 def data_row(number: int, first: int) -> bytes:
-    """DATA row of the page whose first slot has this ID."""
+    """The DATA row of the page whose first slot has this ID."""
     return _NUMBER(DATA, number) + first.to_bytes(16, "big")
 
 
 def data_prefix(number: int) -> bytes:
-    """DATA rows of a stream."""
+    """Prefix of the DATA rows of a stream."""
     return _NUMBER(DATA, number)
 
 
 def group_row(number: int, group: int) -> bytes:
-    """GROUP row."""
+    """The GROUP row of a group."""
     return _GROUP(GROUP, number, group)
 
 
 def group_prefix(number: int) -> bytes:
-    """GROUP rows of a stream."""
+    """Prefix of the GROUP rows of a stream."""
     return _NUMBER(GROUP, number)
 
 
 def chunk_row(number: int, group: int, serial: int) -> bytes:
-    """CHUNK row."""
+    """The CHUNK row of a chunk."""
     return _CHUNK(CHUNK, number, group, serial)
 
 
 def chunk_prefix(number: int, group: int) -> bytes:
-    """CHUNK rows of a group."""
+    """Prefix of the CHUNK rows of a group."""
     return _GROUP(CHUNK, number, group)
 
 
 def stream_prefixes(number: int) -> tuple[bytes, ...]:
-    """What begins the rows of a stream, each: all of them go when it ends."""
+    """The prefixes of all rows of a stream, for their deletion."""
     return tuple(_NUMBER(kind, number) for kind in (STREAM, PAGE, DATA, GROUP, CHUNK))

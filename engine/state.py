@@ -1,4 +1,4 @@
-"""State: sixteen databases of keys. Changed by `engine.apply` alone."""
+"""State: sixteen databases of keys. Only `engine.apply` changes it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DATABASES = 16
 
 
 class Settings:
-    """Limits that decide consults and apply never does, so replay does not depend on them.
+    """Limits for decide. Apply never reads them, so replay does not depend on them.
 
-    Changed at run time by CONFIG SET. Defaults are Redis's (spec 16.3).
+    CONFIG SET changes them at run time. The defaults are Redis's (spec 16.3).
     """
 
     __slots__ = (
@@ -27,16 +27,16 @@ class Settings:
 
     def __init__(self) -> None:
         self.stream_node_max_entries = 100  # 0 = no limit
-        self.stream_node_max_bytes = 4096  # 0 = no limit, hard cap 1 GiB
+        self.stream_node_max_bytes = 4096  # 0 = no limit; hard limit 1 GiB
         self.stream_idmp_duration = 100  # seconds
-        self.stream_idmp_maxsize = 100  # ids per producer
+        self.stream_idmp_maxsize = 100  # idempotent IDs per producer
 
 
 class Database:
-    """One numbered database: key -> value, and key -> expiry in unix milliseconds.
+    """One numbered database: key -> value, and key -> expiry in unix ms.
 
-    A value is a `Stream`, or `bytes` for a string. `table` is the number under which a checkpoint keeps its rows;
-    `count` and `expiring` are how many keys it has there.
+    A value is a `Stream`, or `bytes` for a string. `table` is the number in the keys of its rows in a checkpoint;
+    `count` is the number of keys that the checkpoint has, `expiring` the number of those with an expiry.
     """
 
     __slots__ = ("table", "keys", "expires")
@@ -49,9 +49,9 @@ class Database:
 
 
 class State:
-    """Everything a store holds. Two states that went through the same effects have the same digest.
+    """Everything a store holds. Two states with the same history of effects have the same digest.
 
-    changes     what the next checkpoint has to write; no state
+    changes     what the next checkpoint has to write; not part of the state
     """
 
     __slots__ = (
@@ -61,17 +61,17 @@ class State:
 
     def __init__(self) -> None:
         self.changes = Changes()
-        self.next_table = 1  # as `next_stream_number`
+        self.next_table = 1  # like `next_stream_number`
         self.databases = [self.new_database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
-        # No key expires up to and including this moment (unix ms): the earliest time in any database, or an earlier
-        # one where keys are not in memory.
+        # Lower bound of all expiries, unix ms: the earliest in any database, or an earlier time if keys are cold. While
+        # now <= next_expiry, no key is expired.
         self.next_expiry = NEVER
-        self.epoch = 0  # number of the newest EPOCH applied
+        self.epoch = 0  # number of the newest EPOCH effect applied
 
     @classmethod
     def over(cls, cold: ColdStore, meta: dict[str, Any]) -> State:
-        """The state of a checkpoint, nothing of it in memory yet. `meta` is what `tables_meta` gave for it."""
+        """The state of a checkpoint, all of it cold. meta: the result of `tables_meta` for that checkpoint."""
         state = cls()
         state.changes = changes = Changes(cold)
         changes.committed, changes.generation = 1, 2
@@ -83,7 +83,7 @@ class State:
         return state
 
     def tables_meta(self) -> dict[str, Any]:
-        """What a checkpoint has to know besides its rows."""
+        """The facts that a checkpoint stores besides the rows of keys."""
         return {
             "tables": [
                 [database.table, len(database.keys), len(database.expires)]
@@ -97,7 +97,7 @@ class State:
 
     @property
     def cold(self) -> ColdStore | None:
-        """The checkpoint that what is not in memory is read from; None: everything is."""
+        """The checkpoint from which cold data is read; None if everything is resident."""
         return self.changes.cold
 
     @cold.setter
@@ -105,11 +105,11 @@ class State:
         self.changes.cold = cold
 
     def new_database(self) -> Database:
-        """An empty database under a table number of its own."""
+        """Make an empty database with a new table number."""
         table = self.next_table
         self.next_table += 1
         return Database(table, self.changes)
 
     def find_next_expiry(self) -> None:
-        """Set `next_expiry` anew."""
+        """Recompute `next_expiry`."""
         self.next_expiry = min(database.expires.first() for database in self.databases)

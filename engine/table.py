@@ -1,10 +1,10 @@
-"""The command table: name -> arity, flags, keys, and the function that decides it.
+"""The command table: name -> arity, flags, keys, and the function that decides the command.
 
-A module under engine/commands/ registers its commands with the decorator; `engine.execute` imports them all. The
-server has a table of its own over this one. Arity counts the command name, negative = at least (spec 17).
+Each module in engine/commands/ registers its commands with the decorator; `engine.execute` imports all of them. The
+server's own table extends this one. Arity includes the command name; negative means at least (spec 17).
 
-Errors of a lookup have Redis's texts (spec 4, 16.1). They echo what the caller sent as C strings do: up to the first
-NUL, at most 128 bytes, line ends as blanks.
+Errors of a lookup have Redis's texts (spec 4, 16.1). They echo the client's words as C strings: up to the first NUL, at
+most 128 bytes, line ends as blanks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.engine.reply import Reply
 Decide = Callable[[Context, list[bytes]], Reply]
 
 _ECHO_BYTES_MAX = 128
-# Of spellings that are remembered: callers choose them, 2 ** len(name) for each name.
+# Limit of the `spellings` cache. Clients choose the spellings, and a name has 2 ** len(name) of them.
 SPELLINGS_MAX = 1024
 
 
@@ -28,11 +28,11 @@ class Command(NamedTuple):
 
     name: bytes
     arity: int
-    flags: frozenset[str]  # as COMMAND shows them: write readonly denyoom fast blocking ...
+    flags: frozenset[str]  # as in COMMAND's reply: write readonly denyoom fast blocking ...
     first_key: int  # 0 = no keys
     last_key: int
     key_step: int
-    decide: Any  # the engine's: a `Decide`
+    decide: Any  # a `Decide` in the engine's table
 
 
 class Table:
@@ -40,7 +40,7 @@ class Table:
 
     commands     lower-case name -> command; subcommands as b"xgroup|create"
     containers   names that have subcommands
-    spellings    names as callers type them -> command, so that the usual spelling costs one lookup; no containers
+    spellings    cache: name as typed -> command, so that the usual spelling costs one lookup; no containers
     """
 
     __slots__ = ("commands", "containers", "spellings")
@@ -51,14 +51,14 @@ class Table:
         self.spellings: dict[bytes, Command] = {}
 
     def add(self, command: Command) -> None:
-        """One more command, or another in the place of one."""
+        """Add a command, or replace the one of the same name."""
         self.commands[command.name] = command
         self.spellings.clear()
         if b"|" in command.name:
             self.containers.add(command.name.partition(b"|")[0])
 
     def resolve(self, args: list[bytes]) -> Command:
-        """The command that `args` names, its arity checked. Raises CommandError with Redis's text."""
+        """Find the command that `args` names, and check its arity. Raises CommandError with Redis's text."""
         found = self.spellings.get(args[0])
         if found is None:
             found = self._find(args)
@@ -69,7 +69,7 @@ class Table:
 
     def _find(self, args: list[bytes]) -> Command:
         name = args[0].lower()
-        # COMMAND is both: alone it is a command, with a word behind it that is a subcommand.
+        # COMMAND is both: a command if it is alone, a container if a subcommand follows.
         if name in self.containers and (len(args) > 1 or name not in self.commands):
             if len(args) == 1:
                 raise wrong_arity(name)
@@ -94,7 +94,7 @@ COMMANDS = TABLE.commands
 def command(
     name: str, arity: int, flags: str, keys: tuple[int, int, int] = (1, 1, 1)
 ) -> Callable[[Decide], Decide]:
-    """Register the function below it as `name` ("xadd", "xgroup|create")."""
+    """Register the decorated function as `name` ("xadd", "xgroup|create"). keys: first, last, step."""
 
     def register(decide: Decide) -> Decide:
         TABLE.add(Command(name.encode(), arity, frozenset(flags.split()), *keys, decide))
@@ -104,7 +104,7 @@ def command(
 
 
 def wrong_arity(name: bytes) -> CommandError:
-    """What a command with too few or too many arguments gets."""
+    """The error for a command with too few or too many arguments."""
     return CommandError(b"ERR wrong number of arguments for '%b' command" % name)
 
 

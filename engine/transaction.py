@@ -1,14 +1,14 @@
 """Transaction: MULTI, EXEC, DISCARD, WATCH and UNWATCH of one session (spec 15).
 
-Pure bookkeeping. A session gives every command to `submit` first:
+Pure bookkeeping. A session passes every command to `submit` first, which returns
 
-    None      not its business: decide and apply the command as usual
-    Exec      run these commands in order, each decided and then applied, with `ctx.may_block` False,
-              a CommandError becoming an element of the reply; all of it is one unit
-    a reply   the answer; nothing is to run
+    None      the command is not part of a transaction: decide and apply it as usual
+    Exec      run these commands in order as one unit. Decide and apply each with `ctx.may_block` False; a CommandError
+              becomes an element of the reply
+    a reply   the answer; there is nothing to run
 
-`Watches` is the store's registry of who watches what; it is told of every change that touches a watched key
-(engine.observe.touches), before that change is applied.
+`Watches` is the store's registry of watched keys. The store tells it of every change to a watched key
+(engine.observe.touches) before that change is applied.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from tidelog.engine.state import State
 from tidelog.engine.table import TABLE, Table
 from tidelog.engine.waiting import Place
 
-# What one queued argument costs besides its bytes: the header it gets when it becomes part of a record.
+# Overhead of one queued argument: the header that it gets in a record.
 _ARGUMENT_BYTES = 5
-_PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, besides its key and row
+_PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, without its key and row
 QUEUED_BYTES_MAX = 64 << 20
 
 PlainAdd = tuple[
     bytes, tuple[bytes, ...]
-]  # (key, row): XADD key * field value ..., with nothing but defaults
-Queued = list[bytes] | PlainAdd  # a command's words, or that
+]  # (key, row): XADD key * field value ..., without options
+Queued = list[bytes] | PlainAdd  # a command's words, or a plain XADD
 
-# What a session answers at once while it queues everything else.
+# Commands that run at once between MULTI and EXEC; all others are queued.
 _NOT_QUEUED = frozenset((b"multi", b"exec", b"discard", b"watch"))
 
 
 def words_of(command: Queued) -> list[bytes]:
-    """A command's words."""
+    """The words of a queued command."""
     if isinstance(command, tuple):
         return [b"XADD", command[0], b"*", *command[1]]
     return command
 
 
 def discarded(error: CommandError) -> CommandError:
-    """What EXEC answers where it was refused itself; the transaction is over then."""
+    """The error reply of an EXEC that is itself refused. Such an EXEC ends the transaction."""
     reason = error.line.removeprefix(b"ERR ")
     return CommandError(b"EXECABORT Transaction discarded because of: " + reason)
 
@@ -60,15 +60,15 @@ class Exec:
 
 
 class Watches:
-    """Which transactions watch which key. One per store, guarded by its lock.
+    """The transactions that watch each key. One per store, guarded by the store's lock.
 
-    keys    the keys someone watches, a live view; empty when nobody does. Looked at with every write
+    keys    a live view of the watched keys. Every write checks it
     """
 
     __slots__ = ("keys", "_by_place")
 
     def __init__(self) -> None:
-        # The bool: the key's time had passed already when it was watched, though it was not deleted yet.
+        # The bool: the key had already expired at the WATCH, but was not deleted yet.
         self._by_place: dict[Place, dict[Transaction, bool]] = {}
         self.keys: Collection[Place] = self._by_place.keys()
 
@@ -90,8 +90,8 @@ class Watches:
         for place in places:
             for transaction, expired in self._by_place.get(place, {}).items():
                 if expired:
-                    # Only the deletion that was due when it was watched: to the watcher the key
-                    # was missing before, and is missing after. The next change counts.
+                    # This is the deletion that was already due at the WATCH. For the watcher the key was missing before
+                    # and is missing now. The next change breaks the transaction.
                     self._by_place[place][transaction] = False
                 else:
                     transaction.broken = True
@@ -101,7 +101,7 @@ class Transaction:
     """The transaction state of one session.
 
     active    between MULTI and EXEC or DISCARD
-    broken    a watched key was touched: EXEC answers the null array
+    broken    a watched key was changed: EXEC answers the null array
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Transaction:
         self._end()
 
     def submit(self, ctx: Context, args: list[bytes]) -> Reply | Exec | None:
-        """See the module's text. Raises CommandError; an error while queuing dooms the transaction."""
+        """See the module docstring. Raises CommandError; after an error while queuing, EXEC will be refused."""
         name = args[0].lower()
         if not self.active and name not in _SESSION:
             return None
@@ -143,14 +143,14 @@ class Transaction:
         except CommandError as error:
             self._aborted = self.active
             if name == b"exec":
-                # A malformed EXEC ends the transaction all the same, also one that was never begun.
+                # A malformed EXEC also ends the transaction, or drops the watches if there is none.
                 self._end()
                 raise discarded(error) from None
             raise
         return _SESSION[name](self, ctx, args)
 
     def queue(self, ctx: Context, commands: Sequence[Queued]) -> tuple[int, CommandError] | None:
-        """`submit` many after MULTI: (position, error) of the first that cannot be queued, if any."""
+        """`submit` many commands after MULTI. Returns (index, error) of the first that cannot be queued, or None."""
         if self._queue_plain(commands):
             return None
         refusal: tuple[int, CommandError] | None = None
@@ -162,7 +162,7 @@ class Transaction:
         return refusal
 
     def _queue_plain(self, commands: Sequence[Queued]) -> bool:
-        """Queue commands that are all plain XADDs at once, if they are and fit: nothing else can be wrong with them."""
+        """Queue all commands at once if all are plain XADDs and fit. No other check applies to those."""
         plain = [command for command in commands if isinstance(command, tuple) and command[1]]
         if len(plain) != len(commands):
             return False
@@ -176,21 +176,21 @@ class Transaction:
         return True
 
     def abort(self) -> None:
-        """A command was refused before it could be queued: EXEC will refuse the rest."""
+        """Note that a command was refused before it was queued, so that EXEC refuses the transaction."""
         self._aborted = self.active
 
     def reset(self) -> None:
-        """Drop everything: the session ends, or RESET."""
+        """Drop the queue and all watches, as the end of the session or RESET does."""
         self._end()
 
     @property
     def queued(self) -> int:
-        """How many commands are queued."""
+        """The number of queued commands."""
         return len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
-        """What they take, about."""
+        """The approximate bytes that the queued commands take."""
         return self._bytes
 
     @property
@@ -200,7 +200,7 @@ class Transaction:
     def _enqueue(self, args: list[bytes]) -> Reply:
         self._bytes += sum(map(len, args)) + _ARGUMENT_BYTES * len(args)
         if self._bytes > self._bytes_max:
-            # Nothing more is kept: EXEC refuses anyway.
+            # Free the queue: EXEC will be refused anyway.
             self._queue.clear()
             raise CommandError(
                 b"ERR transaction too large: more than %d bytes are queued" % self._bytes_max
@@ -247,7 +247,7 @@ class Transaction:
         return OK
 
     def _watched_expired(self, state: State, now: int) -> bool:
-        """Whether a watched key's time has passed since, though nobody has deleted it yet."""
+        """Whether a watched key has expired since the WATCH, even if it is not deleted yet."""
         return any(
             state.databases[db].keys.expire_at(key) < now
             and not self._watches.expired_at_watch(self, (db, key))

@@ -1,9 +1,9 @@
-"""What the cyclic collector need not visit.
+"""Untracked: hide objects from the cyclic garbage collector.
 
-A full collection walks every tracked object while all threads wait: half a microsecond for each stream in memory, with
-its lists. Streams are trees: nothing that can be reached from one leads back to it or to what holds it, so none is ever
-part of a cycle, and they live and die by their reference counts alone. Without them a collection beside 100,000 streams
-takes 8 ms instead of 67.
+A full collection visits every tracked object while all threads wait: half a microsecond for each stream in memory and
+its lists. Streams are trees: nothing reachable from a stream refers back to it or to its holder, so no stream is ever
+part of a cycle, and reference counts alone free them. With 100,000 streams untracked, a collection takes 8 ms instead
+of 67.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ _untrack = _untracker()
 
 
 def untracked(tree: T) -> T:
-    """The same object, which the collector does not visit any more. Only for what can never be part of a cycle."""
+    """Hide an object from the collector and return it. Only for objects that can never be part of a cycle."""
     _untrack(tree)
     return tree

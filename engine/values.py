@@ -1,4 +1,4 @@
-"""Values: what a key can hold. A `Stream`, or `bytes` for a string."""
+"""Values: what a key can hold, a `Stream` or `bytes` for a string."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.engine.stream import Stream
 if TYPE_CHECKING:
     from tidelog.engine.state import State
 
-_EMBEDDED_BYTES_MAX = 44  # up to here a string lies in one piece with its header, in Redis
-# What CPython takes besides the bytes themselves, about.
+_EMBEDDED_BYTES_MAX = 44  # up to this length Redis stores a string together with its header
+# Approximate overhead in CPython, in bytes.
 KEY_BYTES = 150
 GROUP_BYTES = 2000
 _CONSUMER_BYTES = 700
@@ -19,13 +19,13 @@ PENDING_BYTES = 64
 
 
 class RawString(bytes):
-    """A string that APPEND has grown. Only OBJECT ENCODING tells it from another."""
+    """A string that APPEND has changed. Only OBJECT ENCODING distinguishes it from other strings."""
 
     __slots__ = ()
 
 
 def copy_value(state: State, value: Stream | bytes) -> Stream | bytes:
-    """An independent copy: a stream with its groups, pending entries and dedup tables, under a new number."""
+    """An independent copy. A stream is copied with groups, pending entries and dedup tables, under a new number."""
     if isinstance(value, bytes):
         return value
     number = state.next_stream_number
@@ -36,12 +36,12 @@ def copy_value(state: State, value: Stream | bytes) -> Stream | bytes:
 
 
 def type_name(value: Stream | bytes) -> bytes:
-    """As TYPE says it."""
+    """The reply of TYPE."""
     return b"string" if isinstance(value, bytes) else b"stream"
 
 
 def encoding_name(value: Stream | bytes) -> bytes:
-    """As OBJECT ENCODING says it."""
+    """The reply of OBJECT ENCODING."""
     if not isinstance(value, bytes):
         return b"stream"
     if isinstance(value, RawString):
@@ -52,7 +52,7 @@ def encoding_name(value: Stream | bytes) -> bytes:
 
 
 def memory_bytes(key: bytes, value: Stream | bytes) -> int:
-    """Roughly the bytes of memory that a key and its value take."""
+    """The approximate memory of a key and its value, in bytes."""
     if isinstance(value, bytes):
         return KEY_BYTES + len(key) + len(value)
     groups = sum(

@@ -1,18 +1,17 @@
-"""Waiting: who is parked on which keys, and in what order they are asked again (spec 10).
+"""Waiting: which calls are parked on which keys, and in what order they are decided again (spec 10).
 
-Pure bookkeeping: no clock, no threads. The store drives it under its lock:
+Pure bookkeeping: no clock, no threads. The store calls it under its lock:
 
-    park        a blocking read found nothing: to the tail of the queue of each of its keys
-    signal      a write may have made a key ready (engine.observe says which); remembered once
-    visits      after the unit: every waiter to decide again, already un-parked. The store answers
-                it or parks it again, before it asks for the next one
+    park        a blocking read found nothing: append it to the queue of each of its keys
+    signal      a write may have made a key ready (engine.observe tells which); each key is remembered once
+    visits      after the unit: yields every waiter to decide again, already removed from its queues. The store
+                answers it or parks it again before it takes the next one
     remove      timeout or cancellation
     claims_due  a blocked CLAIM may find an idle entry by now
 
-Rules it keeps: signalled keys are handled in the order they were first signalled; of a key, the waiters
-that are there at the start are visited, oldest first, so one that parks again is not visited twice in a
-pass; keys signalled meanwhile are handled in a further round. One that parks again goes to the tail and
-keeps its deadline, since that stands in the waiter.
+Order: keys are handled in the order in which they were first signalled. Of a key, only the waiters present at the
+start are visited, oldest first, so a waiter that parks again is not visited twice in a pass. Keys signalled meanwhile
+are handled in the next round. A waiter that parks again goes to the tail and keeps its deadline.
 """
 
 from __future__ import annotations
@@ -30,19 +29,22 @@ _NOBODY: dict[Waiter, None] = {}
 
 
 class Waiter:
-    """One blocked call. Hashable by identity; may be parked again after a visit, as often as needed.
+    """One blocked call. Hashable by identity. May be parked again after a visit, any number of times.
 
-    keys       (database, key) pairs, each once
+    keys       (database, key) pairs, without duplicates
     args       the command to decide again
-    timeout_ms milliseconds, as the command has it; 0 = for ever
+    timeout_ms the command's timeout in milliseconds; 0 = for ever
     db         the database to decide it in
-    group      True for XREADGROUP (and `work`), which also wants to know that its key went away
-    reader     who waits for nothing but new messages of the only key, as `Park` has it, or None
+    group      True for XREADGROUP (and `work`), which must also be decided again when its key is deleted
+    reader     set if the call waits only for new entries of its one key, see `Park`; else None
     claim_at   unix ms from which a pending entry can be claimed, or None
-    ask_at     on the store's own clock: when to be asked again without being signalled, or None; as the
-    deadline   not looked at here
-    owner      belongs to the store: whom to answer; not looked at here
-    work       belongs to the store: what decides instead of `args`, or None
+
+    Only the store uses these, except that `group` depends on `work`:
+
+    ask_at     when to decide again without a signal, on the store's own clock, or None
+    deadline   when the timeout ends, on the store's own clock, or None
+    owner      the receiver of the reply
+    work       decides instead of `args`, or None
     """
 
     __slots__ = (
@@ -64,7 +66,7 @@ class Waiter:
         self.again(park)
 
     def again(self, park: Park) -> None:
-        """Take over what a second decision found, before parking again."""
+        """Take over the result of a new decision. The caller then parks the waiter again."""
         self.keys: list[Place] = park.keys
         self.args: list[bytes] = park.args
         self.timeout_ms = park.timeout_ms
@@ -81,47 +83,47 @@ class Waiter:
 class Waiting:
     """The registry of all waiters of one store. Not thread-safe: the store's lock guards it.
 
-    keys        the keys someone waits on, a live view; empty when nobody waits
-    signalled   the keys `visits` is to pass; empty when it has nothing to do
-    groups      of keys on which nobody waits but consumers of one group with a `reader`: that group's name
+    keys        a live view of the keys that have waiters
+    signalled   the keys that `visits` has to handle
+    groups      key -> group, for keys on which all waiters are consumers of this one group and have a `reader`
 
-    All are looked at with every write, so they are plain attributes.
+    These are plain attributes, since every write checks them.
     """
 
     __slots__ = ("keys", "signalled", "_queues", "groups", "_claims")
 
     def __init__(self) -> None:
-        # A dict as a queue: in order of arrival, and a removal from the middle costs nothing.
+        # A dict serves as a queue: it keeps the order of arrival, and removal from the middle is O(1).
         self._queues: dict[Place, dict[Waiter, None]] = {}
         self.keys: Collection[Place] = self._queues.keys()
         self.signalled: dict[Place, None] = {}
         self.groups: dict[Place, bytes] = {}
-        # Per key the earliest claim_at of those who wait on it. May name one who has left: then
-        # the others are asked once for nothing.
+        # Key -> earliest claim_at of its waiters. May be that of a waiter that has left: then the others are decided
+        # once without result.
         self._claims: dict[Place, int] = {}
 
     def waiters(self) -> list[Waiter]:
-        """All who are parked, each once."""
+        """All parked waiters, without duplicates."""
         return list({waiter: None for queue in self._queues.values() for waiter in queue})
 
     def at(self, place: Place) -> Collection[Waiter]:
-        """Those who wait on a key, in their order."""
+        """The waiters on a key, oldest first."""
         return self._queues.get(place, _NOBODY)
 
     def park(self, waiter: Waiter) -> None:
-        """Put a waiter at the tail of the queue of each of its keys; where it is in one, it keeps its place."""
+        """Append a waiter to the queue of each of its keys. If it is in a queue already, it keeps its place there."""
         reader = waiter.reader
         if reader is not None:
             place = waiter.keys[0]
             queue = self._queues.get(place)
             if queue and self.groups.get(place) == reader[0]:
-                queue[waiter] = None  # one more consumer of the group, as mostly
+                queue[waiter] = None  # another consumer of the same group, the common case
                 return
         for place in waiter.keys:
             queue = self._queues.get(place)
             if queue is None:
                 queue = self._queues[place] = {}
-                self.groups.pop(place, None)  # an interrupt may have left it
+                self.groups.pop(place, None)  # an interrupt may have left a stale one
                 if reader is not None:
                     self.groups[place] = reader[0]
             elif place in self.groups and (reader is None or reader[0] != self.groups[place]):
@@ -131,7 +133,7 @@ class Waiting:
                 self._claims[place] = min(waiter.claim_at, self._claims.get(place, waiter.claim_at))
 
     def remove(self, waiter: Waiter) -> None:
-        """Take a waiter out of all its queues; nothing happens if it is in none."""
+        """Remove a waiter from all its queues. Does nothing if it is in none."""
         for place in waiter.keys:
             queue = self._queues.get(place)
             if queue is not None and waiter in queue:
@@ -142,14 +144,14 @@ class Waiting:
                     self._claims.pop(place, None)
 
     def ask_always(self, waiter: Waiter) -> None:
-        """A waiter does not wait for new messages of a group alone any more: it is visited, not handed anything."""
+        """Clear a waiter's `reader`: from now on it is always decided again, and never handed an entry directly."""
         if waiter.reader is not None:
             waiter.reader = None
             for place in waiter.keys:
                 self.groups.pop(place, None)
 
     def signal(self, places: Iterable[Place]) -> None:
-        """Remember keys that may have become ready; keys nobody waits on are passed over."""
+        """Remember keys that may have become ready. Keys without waiters are ignored."""
         for place in places:
             if place in self._queues:
                 self.signalled[place] = None
@@ -157,14 +159,14 @@ class Waiting:
     def visits(
         self, state: State, idle: Callable[[Sequence[Waiter], int, bool], int] | None = None
     ) -> Iterator[Waiter]:
-        """Each waiter to decide again, un-parked, until no key is signalled any more.
+        """Yield each waiter to decide again, removed from its queues, until no key is signalled any more.
 
-        `state` is looked at when a key's turn comes: a waiter of XREAD whose key is gone, or holds
-        another type, is left where it is (spec 10.1); one of XREADGROUP gets its error.
+        `state` is read when a key's turn comes. An XREAD whose key does not exist or has another type stays parked
+        (spec 10.1); an XREADGROUP is yielded, so that it gets its error.
 
-        idle: called with the waiters of a key, an index behind the first at which one with a `reader` stands, and
-        whether all of them are of its group and have one. How many from there on need no decision: they have been
-        asked, and are parked again at once.
+        idle(waiters of a key, index, whether all of them are readers of one group): called for a waiter with a
+        `reader`, except the first of the key. Returns how many waiters from that index on need no decision; they go to
+        the tail of the queue at once.
         """
         while self.signalled:
             round_, self.signalled = self.signalled, {}
@@ -178,14 +180,14 @@ class Waiting:
                     waiter = waiters[at]
                     if at:
                         queue = self._queues.get(place, _NOBODY)
-                        # It may be gone since the pass began: cancelled while another was served.
+                        # The waiter may have left since the pass began: cancelled while another was served.
                         if waiter not in queue:
                             at += 1
                             continue
                         if waiter.reader is not None and idle is not None:
                             run = idle(waiters, at, place in self.groups)
                             if run:
-                                if len(queue) != run:  # else there are no others: the order stays
+                                if len(queue) != run:  # not the whole queue: the order changes
                                     self._to_tail(place, waiters[at : at + run])
                                 at += run
                                 continue
@@ -199,7 +201,7 @@ class Waiting:
                         yield waiter
 
     def _to_tail(self, place: Place, waiters: list[Waiter]) -> None:
-        """Park waiters again that wait on this key alone and are in its queue, but for those that left meanwhile."""
+        """Move waiters to the tail of a key's queue. They wait on this key only; those that have left are ignored."""
         queue = self._queues[place]
         here = [waiter for waiter in waiters if waiter in queue]
         try:
@@ -212,7 +214,7 @@ class Waiting:
             raise
 
     def next_claim_at(self) -> int | None:
-        """Unix ms at which `claims_due` will next find something, or None."""
+        """Unix ms at which `claims_due` next finds a key, or None."""
         return min(self._claims.values(), default=None)
 
     def claims_due(self, now: int) -> None:
@@ -228,5 +230,5 @@ def holds_stream(state: State, place: Place) -> bool:
     try:
         value = state.databases[place[0]].keys.get(place[1])
     except CorruptBlock:
-        return True  # who asks again is told
+        return True  # the command that is decided again gets the error
     return value is not None and not isinstance(value, bytes)

@@ -1,4 +1,4 @@
-"""XACK and XACKDEL: pending entries that are done (spec 7.3, 7.4)."""
+"""XACK and XACKDEL: acknowledge pending entries (spec 7.3, 7.4)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
     if group is None:
         return 0
     ids, pending = id_list(named), group.pending
-    if not len(pending):  # however many are named
+    if not len(pending):  # no look-up, however many IDs are named
         return 0
-    held = ids if ids in pending.young else pending.present(ids)  # mostly one, delivered just now
+    held = ids if ids in pending.young else pending.present(ids)  # fast for one recent delivery
     if not held:
         return 0
     ctx.effects.append((XACK, ctx.db, key, name, held))
@@ -50,7 +50,7 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
     named = id_list(listed)
     unneeded = policy != ACKED or (len(stream.groups) == 1 and group.last_id >= last_id(named))
     if unneeded and pending.present(named) == named:
-        # What a consumer was given and has done, in its order: all of it goes, without a look at each.
+        # The common case: all IDs are pending, ascending and can be deleted. No look-up of each.
         entry_ids = unpack(named)
         log_acked(ctx, key, stream, name, named, entry_ids)
         if policy == DELREF:
@@ -67,7 +67,7 @@ def _ackdel_each(
     policy: bytes | None,
     entry_ids: list[int],
 ) -> list[Reply]:
-    """XACKDEL of whatever was named, looked at one by one."""
+    """Decide an XACKDEL of any IDs, one by one."""
     results: list[Reply] = []
     acked: set[int] = set()
     doomed: list[int] = []
@@ -90,7 +90,7 @@ def _ackdel_each(
 
 
 def still_referenced(stream: Stream, acked_in: bytes, entry_id: int) -> bool:
-    """Whether an entry that group `acked_in` has just acknowledged is still needed by a group (spec 5.2)."""
+    """Whether a group still references an entry that group `acked_in` has just acknowledged (spec 5.2)."""
     return any(
         group.last_id < entry_id or (name != acked_in and group.pending.contains(entry_id))
         for name, group in stream.groups.items()

@@ -419,10 +419,12 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        self.sized = False  # `measure` was called: a node exceeded the cheap bound, and others probably will
-        self._lengths: list[int] = []  # bytes of each row's values; without `names`, of its fields too
-        # Bytes, only with `names`. _costs: of each row in a node of up to 128 slots. _ends: of all rows before each
-        # one. _longest: the greatest of `_lengths`. _master: of the master entry. _fields_length: of the field names.
+        # Whether `measure` was called: a node exceeded the cheap bound, and others probably will.
+        self.sized = False
+        # Bytes, set by `measure`. _lengths: of each row's values, without `names` of its fields too. Only with `names`:
+        # _costs: of each row in a node of up to 128 slots; _ends: of all rows before each one; _longest: the greatest
+        # of `_lengths`; _master: of the master entry; _fields_length: of the field names.
+        self._lengths: list[int] = []
         self._costs: list[int] = []
         self._ends: list[int] = []
         self._longest = self._master = self._fields_length = 0

@@ -1,4 +1,4 @@
-"""XCLAIM and XAUTOCLAIM: pending entries change hands (spec 7.6, 7.7)."""
+"""XCLAIM and XAUTOCLAIM: move pending entries to another consumer (spec 7.6, 7.7)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
 AUTOCLAIM_COUNT = 100  # by default
-LOOKS_PER_COUNT = 10  # XAUTOCLAIM looks at so many entries for each that it may claim
+LOOKS_PER_COUNT = 10  # XAUTOCLAIM visits up to COUNT times this many pending entries
 AUTOCLAIM_COUNT_MAX = ((1 << 63) - 1) // 16
-# Redis keeps 16 bytes for each of COUNT; from here on no address space has room for them.
+# Redis allocates 16 bytes for each of COUNT. From here on the allocation fails.
 UNALLOCATABLE_COUNT = 1 << 43
 
 
 class _Options:
-    """IDs and options of XCLAIM, from the min-idle time on."""
+    """The arguments of XCLAIM from the min-idle time on: IDs and options."""
 
     __slots__ = ("idle_ms_min", "ids", "time", "retrycount", "force", "justid", "last_id")
 
@@ -43,7 +43,7 @@ class _Options:
         self.force = self.justid = False
         self.last_id = 0
         at = 5
-        # What is no ID begins the options; so a malformed ID is an option that nobody knows.
+        # The options begin at the first argument that is not an ID, so a malformed ID is an unknown option.
         while at < len(args) and (entry_id := ids.parse_or_none(args[at])) is not None:
             self.ids.append(entry_id)
             at += 1
@@ -69,7 +69,7 @@ class _Options:
             self.retrycount = value
             return
         time = value if word == b"TIME" else now - value
-        # A time that cannot be is not refused: the caller's clock may be off.
+        # An impossible time is not an error, since the client's clock may be wrong. Use `now`.
         self.time = time if 0 <= time <= now else now
 
 
@@ -100,7 +100,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> Reply:
 def _claim(
     ctx: Context, stream: Stream, group: Group, options: _Options
 ) -> tuple[list[int], dict[int, int], set[int]]:
-    """What an XCLAIM does: IDs claimed as the reply lists them, their counts, pending IDs to drop."""
+    """Decide an XCLAIM: (claimed IDs in the order of the reply, ID -> new delivery count, pending IDs to drop)."""
     pending = group.pending
     cutoff = idle_cutoff(ctx.now, options.idle_ms_min)
     claimed: list[int] = []
@@ -108,7 +108,7 @@ def _claim(
     gone: set[int] = set()
     for entry_id in options.ids:
         row = None if entry_id in gone else pending.get(entry_id)
-        if entry_id in counts:  # named twice: it is ours by now
+        if entry_id in counts:  # repeated: this command has claimed it already
             time, count = options.time, counts[entry_id]
         elif row is not None:
             if not stream.still_has(entry_id):
@@ -182,7 +182,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> Reply:
 def _walk(
     stream: Stream, group: Group, start: int, cutoff: int, count: int
 ) -> tuple[int, dict[int, int], list[int]]:
-    """Look through the pending entries from `start` on: (cursor, IDs to claim with their counts, IDs gone)."""
+    """Visit the pending entries from `start` on: (cursor, ID -> delivery count of those to claim, deleted IDs)."""
     pending = group.pending
     to_id = pending.to_id
     looks = count * LOOKS_PER_COUNT
@@ -193,7 +193,7 @@ def _walk(
             return to_id(column[0]), claimed, gone
         all_there = to_id(column[0]) > stream.removed_max
         if all_there and len(column) <= looks and min(times) > cutoff:
-            looks -= len(column)  # nothing idle among them
+            looks -= len(column)  # none of them is idle
             continue
         for at, key in enumerate(column):
             if not looks or not count:

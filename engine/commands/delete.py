@@ -25,7 +25,7 @@ STILL_REFERENCED: Final = 2
 
 
 def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int]) -> int:
-    """Append the XDEL of those IDs that are there, if any; how many. May raise CorruptBlock."""
+    """Append one XDEL for those IDs that exist, if any. Returns their number. May raise CorruptBlock."""
     found, slots = stream.places(sorted(set(entry_ids)))
     if found:
         ctx.effects.append((XDEL, ctx.db, key, idlist.pack(found), tuple(slots)))
@@ -35,9 +35,9 @@ def log_delete(ctx: Context, key: bytes, stream: Stream, entry_ids: Iterable[int
 def log_acked(
     ctx: Context, key: bytes, stream: Stream, name: bytes, acked: idlist.IdList, doomed: list[int]
 ) -> None:
-    """Log that a group is done with `acked`, and the deletion of those that are there of `doomed`, some of them.
+    """Log that a group acknowledges `acked`, and the deletion of those of `doomed` that exist. May raise CorruptBlock.
 
-    Both ascend and name no ID twice. May raise CorruptBlock.
+    `doomed` is a subset of `acked`. Both ascend and have no duplicates.
     """
     found, slots = stream.places(doomed)
     if len(found) == idlist.count(acked):
@@ -58,7 +58,7 @@ def xdel(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def parse_policy_and_ids(args: list[bytes], at: int) -> tuple[bytes | None, list[bytes]]:
-    """`[policy] IDS numids id ...` from `at` on, in any order: (policy, ID arguments). Raises CommandError."""
+    """Parse `[policy] IDS numids id ...` from `at` on, in any order: (policy, ID arguments). Raises CommandError."""
     policy: bytes | None = None
     listed: list[bytes] | None = None
     while at < len(args):

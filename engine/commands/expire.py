@@ -1,4 +1,4 @@
-"""Time to live: the EXPIRE family, the TTL family, PERSIST (spec 14)."""
+"""Expiry: the EXPIRE commands, the TTL commands and PERSIST (spec 14)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            # The option ends the line, and Redis cuts line ends there.
+            # The option ends the error line, and Redis strips line ends there.
             shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)
@@ -29,9 +29,9 @@ def _conditions(args: list[bytes]) -> set[bytes]:
 
 
 def _met(words: set[bytes], at: int, current: int | None) -> bool:
-    """Whether the conditions allow `at`, for a key that now expires at `current` (None: never)."""
+    """Whether the conditions allow the expiry `at` for a key that now expires at `current`. unix ms; None: never."""
     if current is None:
-        # A key without a time counts as one that lives for ever: longer than any other.
+        # A key without an expiry counts as later than any expiry.
         return b"xx" not in words and b"gt" not in words
     return not (
         b"nx" in words or (b"gt" in words and at <= current) or (b"lt" in words and at >= current)
@@ -46,8 +46,8 @@ def _register_expire(name: str, relative: bool, unit_ms: int) -> None:
         key = args[1]
         words = _conditions(args)
         at = int64(args[2]) * unit_ms
-        # The smallest number of ms is allowed, the smallest number of seconds is not: C's -2**63 / 1000
-        # rounds up.
+        # As in Redis, -2**63 ms is allowed but the smallest number of seconds is not, since C's -2**63 / 1000 rounds
+        # up.
         if unit_ms > 1 and abs(at) > INT64_MAX:
             raise CommandError(invalid)
         if relative:

@@ -1,4 +1,4 @@
-"""What the commands of consumer groups share: finding a group, its errors, and consumers that were named."""
+"""Shared code of the consumer group commands: look up a group, its errors, log consumers and claims."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ COUNT_MAX = (1 << 63) - 1  # delivery counts stop here (spec 7.2.4)
 
 
 def shown(raw: bytes) -> bytes:
-    """A name as an error shows it where Redis sets no limit to it."""
+    """A name for an error message in which Redis does not limit its length."""
     return echo(raw, len(raw))
 
 
 def no_group(key: bytes, group: bytes) -> CommandError:
-    """The error of a key or group that is missing, as most commands say it."""
+    """The error for a missing key or group, as most commands word it."""
     return CommandError(
         b"NOGROUP No such key '%b' or consumer group '%b'" % (shown(key), shown(group))
     )
 
 
 def find_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:
-    """The stream and its group. Raises CommandError: WRONGTYPE, NOGROUP."""
+    """Look up a stream and its group. Raises CommandError: WRONGTYPE, NOGROUP."""
     stream = ctx.stream(key)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
@@ -34,9 +34,9 @@ def find_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:
 
 
 def idle_cutoff(now: int, idle_ms_min: int) -> int:
-    """The latest delivery time, unix ms, that is idle for long enough.
+    """The latest delivery time, unix ms, of an entry that has been idle for `idle_ms_min`.
 
-    Never below -1, so that the NACK zone, whose times are far below, is idle for any length of time.
+    At least -1, so that entries of the NACK zone, whose times are lower, always count as idle.
     """
     return max(now - idle_ms_min, -1)
 
@@ -44,10 +44,10 @@ def idle_cutoff(now: int, idle_ms_min: int) -> int:
 def log_seen(
     ctx: Context, key: bytes, group: bytes, name: bytes, consumer: Consumer | None, mark: int
 ) -> None:
-    """Log that a consumer was named and got nothing, so that it exists and is seen now.
+    """Log that a consumer got nothing: create it if it does not exist, and set its seen-time.
 
-    mark: how many effects there were before this call. If it has logged others, this is logged with them;
-    otherwise only the creation of a consumer is worth a record.
+    mark: len(ctx.effects) before this command or key. If the command has logged effects since, log an empty XCLAIM with
+    them. Otherwise log the creation of the consumer, or SEEN, which is not written to the log.
     """
     now = ctx.now
     effect: Effect
@@ -72,7 +72,11 @@ def log_claim(
     now: int,
     moved: tuple[int, ...],
 ) -> None:
-    """Log that a consumer got these entries, ID -> delivery count. `moved`: the new position, or ()."""
+    """Log that a consumer got these entries.
+
+    counts: ID -> delivery count. time: delivery time, unix ms. now: the consumer's new seen-time and active-time, unix
+    ms; -1: keep the active-time and take `time` as seen-time. moved: the group's new `position`, or ().
+    """
     claimed = sorted(counts)
     each = tuple([counts[entry_id] for entry_id in claimed])
     tally = each if len(set(each)) > 1 else each[0] if each else 0
@@ -82,5 +86,5 @@ def log_claim(
 
 
 def position(last_id: int, entries_read: int) -> tuple[int, int, int]:
-    """A group's position as effects carry it."""
+    """A group's position as in effects: (ms, seq, entries-read)."""
     return last_id >> 64, last_id & SEQ_MASK, entries_read

@@ -1,4 +1,4 @@
-"""XGROUP: the life of groups and consumers (spec 7.1)."""
+"""XGROUP: create, change and delete groups and consumers (spec 7.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY_REQUIRED = (
     b" the MKSTREAM option to create an empty stream automatically."
 )
 BUSYGROUP = b"BUSYGROUP Consumer Group name already exists"
-CREATE_ARGS_MAX = 8  # CREATE key group id and both options, once each
+CREATE_ARGS_MAX = 8  # XGROUP CREATE key group id MKSTREAM ENTRIESREAD n
 SETID_ARGS_MAX = 7
 
 HELP = b"""\
@@ -49,7 +49,7 @@ HELP
 
 
 def wrong_subcommand(args: list[bytes]) -> CommandError:
-    """The error of a subcommand whose arguments passed its arity and still make no sense."""
+    """The error for a subcommand whose arguments have the right number but are malformed."""
     return CommandError(
         b"ERR unknown subcommand or wrong number of arguments for '%b'. Try %b HELP."
         % (echo(args[1]), echo(args[0]).upper())
@@ -57,14 +57,14 @@ def wrong_subcommand(args: list[bytes]) -> CommandError:
 
 
 def no_such_group(key: bytes, group: bytes) -> CommandError:
-    """The error of a group that a key which exists does not have."""
+    """The error for a missing group of an existing key."""
     return CommandError(
         b"NOGROUP No such consumer group '%b' for key name '%b'" % (shown(group), shown(key))
     )
 
 
 def _options(args: list[bytes], may_create: bool) -> tuple[bool, int]:
-    """What stands behind the ID of CREATE and SETID: (MKSTREAM, ENTRIESREAD or UNKNOWN)."""
+    """Parse the options after the ID of CREATE and SETID: (MKSTREAM, ENTRIESREAD or UNKNOWN). Raises CommandError."""
     mkstream, entries_read = False, UNKNOWN
     at = 5
     while at < len(args):

@@ -1,4 +1,4 @@
-"""XCFGSET and XIDMPRECORD: the settings and the restoring of dedup tables (spec 5.7, 5.8)."""
+"""XCFGSET and XIDMPRECORD: configure and restore dedup tables (spec 5.7, 5.8)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OTHER_ID: Final = b"ERR IID already exists for this producer with a different st
 
 
 def limits(stream: Stream | None, settings: Settings) -> tuple[int, int]:
-    """(duration s, maxsize) of a stream. One that never used them follows the server's settings."""
+    """(duration in seconds, maxsize) of a stream. The server's settings for a stream that never used a dedup table."""
     if stream is None or stream.idmp is None:
         return settings.stream_idmp_duration, settings.stream_idmp_maxsize
     return stream.idmp.duration, stream.idmp.maxsize
@@ -94,7 +94,10 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def settle_limits(ctx: Context, key: bytes, stream: Stream | None) -> None:
-    """Before a first iid: log server settings that are not the built-in ones, since apply cannot look them up."""
+    """Log the server's dedup settings before a stream's first iid, unless they are the built-in ones.
+
+    Apply cannot read the settings.
+    """
     before = limits(stream, ctx.settings)
     if (stream is None or stream.idmp is None) and before != BUILT_IN:
         if stream is None:

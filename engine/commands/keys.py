@@ -94,7 +94,7 @@ def copy(ctx: Context, args: list[bytes]) -> Reply:
     value = ctx.lookup(source)
     if value is None or (_exists(ctx, target_db, target) and not replace):
         return 0
-    if isinstance(value, Stream):  # apply is to read nothing
+    if isinstance(value, Stream):  # load it now, since apply must not read
         value.load_all()
         for group in value.groups.values():
             group.pending.load_all()
@@ -122,7 +122,7 @@ def _database(raw: bytes) -> int:
 
 
 def _exists(ctx: Context, db: int, key: bytes) -> bool:
-    """As `ctx.drops`, in another database."""
+    """`ctx.drops` in database `db`."""
     home, ctx.db = ctx.db, db
     try:
         return ctx.drops(key)
@@ -162,7 +162,7 @@ def _check_flush_option(args: list[bytes]) -> None:
 
 @command("keys", 2, "readonly", _NO_KEYS)
 def keys(ctx: Context, args: list[bytes]) -> Reply:
-    # The bare star is no pattern to Redis: it also finds the empty key.
+    # A bare star is not a pattern in Redis: it also finds the empty key.
     matches = None if args[1] == b"*" else matcher(args[1])
     names = ctx.database.keys
     if ctx.database.expires.count:
@@ -174,7 +174,7 @@ def keys(ctx: Context, args: list[bytes]) -> Reply:
 
 @command("randomkey", 1, "readonly", _NO_KEYS)
 def randomkey(ctx: Context, args: list[bytes]) -> Reply:
-    """One key, picked by the time: the engine has no chance of its own, and needs none."""
+    """One key, chosen by the current time: the engine has no source of randomness."""
     # Fibonacci hashing spreads consecutive milliseconds over all keys.
     names = ctx.database.keys.spread(ctx.now * 0x9E3779B97F4A7C15 >> 16)
     return next((key for key in names if not ctx.passed(key)), None)
@@ -198,7 +198,7 @@ def object_refcount(ctx: Context, args: list[bytes]) -> Reply:
 
 @command("object|idletime", 3, "readonly", (2, 2, 1))
 def object_idletime(ctx: Context, args: list[bytes]) -> Reply:
-    """Seconds since a command last named the key, or since this was first asked after an open."""
+    """Seconds since a command last named the key; if none did since the store was opened, since the first call."""
     key = args[2]
     if ctx.peek(key) is None:
         return None
@@ -224,7 +224,7 @@ def object_help(ctx: Context, args: list[bytes]) -> Reply:
 def memory_usage(ctx: Context, args: list[bytes]) -> Reply:
     at = 3
     while at < len(args):
-        # The answer comes from counts that are kept anyway, so how many elements to sample is only checked.
+        # SAMPLES is only validated: the answer comes from counters and needs no sampling.
         if args[at].lower() != b"samples" or at + 1 == len(args) or int64(args[at + 1]) < 0:
             raise CommandError(SYNTAX)
         at += 2

@@ -1,4 +1,4 @@
-"""XNACK: pending entries that go back to the group, without owner (spec 7.5)."""
+"""XNACK: release pending entries to the group, without owner (spec 7.5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMIDS_MAX = (1 << 31) - 1
 
 
 class _Options:
-    """What stands behind the mode."""
+    """The arguments of XNACK after the mode."""
 
     __slots__ = ("listed", "retrycount", "force")
 
@@ -58,9 +58,9 @@ def xnack(ctx: Context, args: list[bytes]) -> Reply:
     if options.listed is None:
         raise CommandError(b"ERR syntax error, expected IDS keyword")
     nacked = 0
-    counts: dict[int, int] = {}  # in the order in which they enter the zone
+    counts: dict[int, int] = {}  # ID -> delivery count, in the order in which they enter the zone
     for entry_id in parse_many(options.listed):
-        # A repeated ID is released twice: it goes to the end again, and SILENT takes two deliveries off.
+        # A repeated ID is released twice: it moves to the end again, and SILENT subtracts two deliveries.
         count = counts.pop(entry_id, None)
         if count is None:
             row = group.pending.get(entry_id)

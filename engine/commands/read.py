@@ -1,4 +1,4 @@
-"""XREAD, and what it shares with XREADGROUP: options, limits, parking (spec 6.3, 10, 19)."""
+"""XREAD, and the options, limits and parking that it shares with XREADGROUP (spec 6.3, 10, 19)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNBALANCED = b"ERR Unbalanced '%b' list of streams: for each stream key an ID%b 
 
 
 class ReadOptions:
-    """The options of a read, and where its keys and IDs are.
+    """The options of XREAD and XREADGROUP, and the positions of their keys and IDs.
 
     count        entries per key, None = no limit          first      index in args of the first key
-    block_ms     0 = for ever, NOT_BLOCKING                keys       how many keys
+    block_ms     0 = for ever, or NOT_BLOCKING             keys       number of keys
     claim_ms     CLAIM's min-idle time, or None            noack, group, consumer    as given
     """
 
@@ -91,7 +91,7 @@ class ReadOptions:
             raise CommandError(b"ERR MAXCOUNT must be greater than or equal to COUNT")
 
     def budget(self) -> Budget | None:
-        """What the whole reply may hold, or None if there is no such limit."""
+        """The limits of the whole reply, or None if neither MAXCOUNT nor MAXSIZE is given."""
         if self.maxcount is None and self.maxsize is None:
             return None
         return Budget(self.maxcount, self.maxsize)
@@ -121,10 +121,10 @@ def _positive(arg: bytes, name: bytes) -> int:
 
 
 class Budget:
-    """MAXCOUNT and MAXSIZE: what is left of a reply over all its keys.
+    """MAXCOUNT and MAXSIZE: the entries and bytes that are left for a reply, over all its keys.
 
-    Bytes are those of the RESP2 reply. An entry is started while the bytes before it are fewer than the
-    limit; the first one always.
+    Bytes are counted as in RESP2. An entry is added as long as the bytes before it are below the limit. The first entry
+    is always added.
     """
 
     __slots__ = ("entries", "bytes", "empty")
@@ -135,18 +135,18 @@ class Budget:
         self.empty = True
 
     def spent(self) -> bool:
-        """Whether no further entry may be started, so that no further key is looked at."""
+        """Whether no further entry fits. The caller then stops at this key."""
         if self.entries == 0:
             return True
         return self.bytes is not None and self.bytes <= 0 and not self.empty
 
     def open_key(self, key: bytes) -> None:
-        """A key enters the reply."""
+        """Account for a key of the reply."""
         if self.bytes is not None:
             self.bytes -= len(b"*2\r\n") + _bulk_bytes(key)
 
     def take(self, entries: Entries, extra: int = 0) -> int:
-        """How many of these entries fit; they are taken off. extra: bytes an entry has besides."""
+        """Take the entries that fit off the budget. Returns their number. extra: additional bytes of each entry."""
         room = len(entries) if self.entries is None else min(len(entries), self.entries)
         taken = room
         if self.bytes is not None:
@@ -167,7 +167,7 @@ def _bulk_bytes(text: bytes) -> int:
 
 
 def entry_bytes(entry_id: int, row: tuple[bytes, ...] | None) -> int:
-    """The size of an entry in a RESP2 reply."""
+    """Bytes of an entry in a RESP2 reply. row: None for a deleted entry."""
     size = len(b"*2\r\n") + _bulk_bytes(ids.text(entry_id))
     if row is None:
         return size + len(b"*-1\r\n")
@@ -201,14 +201,14 @@ def xread(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def first_of(stream: Stream, entries: Entries, after: int, count: int) -> Entries:
-    """The first `count` of the entries that come after an ID."""
+    """The first `count` of `entries`, which are the entries after an ID."""
     if count == len(entries):
         return entries
     return stream.range(after + 1, ids.MAX, count) if count else NO_ENTRIES
 
 
 def _after(arg: bytes, stream: Stream | None) -> int:
-    """The ID that XREAD serves what comes after."""
+    """The ID after which XREAD reads."""
     if arg == b"$":
         return 0 if stream is None else stream.last_id
     if arg == b"+":
@@ -219,7 +219,7 @@ def _after(arg: bytes, stream: Stream | None) -> int:
 
 
 def park(ctx: Context, args: list[bytes], options: ReadOptions, claim_at: int | None) -> Reply:
-    """The answer of a read that has nothing to serve. Each `$` is frozen to the ID it means now."""
+    """The reply of a read that found nothing: `Park`, or the null array. Replaces each `$` by the ID it means now."""
     if options.block_ms == NOT_BLOCKING or not ctx.may_block:
         return NULL_ARRAY
     args = list(args)

@@ -34,7 +34,7 @@ from tidelog.engine.state import State
 from tidelog.engine.stream import Stream
 from tidelog.engine.table import command
 
-NEW = ids.MAX  # what `>` stands for; as in Redis, the greatest ID written out asks for new entries too
+NEW = ids.MAX  # stands for `>`; as in Redis, this ID written out asks for new entries too
 CLAIM_BYTES = len(b":0\r\n:0\r\n")  # bytes of the two integers that CLAIM adds to an entry
 _PLAIN_DIGITS_MAX = 15  # no time or count of so few digits is out of range
 _PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))

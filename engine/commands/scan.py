@@ -1,4 +1,4 @@
-"""SCAN: the keys of a database, page by page (spec 14). The order is engine.keyspace's."""
+"""SCAN: the keys of a database, page by page (spec 14). engine.keyspace defines the order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.engine.reply import Reply
 from tidelog.engine.table import command
 
 _COUNT_DEFAULT = 10
-# What C's strtoul takes and nothing else: no leading blank, which Redis looks for by itself.
+# What C's strtoul accepts in full, without leading blanks, which Redis rejects.
 _CURSOR = re.compile(rb"([+-]?)([0-9]+)|")
 _TYPES = frozenset((b"string", b"list", b"set", b"zset", b"hash", b"stream"))
 

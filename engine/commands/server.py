@@ -1,4 +1,4 @@
-"""What the engine itself can answer of connection and server commands (spec 16.1, 16.2)."""
+"""The connection and server commands that the engine itself can answer (spec 16.1, 16.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def echo(ctx: Context, args: list[bytes]) -> Reply:
 
 @command("select", 2, "loading stale fast", _NO_KEYS)
 def select(ctx: Context, args: list[bytes]) -> Reply:
-    """Changes `ctx.db`; the session keeps it from there."""
+    """Sets `ctx.db`. The session takes it over."""
     db = int32(args[1])
     if not 0 <= db < DATABASES:
         raise CommandError(b"ERR DB index is out of range")
@@ -40,8 +40,8 @@ def time(ctx: Context, args: list[bytes]) -> Reply:
     return [b"%d" % seconds, b"%d" % (ms * 1000)]
 
 
-# A session's own commands (engine.transaction). They stand in the table for their arity; decided without a session,
-# they find no transaction open.
+# Commands that a session handles itself (engine.transaction). The table has them for their arity. Without a session
+# there is no transaction, so these functions raise the errors.
 
 
 @command("multi", 1, "noscript loading stale fast", _NO_KEYS)
@@ -66,5 +66,5 @@ def watch(ctx: Context, args: list[bytes]) -> Reply:
 
 @command("unwatch", 1, "noscript loading stale fast", _NO_KEYS)
 def unwatch(ctx: Context, args: list[bytes]) -> Reply:
-    """Also what a queued UNWATCH answers: EXEC has dropped all watches before."""
+    """Also decides a queued UNWATCH: EXEC has already dropped all watches."""
     return OK

@@ -1,4 +1,7 @@
-"""String commands: tokens and positions kept beside the streams. Every write but APPEND becomes one SET."""
+"""String commands, for tokens and positions that clients keep beside their streams (spec 14).
+
+Every command that writes a string, except APPEND, logs SETs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from tidelog.engine.table import command
 
 STRING_BYTES_MAX = 512 << 20  # Redis's proto-max-bulk-len
 
-# Options that say when the value expires: name -> (relative to now, milliseconds per unit).
+# Options that set an expiry: name -> (relative to now, milliseconds per unit).
 _EXPIRY_UNITS = {b"ex": (True, 1000), b"px": (True, 1), b"exat": (False, 1000), b"pxat": (False, 1)}
 
 
@@ -24,24 +27,27 @@ def string(ctx: Context, key: bytes) -> bytes | None:
 
 
 def expire_at_of(ctx: Context, key: bytes) -> int:
-    """When a key that exists expires, unix ms, or -1."""
+    """The expiry of an existing key, unix ms; -1 if it has none."""
     return ctx.database.expires.get(key, -1)
 
 
 class _Options:
-    """What stands behind the value of SET, or behind the key of GETEX."""
+    """The options of SET (after the value) or of GETEX (after the key)."""
 
     __slots__ = ("words", "expiry", "amount", "other")
 
     def __init__(self) -> None:
         self.words: set[bytes] = set()
-        self.expiry = b""  # the option that names a time, or b""
-        self.amount = b""
-        self.other = b""  # what IFEQ or IFNE compare with
+        self.expiry = b""  # ex, px, exat or pxat; b"" if not given
+        self.amount = b""  # its argument
+        self.other = b""  # the value that IFEQ or IFNE compares with
 
 
 def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) -> _Options:
-    """Read options; `words` gives each flag, or `_TIME` for the four that take one, with what excludes it."""
+    """Parse the options from args[first] on. Raises CommandError.
+
+    words: each allowed option, with the options that exclude it. `_TIME` stands for EX, PX, EXAT and PXAT.
+    """
     options = _Options()
     at = first
     while at < len(args):
@@ -66,10 +72,10 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
     return options
 
 
-# What stands for EX, PX, EXAT and PXAT. In capitals: options are looked up in lower case.
+# Stands for EX, PX, EXAT and PXAT. Upper case, so that no option equals it: options are looked up in lower case.
 _TIME = b"TIME"
 
-# Conditions that a value follows; each once.
+# Conditions that take a value. Each may be given once.
 _COMPARISONS = frozenset((b"ifeq", b"ifne"))
 
 # fmt: off
@@ -90,7 +96,7 @@ _GETEX_WORDS = {
 
 
 def _expire_at(ctx: Context, option: bytes, amount: bytes, name: bytes) -> int:
-    """Unix ms that an expiry option of the command `name` means."""
+    """The expiry that an option of the command `name` sets, unix ms. Raises CommandError."""
     relative, unit_ms = _EXPIRY_UNITS[option]
     value = int64(amount)
     if 0 < value <= INT64_MAX // unit_ms:
@@ -221,7 +227,7 @@ def msetnx(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def _pairs(args: list[bytes], name: bytes) -> dict[bytes, bytes]:
-    """Key -> value; of a key named twice the last value counts."""
+    """Key -> value. If a key is repeated, its last value counts. Raises CommandError."""
     if len(args) % 2 == 0:
         raise CommandError(b"ERR wrong number of arguments for '%b' command" % name)
     return dict(zip(args[1::2], args[2::2], strict=True))

@@ -118,7 +118,7 @@ class Plan:
         self.floor = 0  # and the slots of the next node below this one
         self.slots: list[int] = []  # ACKED: the entries one by one: (ordinal, slot, ...)
         self.ids: list[int] = []  # and their IDs
-        self.gone: list[Callable[[], list[int]]] = []  # DELREF: return the IDs that drop and floor remove
+        self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
 
 
 class Nodes(Protocol):

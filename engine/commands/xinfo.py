@@ -1,4 +1,4 @@
-"""XINFO: what a stream, its groups and their consumers look like (spec 8)."""
+"""XINFO STREAM, GROUPS and CONSUMERS (spec 8)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def xinfo_stream(ctx: Context, args: list[bytes]) -> Reply:
 
 
 def _counters(ctx: Context, stream: Stream) -> list[Any]:
-    """The pairs that both forms begin with."""
+    """The fields that both forms of XINFO STREAM begin with."""
     idmp = stream.idmp or Idmp(ctx.settings.stream_idmp_duration, ctx.settings.stream_idmp_maxsize)
     pids, iids = idmp.tracked(ctx.now)
     nodes = stream.nodes()
@@ -90,7 +90,7 @@ def _summary(ctx: Context, stream: Stream) -> Reply:
 
 
 def _entry(entries: Entries) -> Reply:
-    """The one entry of a run, by itself, or None."""
+    """The only entry of a run as [ID, [field, value, ...]], or None if the run is empty."""
     for entry_id, row in entries:
         return [ids.text(entry_id), list(row or ())]
     return None

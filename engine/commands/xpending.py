@@ -1,4 +1,4 @@
-"""XPENDING: what a group's consumers have not acknowledged (spec 7.8)."""
+"""XPENDING: list the pending entries of a group (spec 7.8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.engine.pending import NOBODY
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.engine.table import command
 
-ARGS_MAX = 9  # up to here surplus arguments are passed over
+ARGS_MAX = 9  # surplus arguments up to this total are ignored, as in Redis
 
 
 @command("xpending", -3, "readonly")
