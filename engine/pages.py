@@ -509,7 +509,7 @@ class ColdPages:
             page = self._after(page)
             low = 0
 
-    # --- looking
+    # --- reading
 
     def first_live(self) -> int:
         """ID of the first live entry."""

@@ -332,7 +332,7 @@ class PendingOrders:
             self._owned.append(owned)
         return self
 
-    # --- whole
+    # --- copy and check
 
     def copy(self) -> Self:
         """An independent copy, all in memory. Owners keep their numbers. May raise CorruptBlock."""

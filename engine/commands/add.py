@@ -471,7 +471,7 @@ class _Batch:
         )
 
     def longer_than(self, length: int, start: int, stop: int) -> bool:
-        """True if the values of rows start..stop-1 have more than `length` characters. False if not known."""
+        """True if the values of rows start..stop-1 certainly have more than `length` bytes together; else False."""
         if self.names is None:
             return False
         width = len(self.names)

@@ -29,7 +29,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
 
 
 def _met(words: set[bytes], at: int, current: int | None) -> bool:
-    """Whether the conditions allow the expiry `at` for a key that now expires at `current`. unix ms; None: never."""
+    """Whether the conditions allow the expiry `at` (unix ms). current: the key's present expiry, None: it has none."""
     if current is None:
         # A key without an expiry counts as later than any expiry.
         return b"xx" not in words and b"gt" not in words
@@ -46,8 +46,8 @@ def _register_expire(name: str, relative: bool, unit_ms: int) -> None:
         key = args[1]
         words = _conditions(args)
         at = int64(args[2]) * unit_ms
-        # As in Redis, -2**63 ms is allowed but the smallest number of seconds is not, since C's -2**63 / 1000 rounds
-        # up.
+        # As in Redis: the smallest number of ms is allowed, the smallest number of seconds is not. C's -2**63 / 1000
+        # rounds up.
         if unit_ms > 1 and abs(at) > INT64_MAX:
             raise CommandError(invalid)
         if relative:

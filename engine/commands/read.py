@@ -146,7 +146,7 @@ class Budget:
             self.bytes -= len(b"*2\r\n") + _bulk_bytes(key)
 
     def take(self, entries: Entries, extra: int = 0) -> int:
-        """Take the entries that fit off the budget. Returns their number. extra: additional bytes of each entry."""
+        """Deduct the entries that fit. Returns their number. extra: bytes that each entry takes in addition."""
         room = len(entries) if self.entries is None else min(len(entries), self.entries)
         taken = room
         if self.bytes is not None:
