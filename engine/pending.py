@@ -15,8 +15,8 @@ found, compared and cut as slices. Invariants between any two calls, verified by
 3. An ID is in the chunks of exactly one consumer, the one in its owner column. Owner 0 is nobody.
 4. The consumers' sizes plus the number of entries without owner equal the number of entries in the orders.
 
-New deliveries first go to a dict of *young* deliveries, outside the orders: most are acknowledged a moment later and
-then never enter an order. Its invariants:
+Small new deliveries first go to a dict of *young* deliveries, outside the orders: most are acknowledged a moment later
+and then never enter an order. Its invariants:
 
 5. A young entry has an owner and a key. It comes after all entries of the orders, by ID and by (time, ID); the dict
    ascends by both. So a reader treats the dict as one more chunk at the end of every order, without moving it there.
@@ -29,8 +29,8 @@ form: the same code over lists of 128-bit ints. Keys leave this module only thro
 
 Entries released by XNACK have no owner and are in the NACK zone (spec 7.5). Their times ascend from `NACK_TIME`, so
 they come before all others, in the order of release; commands show the time as 0. Entries of equal time are in ID
-order. That order depends only on the entries, so replay and live execution agree. How entries are split into chunks is
-not deterministic and not observable.
+order. That order depends only on the entries, so replay and live execution agree. How entries are split into chunks
+depends on history, and is not observable.
 
 After `evict` or `restored`, chunks are cold until they are needed, so almost every method can raise CorruptBlock. A
 method that changes state must not raise half way: the caller first calls `prepare_...` (engine.prepare).
