@@ -1,1 +1,1 @@
-"""The append-only file: frames in segments, group commit, recovery, and one verdict per frame."""
+"""The append-only file: frames in segments, group commit and recovery."""

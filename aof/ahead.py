@@ -1,15 +1,15 @@
-"""Space made ready before it is needed, away from the lock: zeros for the segment, and a spare for the next one.
+"""Prepares log space in the background: zeros for the open segment, and a spare file for the next one.
 
-It only saves time. Whoever needs space that is not there yet takes over what there is (`filled`,
-`take_spare`) and does the rest itself, so a thread that is late, fails or cannot be started changes no result.
-Errors here are silent: who needs the space meets them, if they are still there.
+This is only an optimisation. The writer takes over whatever is ready (`filled`, `take_spare`) and does the
+rest itself, so a thread that is late, fails or cannot start changes no result. Errors here are ignored: if
+one persists, the writer meets it when it needs the space.
 
-What is kept true:
+Invariants:
 
-- After `filled` returned, no zero is written to that file any more; so frames may follow.
-- A spare is only ever one that this object created, empty. One that another life left is emptied.
-- The thread never takes the store's lock, so one who holds that may wait for it.
-- A job that breaks off leaves what it has: `stop` and the next life clear up.
+- Once `filled` has returned, this module writes no more zeros to that file, so frames may follow.
+- This object uses only spares that it created. It empties a spare that another life left.
+- The thread never takes the store's lock, so a caller that holds the lock may wait for the thread.
+- A job that fails leaves its partial result; `stop` and the next life clean up.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Final
 from tidelog.aof import segment
 from tidelog.disk.interface import Disk, File
 
-PIECE_BYTES: Final = 256 << 10  # the most that somebody in a hurry waits for
+PIECE_BYTES: Final = 256 << 10  # `take` waits for at most one piece
 PAUSE_S: Final = 0.002
 
 
 class _Filling:
-    """Zeros for `file` from `at` to `end`, in pieces. `taken`: stop, and touch the file no more."""
+    """Fills `file` with zeros from `at` to `end`, in pieces. Once `taken` is set, it leaves the file alone."""
 
     __slots__ = ("file", "at", "end", "lock", "taken")
 
@@ -42,7 +42,7 @@ class _Filling:
         self.taken = False
 
     def piece(self) -> bool:
-        """Fill one more. False if that was the last, or no more can be had."""
+        """Fill one more piece. False if nothing is left to fill, or the disk is out of space."""
         with self.lock:
             if self.taken or self.at >= self.end:
                 return False
@@ -51,14 +51,14 @@ class _Filling:
             return self.at == wanted
 
     def take(self) -> int:
-        """How far the zeros reach. From here on the file is the caller's."""
+        """Stop, and return the offset that the zeros reach. The file is now the caller's."""
         self.taken = True
         with self.lock:
             return self.at
 
 
 class _Spare:
-    """The next segment's file in the making. `taken`: leave it, and its name, alone."""
+    """Prepares the file of the next segment. Once `taken` is set, it leaves the file and its name alone."""
 
     __slots__ = ("disk", "path", "size", "file", "filling", "lock", "taken")
 
@@ -76,7 +76,7 @@ class _Spare:
             if self.taken:
                 return
             try:
-                self.file = self.disk.create(self.path)  # empties one that was left by another life
+                self.file = self.disk.create(self.path)  # empties a spare that another life left
                 self.filling = _Filling(self.file, 0, self.size)
             except OSError:
                 return self._drop()
@@ -90,7 +90,7 @@ class _Spare:
             try:
                 if filling.piece():
                     return True
-                if filling.at < filling.end:  # no space: others may need what this has
+                if filling.at < filling.end:  # out of space: free what the spare has for others
                     self._drop()
                 else:
                     self.file.fsync()
@@ -99,7 +99,10 @@ class _Spare:
         return False
 
     def take(self) -> tuple[File, int] | None:
-        """The open file and how far it is filled; None if there is none. It is the caller's now."""
+        """Stop, and return the open file and how far it is filled; None if there is no file.
+
+        The file is now the caller's.
+        """
         self.taken = True
         with self.lock:
             file, self.file = self.file, None
@@ -119,9 +122,9 @@ class _Spare:
 
 
 class Ahead:
-    """Prepares space in `directory`, one thing after the other, in a thread if the disk allows it.
+    """Prepares space in `directory`, one job at a time, in a thread if `disk.background` allows it.
 
-    Its methods are called by one thread at a time: under the log's lock, or by whoever closes the log.
+    Only one thread at a time may call its methods: the holder of the log's lock, or the thread that closes the log.
     """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -131,13 +134,15 @@ class Ahead:
         self._spare: _Spare | None = None
         self._ended: list[tuple[File, int]] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        # No Event: an interrupt can leave its lock taken, and `stop` would hang.
+        # Not an Event: an interrupt can leave its lock taken, and `stop` would hang.
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     def fill(self, file: File, start: int, end: int, *, gently: bool) -> None:
-        """Begin to write zeros to `file`. `gently`: a little at a time, since every sync takes along
-        what has gathered."""
+        """Start writing zeros to `file` from `start` to `end`.
+
+        With `gently` it pauses between pieces, because every sync also writes the zeros that are in the cache.
+        """
         filling = self._filling = _Filling(file, start, end)
         pause = PAUSE_S if gently else 0.0
 
@@ -150,24 +155,29 @@ class Ahead:
         self.do(job)
 
     def filled(self) -> int:
-        """End the filling that was begun last. How far it got; 0 if there was none."""
+        """Stop the most recent `fill` and return the offset it reached; 0 if there was none."""
         filling, self._filling = self._filling, None
         return 0 if filling is None else filling.take()
 
     def make_spare(self, size: int) -> None:
-        """Begin to make a file of `size` bytes for the next segment, all zeros and fsynced."""
+        """Start making the next segment's file: `size` bytes of zeros, fsynced."""
         if self._spare is None:
             self._spare = _Spare(self._disk, self._path, size)
             self.do(self._spare.make)
 
     def take_spare(self) -> tuple[File, int] | None:
-        """The spare, however far it is: an open file and the bytes of zeros in it. None if there is none;
-        then the name is free for the caller to make one."""
+        """The spare as far as it is ready: an open file and the number of zero bytes in it.
+
+        None if there is no spare; the caller may then create a file under its name.
+        """
         spare, self._spare = self._spare, None
         return None if spare is None else spare.take()
 
     def end(self, file: File, size: int) -> None:
-        """Cut and close the file of a segment that ended. Its zeros mean nothing: errors do not either."""
+        """Cut the file of a finished segment to `size` bytes and close it.
+
+        Errors are ignored: zeros after the last frame do no harm.
+        """
         self._ended.append((file, size))
         self.do(self._end_all)
 
@@ -181,14 +191,14 @@ class Ahead:
             self._ended.pop()
 
     def do(self, job: Callable[[], object]) -> None:
-        """Run `job` in the thread, which is started if need be; at once where the disk wants no threads."""
+        """Run `job` in the thread, starting it if necessary; in the caller if the disk allows no threads."""
         if not self._disk.background:
             job()
             return
         self._jobs.put(job)
         if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="tidelog-ahead", daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads: the next one tries again
+            with contextlib.suppress(RuntimeError):  # no more threads: the next job tries again
                 thread.start()
                 self._thread = thread
 
@@ -199,7 +209,7 @@ class Ahead:
                 job()
 
     def stop(self) -> None:
-        """End the thread, which is waited for; remove the spare; finish with segments that ended."""
+        """Stop the thread and wait for it, remove the spare, and cut and close finished segments."""
         self._stopping = True
         if self._filling is not None:
             self._filling.taken = True
@@ -213,7 +223,7 @@ class Ahead:
         self._end_all()
 
     def abandon(self) -> None:
-        """In the child after a fork, where no thread runs and any lock may be held: close descriptors."""
+        """Close the descriptors, in the child after a fork: no thread runs there and any lock may be held."""
         if self._spare is not None and self._spare.file is not None:
             self._spare.file.close()
         for file, _ in self._ended:

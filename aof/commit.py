@@ -1,16 +1,18 @@
-"""Group commit: one fsync for all who wait, threads and event-loop clients alike.
+"""Group commit: one fsync serves all waiters, threads and event-loop clients alike.
 
-Alone, a caller syncs itself: a thread's wake-up costs about as much as the fsync of a fast disk. In
-company the syncer thread does, so that the next fsync starts at once. It wakes only the first of those
-whose records are now on the disk; each, on waking, wakes the next (the chain), because waking sixteen
-threads costs the syncer more than the fsync. A lost link would hang all behind it, so a waiter that is
-interrupted still passes the chain on, and one that has its answer waits for the chain no longer than DOUBT_S.
+A lone caller syncs in its own thread, because waking another thread costs about as much as the fsync of a
+fast disk. With several callers the syncer thread does it, so that the next fsync starts at once.
 
-Who leads: `_leading` is True while somebody, caller or syncer, runs rounds. It is only an economy:
-rounds of two leaders exclude each other in the `sync` they call. An interrupt may leave it True with nobody
-leading: so who has waited for long has the syncer run a round, which costs a useless one where an fsync is slow.
+After a round the syncer wakes only the first waiter whose records are now on the disk, and each waiter wakes
+the next one (the chain). Waking sixteen threads would cost the syncer more than the fsync. A lost link would
+hang every waiter behind it, so an interrupted waiter still passes the chain on, and a waiter that has its
+answer waits at most DOUBT_S for the chain.
 
-After a failed sync the failure is recorded first; then the chain runs, and every waiter finds it.
+`_leading` is True while a caller or the syncer runs rounds. It only saves work: the `sync` of two leaders
+excludes itself. An interrupt may leave `_leading` True with no leader, so a waiter that has waited DOUBT_S
+asks the syncer for a round. Where fsyncs are slow, that round is sometimes useless.
+
+After a failed sync the failure is recorded first. Then the chain runs, and every waiter sees the failure.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Callback = Callable[[LogPoisoned | None], object]
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
 DOUBT_S: Final = (
-    1.0  # after which a waiter doubts that somebody leads, and that the chain is coming
+    1.0  # after this a waiter no longer trusts that there is a leader, or that the chain will come
 )
 _PARKED_POLL_S: Final = 0.02
 
@@ -38,7 +40,7 @@ _logger = logging.getLogger("tidelog")
 
 
 class _Waiter:
-    """One thread's place in a round, used once. `lock` is held; whoever releases it lets the thread go on."""
+    """One thread that waits for a round; used once. The thread blocks on `lock` until it is released."""
 
     __slots__ = ("lock", "lsn", "next", "go", "enlisted")
 
@@ -48,33 +50,33 @@ class _Waiter:
         self.lsn = lsn
         self.next: _Waiter | None = None
         self.go = False  # set before `lock` is released: the chain has come to this waiter
-        self.enlisted = False  # in a queue or a chain, so others may hang behind it
+        self.enlisted = False  # in the queue or a chain, so other waiters may depend on it
 
 
 def bare(error: BaseException) -> BaseException:
-    """The same error to keep: without its traceback, whose frames would keep alive whoever met it."""
+    """A copy of the error without its traceback, whose frames would keep the caller's objects alive."""
     try:
         found = copy.copy(error)
-    except Exception:  # its class is not made from what it holds
+    except Exception:  # its class cannot be built from its `args`
         found = RuntimeError(repr(error))
     return found
 
 
 def _pass_on(waiter: _Waiter | None) -> None:
-    """Let a waiter go on. Twice is as good as once, so an interrupted link can simply be passed on again."""
+    """Let a waiter go on. Idempotent, so an interrupted link can be passed on again."""
     if waiter is not None:
         waiter.go = True
         if waiter.lock.locked():
             try:
                 waiter.lock.release()
-            except RuntimeError:  # by another thread, since the line above
+            except RuntimeError:  # another thread released it since the line above
                 pass
 
 
 class GroupCommit:
-    """Rounds of `sync()`, which puts everything written so far on the disk and returns its last LSN.
+    """Runs rounds of `sync()`, which makes everything written so far durable and returns its last LSN.
 
-    `sync` may be called by any thread, excludes itself, and raises if nothing is certain any more.
+    Any thread may call `sync`. It excludes itself, and raises once durability can no longer be guaranteed.
     """
 
     def __init__(self, sync: Callable[[], int], synced: int) -> None:
@@ -92,7 +94,7 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
 
     def wait(self, lsn: int) -> None:
-        """Return when all records through `lsn` are on the disk. Raises LogPoisoned: outcome unknown."""
+        """Return when all records through `lsn` are on the disk. Raises LogPoisoned if the outcome is unknown."""
         if self.synced >= lsn:
             return
         lead = False
@@ -113,7 +115,7 @@ class GroupCommit:
                 while not waiter.lock.acquire(timeout=DOUBT_S):
                     with self._gate:
                         if waiter not in self._waiters:
-                            break  # in a chain, so it has its answer: a link of that was lost
+                            break  # in a chain, so it has its answer, but a link was lost
                         self._signal()
                 _pass_on(waiter.next)
         except BaseException:
@@ -127,11 +129,11 @@ class GroupCommit:
             raise self.error()
 
     def subscribe(self, lsn: int, callback: Callback) -> None:
-        """Call `callback(None)` once all through `lsn` is on the disk, `callback(error)` if that fails.
+        """Call `callback(None)` once all records through `lsn` are on the disk, `callback(LogPoisoned)` if that fails.
 
-        From the syncer thread, or at once if it is decided already. Subscriptions with equal callbacks
-        that one round serves are one call: an event loop subscribes one bound method for all its
-        clients, and that costs one `call_soon_threadsafe`.
+        If the outcome is already known, the callback runs at once; otherwise it runs in the thread that leads
+        the round. Equal callbacks that one round serves are called once: an event loop subscribes one bound
+        method for all its clients, and pays for one `call_soon_threadsafe`.
         """
         lead = False
         with self._gate:
@@ -149,7 +151,8 @@ class GroupCommit:
                 self._hand_over()
 
     def lead(self) -> bool:
-        """Run one round here and now, if nobody is at it. Whether that was done; `failure` tells how it ended."""
+        """Run one round in the calling thread unless there is a leader. Returns whether it ran; `failure` says if
+        it failed."""
         with self._gate:
             if self._leading or self.failure is not None or self._stopping:
                 return False
@@ -161,14 +164,14 @@ class GroupCommit:
         return True
 
     def request(self) -> None:
-        """Have the syncer thread run a round soon; do not wait. Without one, whoever waits next does it."""
+        """Ask the syncer thread for a round and return at once. If no thread can start, the next waiter runs it."""
         with self._gate:
             if self.failure is None and not self._stopping:
                 self._requested = True
                 self._lead_elsewhere()
 
     def fail(self, failure: BaseException) -> None:
-        """From here on nothing is acknowledged; everyone who waits is told."""
+        """Record the failure and release all waiters with an error. Nothing is acknowledged from now on."""
         if self.failure is None:
             self.failure = bare(failure)
         self._release()
@@ -184,7 +187,7 @@ class GroupCommit:
         return error
 
     def stop(self) -> None:
-        """End the thread; a last round may be in flight and is waited for. Waiters get an error."""
+        """Stop the thread after the round in flight, if any, and wait for it. Remaining waiters get an error."""
         with self._gate:
             self._stopping = True
             thread = self._thread
@@ -194,7 +197,7 @@ class GroupCommit:
         self._release()
 
     def retire(self, failure: BaseException) -> None:
-        """As `stop`, for one who holds a lock that the thread may be waiting for: it is not waited for."""
+        """As `stop` with a failure, but without joining the thread, which may wait for a lock that the caller holds."""
         self.failure = self.failure or bare(failure)
         with self._gate:
             self._stopping = True
@@ -202,28 +205,28 @@ class GroupCommit:
         self._release()
 
     def _resign(self, waiter: _Waiter) -> None:
-        """Do the duty of a waiter whose thread was interrupted: leave the queue, or pass the chain on."""
+        """Clean up for a waiter whose thread was interrupted: leave the queue, or pass the chain on."""
         with self._gate:
             if waiter in self._waiters:
-                self._waiters.remove(waiter)  # in no chain yet: nobody is behind it
+                self._waiters.remove(waiter)  # in no chain yet: no waiter is behind it
                 return
             if not waiter.enlisted:
                 return
         until = time.monotonic() + DOUBT_S
-        while not waiter.go and time.monotonic() < until:  # the chain is running towards it
+        while not waiter.go and time.monotonic() < until:  # the chain is on its way
             time.sleep(0.0001)
         _pass_on(waiter.next)
 
     def _lead_elsewhere(self) -> bool:
-        """[gate] See that somebody runs a round, and not the calling thread. False if nobody can."""
+        """[gate] Make sure that another thread runs a round. False if none can: the caller must."""
         if not self._leading:
             self._leading = self._signal()
         return self._leading
 
     def _signal(self) -> bool:
-        """[gate] Wake the syncer thread, starting it the first time. Twice is as good as once.
+        """[gate] Wake the syncer thread; the first call starts it. Idempotent.
 
-        False if the system gives no thread: then callers sync for themselves.
+        False if the system gives no thread: callers then sync in their own threads.
         """
         if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="tidelog-sync", daemon=True)
@@ -231,13 +234,13 @@ class GroupCommit:
                 thread.start()
             except RuntimeError:
                 return False
-            self._thread = thread  # an interrupt before this costs a second thread, and no answer
+            self._thread = thread  # an interrupt before this line costs only a second thread
         if self._wake.locked():
             self._wake.release()
         return True
 
     def _hand_over(self) -> None:
-        """A caller stops leading: to the syncer if somebody waits, else to nobody."""
+        """Stop leading. If there is more to do, the syncer leads from here; without one, this thread goes on."""
         try:
             while not self._resign_lead():
                 self._round()
@@ -247,7 +250,7 @@ class GroupCommit:
             raise
 
     def _resign_lead(self) -> bool:
-        """False if somebody waits and there is no syncer to go on."""
+        """Pass the lead to the syncer if there is work, else give it up. False if there is work and no syncer."""
         with self._gate:
             if self._waiters or self._subscribers or self._requested:
                 return self._signal()
@@ -262,7 +265,7 @@ class GroupCommit:
                     self._round()
                 with self._gate:
                     if self._stopping:
-                        self._signal()  # another one, of a start that was interrupted
+                        self._signal()  # a second syncer, left by an interrupted start, stops too
                         return
                     if not (self._waiters or self._subscribers or self._requested):
                         self._leading = False
@@ -274,15 +277,15 @@ class GroupCommit:
             try:
                 self.synced = max(self.synced, self._sync())
             except Exception as failure:
-                # At once, before anything that an interrupt could come between: a second fsync
-                # would succeed and lie, so it must not be forgotten that this one failed.
+                # Recorded first, so that no interrupt can come between: a second fsync would
+                # report success for data that is lost.
                 self.failure = failure
                 self.failure = bare(failure)
         if self._waiters or self._subscribers:
             self._release()
 
     def _release(self) -> None:
-        """Let go all who have their answer: a link from each to the next, then the first."""
+        """Release everyone whose outcome is known: link the waiters, wake the first, call the callbacks."""
         with self._gate:
             everyone = self.failure is not None or self._stopping
             synced = self.synced
@@ -301,15 +304,15 @@ class GroupCommit:
         for callback, good in outcomes:
             try:
                 callback(None if good else self.error())
-            except Exception:  # a client's mistake must not stop the syncer
+            except Exception:  # a faulty callback must not stop the syncer
                 _logger.exception("a durability callback failed")
 
 
 class EverySecond:
-    """The `everysec` policy: a thread that asks for a sync when something is one second old.
+    """The `everysec` policy: a thread that requests a sync once the oldest unsynced record is one second old.
 
-    `oldest()` is the `time.monotonic()` of the oldest record not yet on the disk, or None. If that
-    gets two seconds old, because an fsync is slow, `park(True)` has replies wait for the disk.
+    `oldest()` returns the `time.monotonic()` of the oldest record not yet on the disk, or None. When that
+    record is two seconds old, because an fsync is slow, `park(True)` makes replies wait for the disk.
 
     Raises NoThread.
     """
@@ -323,7 +326,7 @@ class EverySecond:
         self._commit = commit
         self._oldest = oldest
         self._park = park
-        # No Event: an interrupt can leave its lock taken, and `stop` would hang.
+        # Not an Event: an interrupt can leave its lock taken, and `stop` would hang.
         self._going = threading.Lock()
         self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)
@@ -333,7 +336,7 @@ class EverySecond:
         if self._going.locked():
             try:
                 self._going.release()
-            except RuntimeError:  # by another thread, since the line above
+            except RuntimeError:  # another thread released it since the line above
                 pass
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -345,7 +348,7 @@ class EverySecond:
             pause = self.tick(time.monotonic())
 
     def tick(self, now: float) -> float:
-        """Do what is due at `now`. Return the seconds until the next look."""
+        """Do what is due at `now` (`time.monotonic()`). Returns the seconds until the next check."""
         oldest = self._oldest()
         if oldest is None:
             self._park(False)
