@@ -1,7 +1,7 @@
-"""aof/DURABLE: the highest fsynced LSN, so that a damaged last frame can be proven to be promised.
+"""aof/DURABLE: the highest fsynced LSN. It proves whether a damaged last frame had been promised.
 
-Two slots of 48 bytes, at offset 0 and 4,096, written in turn; the rest of 8,192 bytes is zero.
-All numbers little-endian.
+The file has 8,192 bytes: two slots of 48 bytes, at offset 0 and 4,096, written in turn; the rest is
+zero. All numbers little-endian.
 
      0        8            24            32       40         44      48
     +--------+------------+-------------+--------+----------+-------+
@@ -10,11 +10,12 @@ All numbers little-endian.
     +--------+------------+-------------+--------+----------+-------+
 
 incarnation  of the life that wrote the segment in which the LSN lies
-LSN          every record up to here was on the disk when the slot was written
+LSN          every record through this one was on the disk when the slot was written
 crc          CRC-32C of bytes 0..43
 
-A slot is written after an fsync of the log returned, and is itself never synced (recovery excepted),
-so it can lag and never runs ahead: it raises no false alarm. A torn slot leaves the other one.
+A slot is written after an fsync of the log has returned, so it may lag behind the log but never runs
+ahead of it: it causes no false alarm. The slot itself is not synced, except by recovery. A torn write
+damages one slot and leaves the other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ assert _UNCHECKED.size + 4 == SLOT_BYTES
 
 
 class Promise(NamedTuple):
-    """What DURABLE states: all records up to `lsn` are durable, the last written by `incarnation`."""
+    """The content of a slot: all records through `lsn` are durable; `incarnation` wrote the last."""
 
     incarnation: int
     lsn: int
@@ -50,7 +51,7 @@ def pack(uuid: bytes, incarnation: int, lsn: int) -> bytes:
 
 
 def unpack(uuid: bytes, slot: bytes) -> Promise | None:
-    """What one slot states; None if it is torn, blank, or another store's."""
+    """The promise in one slot; None if the slot is torn, blank, or another store's."""
     head = slot[: _UNCHECKED.size]
     if len(slot) != SLOT_BYTES or int.from_bytes(slot[44:], "little") != crc32c_of(head):
         return None
@@ -61,7 +62,7 @@ def unpack(uuid: bytes, slot: bytes) -> Promise | None:
 
 
 def read(disk: Disk, directory: Path, uuid: bytes) -> list[Promise]:
-    """What the whole slots of `directory`/DURABLE state; none if the file is missing."""
+    """The promises in the valid slots of `directory`/DURABLE; an empty list if the file is missing."""
     try:
         data = recipe.read(disk, directory / NAME, FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +75,7 @@ def _slots(uuid: bytes, data: bytes) -> list[Promise | None]:
 
 
 class DurableFile:
-    """DURABLE, open for writing. Created by the recipe if it is missing."""
+    """DURABLE, open for writing. A missing file is created with `recipe.publish`."""
 
     def __init__(self, disk: Disk, directory: Path, uuid: bytes) -> None:
         path = directory / NAME
@@ -84,13 +85,13 @@ class DurableFile:
         self._file: File = disk.open(path, write=True)
         if self._file.size() == FILE_BYTES:
             self._file.map(FILE_BYTES)
-        # The slot with the higher LSN stays until the other one is whole.
+        # Overwrite the slot with the lower LSN: a torn write then leaves the newer promise.
         slots = _slots(uuid, self._file.pread(FILE_BYTES, 0))
         first, second = (-1 if promise is None else promise.lsn for promise in slots)
         self._turn = 1 if first >= second else 0
 
     def write(self, incarnation: int, lsn: int) -> None:
-        """State a promise that holds already. Raises OSError."""
+        """Write a promise that already holds. Raises OSError."""
         self._file.append(SLOT_OFFSETS[self._turn], pack(self._uuid, incarnation, lsn))
         self._turn ^= 1
 

@@ -1,8 +1,8 @@
 """Errors of the append-only file, grouped by the moment they can occur.
 
 At open: NotAStore, NewerFormat, NewerRecord, StoreLocked, DamagedFile, MissingSegment, CorruptFrame, DoesNotFit.
-While reading beside a writer: Vanished (begin again).
-While writing: NoSpace and UnitTooLarge (nothing changed), LogPoisoned (outcome unknown), LogClosed.
+While reading beside a writer: Vanished (start again).
+While writing: NoSpace, UnitTooLarge and NoThread (nothing changed), LogPoisoned (outcome unknown), LogClosed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.engine.effects import END
 
-RESTORE: Final = "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY"  # what error messages advise
+RESTORE: Final = "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY"  # the advice in error messages
 
 
 class AofError(Exception):
@@ -21,7 +21,8 @@ class AofError(Exception):
 
 
 class NotAStore(AofError):
-    """The directory holds something else, or nothing. Name another directory, or an empty one."""
+    """The directory is missing, empty, or holds something else. Name a store's directory, or an empty one to create
+    a store."""
 
     def __init__(self, path: Path, reason: str, advice: str = "") -> None:
         advice = advice or (
@@ -33,7 +34,7 @@ class NotAStore(AofError):
 
 
 class NewerFormat(AofError):
-    """Written by a newer tidelog. Open it with that version or a later one."""
+    """A newer tidelog wrote the file. Open the store with that version or a later one."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
@@ -44,7 +45,7 @@ class NewerFormat(AofError):
 
 
 class NewerRecord(NewerFormat):
-    """A record of a kind that this version does not know, in a log that it can otherwise read."""
+    """The log has a record of a kind that this version does not know, and is readable otherwise."""
 
     def __init__(self, path: Path, offset: int, lsn: int, opcode: int) -> None:
         kind = opcode & ~END
@@ -69,10 +70,10 @@ class StoreLocked(AofError):
 
 
 class Damage(AofError):
-    """Something promised is not on the disk any more. The store does not open.
+    """Promised data is no longer on the disk. The store does not open.
 
-    The message ends with what to do; `repair` shows what would be lost before it changes anything. An `advice`
-    of its own may say "{repair}" for that command.
+    The message ends with advice. The default is to restore a copy, or to run `repair`, which shows what would be
+    lost before it changes anything. In a subclass's `advice`, "{repair}" stands for that command.
     """
 
     def __init__(self, path: Path, offset: int, reason: str, advice: str = "") -> None:
@@ -83,7 +84,7 @@ class Damage(AofError):
 
 
 class DamagedFile(Damage):
-    """A file that is written once and whole (STORE, a segment's header) does not check."""
+    """A file or header that is written whole and once (STORE, a segment's header) fails its check."""
 
 
 class MissingSegment(Damage):
@@ -99,7 +100,8 @@ class MissingSegment(Damage):
 
 
 class CorruptFrame(Damage):
-    """A frame that was once whole and promised no longer is. Only a person may give it up."""
+    """A promised frame is damaged, does not decode, or does not follow the one before. Recovery stops; only a person
+    may discard it."""
 
     def __init__(
         self, path: Path, offset: int, expected_lsn: int, found_lsn: int | None, reason: str
@@ -110,8 +112,10 @@ class CorruptFrame(Damage):
 
 
 class DoesNotFit(Damage):
-    """A log and a checkpoint are not of one store at one time: records between them are missing, or their
-    histories part before the checkpoint. The files that belong together must be put back."""
+    """The log does not continue the checkpoint: records between them are missing, or they have different histories.
+
+    The operator must put back the files that belong together.
+    """
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         advice = (
@@ -122,7 +126,7 @@ class DoesNotFit(Damage):
 
 
 class Vanished(AofError):
-    """A segment was released by the writer while it was read beside it. Begin again at the newest checkpoint."""
+    """The writer released a segment while this process read it. Start again at the newest checkpoint."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} was released while it was being read; begin again")
@@ -130,7 +134,7 @@ class Vanished(AofError):
 
 
 class NoSpace(AofError):
-    """The disk or the quota is full. Nothing changed; the same write succeeds once there is room."""
+    """The disk or the quota is full. Nothing changed; the same write succeeds once there is space."""
 
     def __init__(self, path: Path, nbytes: int) -> None:
         super().__init__(f"{path}: no space for {nbytes} bytes; nothing was changed")
@@ -138,7 +142,7 @@ class NoSpace(AofError):
 
 
 class NoThread(AofError):
-    """The system gives no thread or process at present. Nothing changed; the same call succeeds once it does."""
+    """The system refused to start a thread. Nothing changed; the same call succeeds once threads are available."""
 
     def __init__(self, purpose: str, reason: str) -> None:
         super().__init__(
@@ -148,7 +152,7 @@ class NoThread(AofError):
 
 
 class UnitTooLarge(AofError):
-    """One command or transaction would not fit the largest frame. Nothing changed."""
+    """One command or transaction does not fit into the largest frame. Nothing changed."""
 
     def __init__(self, nbytes: int, nbytes_max: int) -> None:
         super().__init__(f"a unit of {nbytes} bytes exceeds the largest frame, {nbytes_max} bytes")
@@ -160,8 +164,8 @@ class LogClosed(AofError):
 
 
 class LogPoisoned(AofError):
-    """A write or an fsync failed. Nothing will be acknowledged by this open any more.
+    """A write or an fsync failed. This open log acknowledges nothing any more.
 
-    For a call that was waiting the outcome is unknown: the next open tells whether it is there.
-    Close, and open again: recovery reads what the disk really has.
+    The outcome of calls that were waiting is unknown. Close the store and open it again: recovery reads what
+    is on the disk.
     """

@@ -1,4 +1,4 @@
-"""Frames: how whole units of records lie in a segment. All numbers little-endian.
+"""Frames: the layout of whole units of records in a segment. All numbers little-endian.
 
      0       4        8             16      20       28        36     40      44       48
     +-------+--------+-------------+-------+--------+---------+------+-------+--------+------------+
@@ -6,18 +6,18 @@
     | u32   | u32    | u64         | u32   | u64    | u64     | u32  | u32   | u32    | [length]   |
     +-------+--------+-------------+-------+--------+---------+------+-------+--------+------------+
 
-length     bytes of the records that follow; trusted only after the header's checksum
+length     bytes of the records that follow; valid only if the header's checksum is
 first LSN  sequence number of the first record, from 1; the last is first LSN + count - 1
 count      records in the frame, at least 1
 now        unix milliseconds of the newest unit in it; never less than in the frame before
 synced     highest LSN known to be on the disk when the frame was written
-prev       header checksum of the frame before, 0 for the first of a store: the frames are a chain
+prev       header checksum of the frame before, which chains the frames; 0 for the first of a store
 body       CRC-32C of the records
-header     CRC-32C of the store's uuid (16 bytes) followed by bytes 0..43 of this header. The uuid makes
-           the frames of another store, which anyone may have put into a message, no frames here
+header     CRC-32C of the store's uuid (16 bytes) followed by bytes 0..43 of this header. Because of the
+           uuid, frames of another store are invalid here, even if a client puts them into an entry
 
-The records are msgpack arrays, one after another (engine.effects); the last of every unit has END in
-its opcode, and so has the last of a frame. A header of zeros is no header: its magic is wrong.
+The records are msgpack arrays, one after another (engine.effects). The last record of every unit, and so
+of every frame, has END in its opcode. A header of zeros is invalid, since its magic is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.engine.crc32c import crc32c_after, crc32c_of
 
 MAGIC: Final = 0xA1F4D71E
 HEADER_BYTES: Final = 48
-BODY_BYTES_MAX: Final = 128 << 20  # a longer length is damage; a longer unit is refused
+BODY_BYTES_MAX: Final = 128 << 20  # the reader treats a longer one as damage, the writer refuses it
 
 UNCHECKED = struct.Struct("<IIQIQQII")  # all but the header's own checksum
 HEADER = struct.Struct("<IIQIQQIII")
@@ -42,7 +42,7 @@ MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 
 
 class Frame(NamedTuple):
-    """A frame that was read and checked. `offset` is its header's place in the segment."""
+    """A frame that was read and checked. `offset` is that of its header in the segment."""
 
     offset: int
     lsn: int  # of its first record
@@ -54,6 +54,6 @@ class Frame(NamedTuple):
 
 
 def pack(lsn: int, count: int, now: int, synced: int, prev: int, body: bytes, seed: int) -> bytes:
-    """A whole frame. `seed` is the CRC-32C of the store's uuid. The log's writer has this inlined."""
+    """A whole frame. `seed` is the CRC-32C of the store's uuid. `Log._write` has this inlined."""
     head = UNCHECKED.pack(MAGIC, len(body), lsn, count, now, synced, prev, crc32c_of(body))
     return CHECKED.pack(head, crc32c_after(seed, head)) + body

@@ -1,18 +1,18 @@
-"""STORE: what makes a directory a store. Four lines of text, written once when the store is created.
+"""STORE: the file that makes a directory a store. Four lines of text, written once when the store is created.
 
     tidelog store
     format 1
     uuid 0123456789abcdef0123456789abcdef
     crc32c 89abcdef                            of the three lines above, with their line feeds
 
-A store's directory, 0700, files 0600:
+A store's directory (directories 0700, files 0600):
 
     STORE         this file; created last, so a directory without it was never a store
     LOCK          flock of the writing process, and its pid
     aof/          the segments, DURABLE, and a spare
-    checkpoint/   every row as of one LSN; what lies before that in aof/ is not needed to open
+    checkpoint/   every row as of one LSN; opening the store needs no records of aof/ up to that LSN
     snapshots/    portable copies of checkpoints
-    quarantine/   torn tails that recovery took out of the log
+    quarantine/   torn tails that recovery cut from the log
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NAME: Final = "STORE"
 FORMAT: Final = 1
 AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
-RESTORING: Final = "RESTORING"  # beside no STORE: a restore was cut short
+RESTORING: Final = "RESTORING"  # in a directory without STORE: a restore did not finish
 CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
-DATA: Final = "data.mdb"  # of a checkpoint, and of a snapshot
+DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 
-# What a creation that lost power may leave behind.
+# Names that may be left if power fails while a store is created.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _FIRST_LINE: Final = b"tidelog store\n"
@@ -70,8 +70,8 @@ def parse(path: Path, data: bytes) -> bytes:
 def read(disk: Disk, root: Path) -> bytes:
     """The uuid of the store in `root`. Raises NotAStore, DamagedFile, NewerFormat, OSError.
 
-    Without a whole STORE it is still a store if there are segments: then it is damaged, and may be repaired;
-    but for a restore that was cut short.
+    A directory with segments but no valid STORE is a damaged store, which can be repaired. Exception: after an
+    unfinished restore it is not a store.
     """
     path = root / NAME
     try:
@@ -101,7 +101,7 @@ def _has_segments(disk: Disk, root: Path) -> bool:
 
 
 def _absence(disk: Disk, root: Path) -> str:
-    """Why there is no STORE in `root`."""
+    """The reason why `root` has no STORE, for the error message."""
     try:
         return f"there is no file {NAME} in it" if disk.listdir(root) else "it is empty"
     except FileNotFoundError:
@@ -111,8 +111,10 @@ def _absence(disk: Disk, root: Path) -> str:
 
 
 def is_new(disk: Disk, root: Path) -> bool:
-    """May a store be created in `root`? It may in an empty or missing directory, and where a creation
-    was interrupted. Raises NotAStore for a file."""
+    """Whether a store may be created in `root`: it is missing, empty, or left by an interrupted creation.
+
+    Raises NotAStore if `root` is a file.
+    """
     if not disk.exists(root):
         return True
     try:
@@ -125,9 +127,9 @@ def is_new(disk: Disk, root: Path) -> bool:
 
 
 def create(disk: Disk, root: Path, uuid: bytes) -> None:
-    """Make `root`, which exists, a store with the random `uuid` (16 bytes). The lock is held.
+    """Make the existing directory `root` a store with the random `uuid` (16 bytes). The caller holds LOCK.
 
-    DURABLE is there before STORE is, so that a store whose aof/ was emptied can be told from a new one.
+    DURABLE is created before STORE, so that a store whose aof/ was emptied can be told from a new one.
     """
     assert len(uuid) == 16
     recipe.make_directory(disk, root / AOF)

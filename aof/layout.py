@@ -1,8 +1,8 @@
-"""What must lie under the names of a store's directory: plain files and directories, no links and nothing else.
+"""Checks that every name in a store's directory is a plain file or a directory, and not a link or anything else.
 
-A disk refuses the rest when it is used (`Disk.guard`). Here it is looked for before anything is used, so that a store
-whose `spare` is a link is refused when it is opened and not by a later write; and `tidelog verify` reports whatever
-opening refuses. The root itself may be reached through links.
+The disk refuses other kinds when they are used (`Disk.guard`). This check runs before the store is opened, so that
+a store whose `spare` is a link is refused at open and not by a later write. `tidelog verify` reports everything that
+opening refuses. The path to the root itself may contain links.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
-LMDB_LOCK: Final = "lock.mdb"  # which LMDB puts beside a checkpoint's data
-CHECKED: Final = "checked"  # beside a checkpoint's data: which commit was found sound
-WORK: Final = "work"  # in snapshots/: the next snapshot in the making
+LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
+CHECKED: Final = "checked"  # beside a checkpoint's data: the last commit that passed a check
+WORK: Final = "work"  # in snapshots/: the snapshot that is being made
 FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint that the log is folded into
 
-# Each directory stands before what lies in it.
+# Each directory comes before its contents.
 # fmt: off
 PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.NAME,                                   Kind.FILE),
@@ -47,8 +47,8 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
 
 
 def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
-    """Everything under a name of the store in `root` that does not belong there. Raises OSError."""
-    refused: set[str] = set()  # directories that are none: nothing below them is looked at
+    """A NotPlain for each name of the store in `root` that has the wrong kind. Raises OSError."""
+    refused: set[str] = set()  # of the wrong kind: names below them are not checked
     missing: set[str] = set()
     for name, wanted in PLACES:
         above = name.rpartition("/")[0]
@@ -63,13 +63,13 @@ def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
 
 
 def check(disk: Disk, root: Path) -> None:
-    """Raise NotPlain, OSError if something does not lie where it belongs. Segments say so when they are opened."""
+    """Raise NotPlain for the first name of the wrong kind; OSError. Segments are checked when they are opened."""
     for error in misplaced(disk, root):
         raise error
 
 
 def all_misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
-    """The same, with the segments. Raises OSError."""
+    """As `misplaced`, with the segments. Raises OSError."""
     yield from misplaced(disk, root)
     directory = root / identity.AOF
     if disk.kind(directory) is not Kind.DIRECTORY:

@@ -1,7 +1,7 @@
-"""LOCK: one writer at a time. Held with flock, never unlinked; its text is the holder's pid.
+"""LOCK: allows one writer at a time, with flock. It is never unlinked; its text is the holder's pid.
 
-The kernel releases an flock when the last descriptor of it goes, however the process ends, so no lock
-is ever stale. The pid is there to be read by people and by the error of a second writer.
+The kernel releases an flock when its last descriptor is closed, however the process ends, so no lock
+is ever stale. The pid is only information, for people and for the error that a second writer gets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ TEXT_BYTES_MAX: Final = 64
 
 
 def acquire(disk: Disk, root: Path, pid: int) -> File:
-    """Hold the lock of the store in `root` until the returned file is unlocked, or closed by all who inherited it.
+    """Take the lock of the store in `root`. It is held until the returned file is unlocked, or closed in every
+    process that inherited it.
 
-    Raises StoreLocked naming the holder's pid, or OSError (a read-only file system, say).
+    Raises StoreLocked with the holder's pid, or OSError (for example on a read-only file system).
     """
     path = root / NAME
     file = disk.lock(path)
@@ -28,7 +29,7 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
         raise StoreLocked(path, holder(disk, path))
     try:
         text = b"%d\n" % pid
-        file.write(0, text)  # over what is there: a full disk has no room for it otherwise
+        file.write(0, text)  # overwrites the old pid: that needs no space on a full disk
         file.truncate(len(text))
     except BaseException:
         file.close()
@@ -37,6 +38,6 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
 
 
 def holder(disk: Disk, path: Path) -> int | None:
-    """The pid in a lock file; None if there is none."""
+    """The pid in a lock file; None if it has none."""
     text = recipe.read(disk, path, TEXT_BYTES_MAX).strip()
-    return int(text) if text.isdigit() else None  # empty for a moment while a holder writes it
+    return int(text) if text.isdigit() else None  # a new file is empty until its holder writes

@@ -1,4 +1,4 @@
-"""Letting go of old segments, once a checkpoint holds what is in them."""
+"""Removes old segments once a checkpoint holds their records."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KEEP_BYTES: Final = 64 << 20
 def release(
     disk: Disk, directory: Path, keep_from_lsn: int, keep_bytes: int = KEEP_BYTES
 ) -> list[Path]:
-    """Remove the segments in `directory` that nobody needs any more. Returns them, oldest first.
+    """Remove the segments in `directory` that are no longer needed. Returns them, oldest first.
 
-    keep_from_lsn   the least LSN that checkpoint, snapshots and followers have reached, all of them on the
-                    disk: segments that end at or before it may go
-    keep_bytes      the newest segments that have so many bytes together stay; the last one always does
+    keep_from_lsn   the lowest LSN that the checkpoint, the snapshots and the followers have durably reached:
+                    segments that end at or before it may be removed
+    keep_bytes      keep the newest segments, until together they have this many bytes; the last one always stays
 
-    Beside the log's writer, without its lock. Each removal is durable before the next begins, so at every
-    moment what is left is the log's end without a gap. Raises OSError; those removed by then are gone.
+    Runs beside the log's writer, without its lock. Each removal is durable before the next begins, so the
+    remaining segments never have a gap. Raises OSError; segments removed before the error stay removed.
     """
     paths = segment_paths(disk, directory)
     gone: list[Path] = []
@@ -36,7 +36,7 @@ def release(
 
 
 def _old(disk: Disk, paths: list[Path], keep_bytes: int) -> int:
-    """How many segments at the front have `keep_bytes` or more behind them."""
+    """The number of oldest segments that are followed by at least `keep_bytes`."""
     nbytes = 0
     for number in range(len(paths) - 1, 0, -1):
         nbytes += recipe.size(disk, paths[number])

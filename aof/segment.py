@@ -13,15 +13,15 @@
 
 role         1: frames of this machine's own life as leader. 2: frames received from a leader, whose
              `synced` says nothing about this disk
-incarnation  random number of the life that writes the segment; no two lives write one segment
+incarnation  random number of the life that writes the segment; only one life writes to a segment
 time         unix milliseconds of its creation
-before       the end of the segment before, which was fsynced whole before this one got its name:
-             its last LSN, the offset after its last frame, and that frame's header CRC. In the first
-             segment of a store: 0, 0, 0; of a restored one: its checkpoint's LSN, 0, CRC
+before       the end of the previous segment: its last LSN, the offset after its last frame, and that
+             frame's header CRC. That segment was fsynced whole before this one got its name. In the
+             first segment of a store: 0, 0, 0; of a restored store: its checkpoint's LSN, 0, CRC
 header       CRC-32C of bytes 0..75
 
-The header is published with the file's name, so a segment without a whole header is damage. After the
-last frame come zeros (space prepared for writing) or the end of the file.
+The header is on the disk before the file gets its name, so a segment without a whole header is damaged.
+After the last frame come zeros (space prepared for writing) or the end of the file.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _UNCHECKED = struct.Struct("<8sII16sQQQQQI")
 assert _UNCHECKED.size == 76
 
 SUFFIX: Final = ".aof"
-SPARE: Final = "spare"  # a file prepared for the next segment; its name is no segment's
+SPARE: Final = "spare"  # a file prepared for the next segment, without a segment's name
 
 
 class End(NamedTuple):
-    """Where the frames of a segment end: last LSN, offset after it, CRC of the last frame's header."""
+    """The end of a segment's frames: last LSN, offset after its frame, CRC of that frame's header."""
 
     lsn: int
     offset: int
@@ -56,10 +56,10 @@ class End(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place between two frames, from which the log can be read on.
+    """A position between two frames, from which reading can continue.
 
-    lsn, crc      last record before it, and the header CRC of the frame that holds that; 0, 0 at the start
-    segment       first LSN of the segment it lies in. At the end of one segment, this may be the next
+    lsn, crc      last record before it, and the header CRC of that record's frame; 0, 0 at the start
+    segment       first LSN of its segment; a position at the end of a segment may also name the next one
     offset        in that segment, where the next frame begins or will begin
     incarnation   of the life that wrote that segment
     """
@@ -98,7 +98,7 @@ class SegmentHeader(NamedTuple):
 def unpack(path: Path, data: bytes) -> SegmentHeader:
     """The header at the start of `data`.
 
-    Raises DamagedFile, or NewerFormat if the header is whole and of a later version.
+    Raises DamagedFile, or NewerFormat if the header is valid and of a later version.
     """
     if len(data) < HEADER_BYTES:
         raise DamagedFile(path, len(data), "the file ends inside the segment's header")
@@ -118,7 +118,7 @@ def file_name(first_lsn: int) -> str:
 
 
 def first_lsn_of(name: str) -> int | None:
-    """The first LSN that a segment's name states, None for any other name."""
+    """The first LSN in a segment's file name; None for any other name."""
     digits = name.removesuffix(SUFFIX)
     if len(digits) == 20 and len(name) == 24 and digits.isascii() and digits.isdigit():
         return int(digits)

@@ -1,4 +1,4 @@
-"""Starting a thread, where the system may give none."""
+"""Starts a thread, and reports a limit of the system as NoThread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.aof.errors import NoThread
 
 
 def start(thread: threading.Thread, purpose: str) -> None:
-    """Start a thread. Raises NoThread at a limit of the system: nothing has changed."""
+    """Start a thread. Raises NoThread if the system refuses one; nothing has changed."""
     try:
         thread.start()
     except RuntimeError as error:

@@ -1,26 +1,27 @@
-"""One verdict per place in the log where a frame is expected: the table, and nothing else.
+"""The decision table: one verdict for each offset in the log where a frame is expected.
 
-What lies there:
+`found`, the content at the offset:
 
-    WHOLE     a frame: checksums, LSN and chain hold
+    WHOLE     a frame with valid checksums, LSN and chain
     BLANK     zeros to the end of the file, or the end itself
-    FOREIGN   a header whose checksum holds, of a frame that does not belong here (LSN or chain)
+    FOREIGN   a header with a valid checksum, but a wrong LSN or chain
     BROKEN    anything else
 
-Is it in the `last` segment of the log? And is it `promised`: is there proof that a record at or after
-this place was durable once? Proof is
-  - in a segment that is not the last: the header of the next, which says where this one ended when it
-    was fsynced. Before that offset all is promised, at that offset nothing is;
-  - in the last segment: a slot of DURABLE of the same life, with the LSN expected here or a higher one;
-    or the `synced` LSN of a later frame of the segment, if this machine wrote it as leader.
-A later valid frame alone proves nothing: after a power cut real file systems leave holes.
+`last`: the segment is the last one of the log.
+
+`promised`: there is proof that a record at or after the offset was durable once. The proof is
+  - in any segment but the last: the header of the next one, which states where this one ended when it
+    was fsynced. Everything before that end is promised, and nothing from there on;
+  - in the last segment: a DURABLE slot of the same life with an LSN at or above the one expected here,
+    or the `synced` LSN of a later frame of the segment, if this machine wrote the segment as leader.
+A later valid frame alone proves nothing: file systems leave holes after a power cut.
 
 The verdicts:
 
-    FRAME     read it, go on behind it
+    FRAME     read the frame and continue after it
     END       the log, or this segment, ends here; nothing is missing
-    TORN      what lies here was never promised: recovery takes it out, keeping a copy
-    CORRUPT   something promised is gone: refuse to open. Also what no crash can explain
+    TORN      the bytes here were never promised: recovery cuts them off and keeps a copy
+    CORRUPT   promised data is missing, or no crash can explain these bytes: refuse to open
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Final, NamedTuple
 
 
 class Found(Enum):
-    """What lies at a place in a segment."""
+    """The content at an offset of a segment."""
 
     WHOLE = "a whole frame"
     BLANK = "zeros or the end of the file"
@@ -39,7 +40,7 @@ class Found(Enum):
 
 
 class Verdict(Enum):
-    """What it means."""
+    """The conclusion; see the table above."""
 
     FRAME = "frame"
     END = "end"
@@ -48,7 +49,7 @@ class Verdict(Enum):
 
 
 class Row(NamedTuple):
-    """One row of the table; None stands for either."""
+    """One row of the table; None matches any value."""
 
     verdict: Verdict
     found: Found | None
@@ -70,8 +71,8 @@ VERDICTS: Final = (
     Row(Verdict.FRAME,   Found.WHOLE,   True,  None),
     Row(Verdict.FRAME,   Found.WHOLE,   False, True),
     Row(Verdict.END,     Found.BLANK,   True,  False),   # prepared and never written, or cut
-    Row(Verdict.END,     None,          False, False),   # where the next segment says it ended
-    Row(Verdict.TORN,    Found.BROKEN,  True,  False),   # died while it was on its way to the disk
+    Row(Verdict.END,     None,          False, False),   # the end that the next segment states
+    Row(Verdict.TORN,    Found.BROKEN,  True,  False),   # a crash before the frame was durable
     Row(Verdict.CORRUPT, Found.BLANK,   None,  True),    # a promised frame is missing
     Row(Verdict.CORRUPT, Found.BROKEN,  None,  True),    # a promised frame is damaged
     Row(Verdict.CORRUPT, Found.FOREIGN, True,  None),    # no crash writes a valid frame elsewhere

@@ -1,10 +1,10 @@
-"""Windows: a segment's bytes for those who read it, a piece at a time.
+"""Windows: read a segment one piece at a time.
 
-Reading needs memory for one window, or for one frame where that is longer, and never for the whole file: a segment may
-have been extended to any length. Holes are skipped where the file system tells them, since they read as zeros.
+A reader needs memory for one window, or for one frame if that is longer, and never for the whole file: a segment may
+have been extended to any length. Holes are skipped where the file system reports them, since they read as zeros.
 
-The file stays open from the first look until `close`, so what a writer releases meanwhile can be read to its end. What
-was read into the window is not read again: beside a writer, `forget` it to see what was written since.
+The file stays open until `close`, so a reader can finish a segment that the writer releases meanwhile. The window is
+not read again: a reader beside a writer calls `forget` to see later writes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _BLANK: Final = bytes(WINDOW_BYTES)
 
 
 def is_blank(piece: bytes) -> bool:
-    """Whether at most WINDOW_BYTES bytes are all zeros."""
+    """Whether `piece`, of at most WINDOW_BYTES bytes, is all zeros."""
     return piece == _BLANK[: len(piece)]
 
 
 class Windows:
-    """One file, read by windows. `size` is its length in bytes when it was opened, or last forgotten.
+    """One file, read in windows. `size` is its length in bytes at the open or at the last `forget`.
 
-    Raises FileNotFoundError, NotPlain, OSError; after `close` any call opens the file again by its name.
+    Raises FileNotFoundError, NotPlain, OSError. After `close`, a call that needs the file opens it again by its name.
     """
 
     def __init__(self, disk: Disk, path: Path) -> None:
@@ -36,11 +36,11 @@ class Windows:
         self._file: File | None = disk.open(path)
         self._data = b""
         self._base = 0  # where `_data` begins in the file
-        self._last = False  # and the file ends with it
+        self._last = False  # whether `_data` reaches the end of the file
         self.size = self._file.size()
 
     def at(self, offset: int, nbytes: int = 1) -> tuple[bytes, int]:
-        """A window that holds `nbytes` from `offset` on, fewer only at the end; and the offset where it begins."""
+        """(window, its file offset). The window holds `nbytes` from `offset` on, fewer only at the file's end."""
         data, base = self._data, self._base
         end = base + len(data)
         if offset < base or (offset + nbytes > end and not (self._last and offset <= end)):
@@ -50,14 +50,14 @@ class Windows:
         return data, base
 
     def read(self, offset: int, nbytes: int) -> bytes:
-        """So many bytes, fewer only at the end, without moving the window: for what may be longer than one."""
+        """`nbytes` bytes at `offset`, fewer only at the file's end, without moving the window. May exceed a window."""
         data, base = self._data, self._base
         if base <= offset and offset + nbytes <= base + len(data):
             return data[offset - base : offset - base + nbytes]
         return self._opened().pread(nbytes, offset)
 
     def pieces(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) of all that is not zeros from `start` to the end, at most WINDOW_BYTES at a time."""
+        """(offset, bytes) of every piece with a nonzero byte from `start` to the end; at most WINDOW_BYTES each."""
         file = self._opened()
         offset = start
         while (found := file.next_data(offset)) is not None:
@@ -69,21 +69,21 @@ class Windows:
             offset = found + len(piece)
 
     def blank(self, start: int) -> bool:
-        """Whether only zeros follow from `start` on, or nothing. What is in the window is not read again."""
+        """Whether there are only zeros, or no bytes, from `start` on. Bytes in the window are not read again."""
         data, base = self.at(start)
         if data.count(0, start - base) < base + len(data) - start:
             return False
         return next(self.pieces(base + len(data)), None) is None
 
     def data_end(self, start: int) -> int:
-        """Where the zeros begin that reach to the end of the file; `start` if they reach back to it."""
+        """The offset after the last nonzero byte at or after `start`; `start` if there is none."""
         end = start
         for offset, piece in self.pieces(start):
             end = offset + len(piece.rstrip(b"\0"))
         return end
 
     def find(self, needle: bytes, start: int) -> int:
-        """Where `needle`, which has no zero byte, comes first at or after `start`; -1 if nowhere."""
+        """The first offset of `needle` at or after `start`, -1 if there is none. `needle` has no zero byte."""
         offset = start
         while True:
             data, base = self.at(offset, len(needle))
@@ -99,12 +99,12 @@ class Windows:
             offset = found
 
     def forget(self) -> None:
-        """Read anew what is asked for from now on, and the size."""
+        """Drop the window and read the size again, so that later calls see new writes."""
         self._data, self._last = b"", False
         self.size = self._opened().size()
 
     def close(self) -> None:
-        """Give up the descriptor, and the window. Closing twice is allowed."""
+        """Close the file and drop the window. Idempotent."""
         self._data, self._last = b"", False
         file, self._file = self._file, None
         if file is not None:
@@ -116,6 +116,6 @@ class Windows:
         return self._file
 
     def __del__(self) -> None:
-        # A scan that nobody goes through to its end must not keep its descriptor.
+        # A scan that is dropped before its end must not leak the descriptor.
         if getattr(self, "_file", None) is not None:
             self.close()
