@@ -1,8 +1,8 @@
-"""Reading the log: recovery, tools and followers all use this one decoder.
+"""Reads the log. Recovery, tools and followers all use this one decoder.
 
-`segments` lists what a directory holds; a `Scan` walks the frames of one segment and ends with a
-verdict; `Replay` turns frames into records. Nothing here writes, creates or locks anything, so it
-works beside a running writer, whose last frame may be half there: a `live` scan looks again.
+`segments` lists the segments of a directory. `Scan` walks the frames of one segment and ends with a
+verdict. `Replay` turns frames into records. Nothing here writes, creates or locks anything, so it works
+beside a running writer. The writer's last frame may be incomplete: a `live` scan then reads it again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects import END, EPOCH, Effect
 from tidelog.engine.errors import UnknownEffect
 
-# Frames are fed to one Unpacker and drained when so much has gathered: draining after each frame of
-# one record costs a third of the replay speed.
+# Frames are fed to one Unpacker, which is drained whenever this much has gathered. Draining after each
+# frame of one record costs a third of the replay speed.
 DRAIN_BYTES: Final = 32 << 10
 
 NEVER: Final = 1 << 63
@@ -45,11 +45,11 @@ _LOOK_AGAIN_S: Final = 0.002
 
 FrameTuple = tuple[
     int, int, int, int, int, int, bytes
-]  # the fields of Frame; a NamedTuple costs 0.3 us
+]  # the fields of Frame; making a NamedTuple costs 0.3 us
 
 
 class Segment(NamedTuple):
-    """A segment of a directory. `end` is where the next segment says it ended; None for the last."""
+    """A segment of a directory. `end` is the end that the next segment's header states; None for the last."""
 
     path: Path
     header: SegmentHeader
@@ -59,21 +59,22 @@ class Segment(NamedTuple):
 def segments(
     disk: Disk, directory: Path, uuid: bytes | None = None, after: int = 0
 ) -> list[Segment]:
-    """The segments in `directory` (a store's aof/), in order. Other names are none of its business.
+    """The segments in `directory` (a store's aof/), in order. Other files are ignored.
 
-    Those that end at or before the LSN `after` are left out, unread. Raises DamagedFile for a header that is
-    damaged, another store's, or under a wrong name, and MissingSegment if there is no such directory.
+    Segments that end at or before the LSN `after` are skipped without reading them. Raises DamagedFile for a
+    header that is damaged, another store's, or under a wrong name; NewerFormat; Vanished; MissingSegment if the
+    directory is missing; OSError.
     """
     for _ in range(_LISTS_MAX):
         try:
             return _segments(disk, _after(segment_paths(disk, directory), after), uuid)
         except Vanished as error:
-            vanished = error  # the oldest, released since it was listed
+            vanished = error  # the writer released it after it was listed
     raise vanished
 
 
 def _after(paths: list[Path], lsn: int) -> list[Path]:
-    """Without the segments that end at or before `lsn`, as the names say."""
+    """`paths` without the segments that end at or before `lsn` according to their names."""
     begun = [path for path in paths if int(path.stem) <= lsn + 1]
     return paths[max(len(begun) - 1, 0) :]
 
@@ -101,8 +102,8 @@ def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment
 def segment_paths(disk: Disk, directory: Path) -> list[Path]:
     """The files in `directory` that have a segment's name, in order. Raises MissingSegment, OSError.
 
-    A large directory is listed piece by piece. Beside a writer that begins two segments meanwhile the first of them
-    may be passed over and the second not. So it is listed again, and what was passed over is there then.
+    The kernel lists a large directory in parts. If the writer creates two segments meanwhile, the listing may miss
+    the first and have the second. So the directory is listed again until no name in the middle is new.
     """
     names = _names(disk, directory)
     for _ in range(_LISTS_MAX):
@@ -122,7 +123,7 @@ def _names(disk: Disk, directory: Path) -> list[str]:
 
 
 def belongs_elsewhere(header: SegmentHeader) -> str:
-    """What is wrong with a segment of another store."""
+    """The reason in the error for a segment of another store."""
     return (
         f"the segment belongs to another store, {header.uuid.hex()}; "
         "if it was copied here by mistake, move it away"
@@ -139,12 +140,18 @@ def read_header(disk: Disk, path: Path) -> SegmentHeader:
 
 
 class Scan:
-    """The frames of one segment, from its first to the verdict that ends them.
+    """The frames of one segment, up to the verdict that ends them.
 
-    With `start`, a position in this segment, only from there on; nothing before it is read but the header.
-    Iterate `frames()` (or `tuples()`, which is faster); after that, `verdict` is END, TORN or CORRUPT,
-    `offset` is where that is, `lsn` the LSN expected there, `crc` the header checksum of the last frame,
-    `found` what lies there, `reason` a sentence, and `found_lsn` the LSN that stands there, if any.
+    With `start`, a position in this segment, the scan begins there and reads only the header before it.
+    Iterate `frames()`, or `tuples()`, which is faster. Afterwards these attributes are set:
+
+    verdict     END, TORN or CORRUPT
+    offset      the byte that the verdict is about
+    lsn         the LSN expected there
+    crc         header checksum of the last frame before it
+    found       the content there
+    reason      the reason for the verdict, for an error message
+    found_lsn   the LSN in a valid header there, else None
     """
 
     def __init__(
@@ -174,7 +181,7 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
-        # The end that the next segment states is not this one's: another segment is missing in between.
+        # The end that the next segment states is not this segment's: a segment between the two is missing.
         self._gap = False
 
     @property
@@ -184,7 +191,7 @@ class Scan:
 
     @property
     def position(self) -> Position:
-        """Where it has come to."""
+        """The position that the scan has reached."""
         header = self.header
         return Position(self.lsn - 1, self.crc, header.first_lsn, self.offset, header.incarnation)
 
@@ -193,7 +200,7 @@ class Scan:
             yield Frame(*fields)
 
     def tuples(self) -> Iterator[FrameTuple]:
-        """Every whole frame that follows the one before, as a plain tuple of `Frame`'s fields."""
+        """Every valid frame that continues the chain, as a plain tuple of `Frame`'s fields."""
         try:
             while True:
                 before = self.offset
@@ -203,12 +210,12 @@ class Scan:
                     and self.offset == self.end.offset
                     and self.lsn <= self.end.lsn
                 ):
-                    self._gap = True  # what follows here may be whole, and can be kept by a repair
+                    self._gap = True  # a repair can keep the valid frames that follow here
                     yield from self._walk()
                 found = self._look()
                 if found is Found.BLANK or not self._looks:
                     break
-                # What lies here may have been written since the window was read, or be half written.
+                # The writer may have written this after the window was read, or may be writing it now.
                 if found is not Found.WHOLE:
                     if found is Found.FOREIGN:
                         break
@@ -221,14 +228,14 @@ class Scan:
             self._windows.close()
 
     def tail_bytes(self) -> int:
-        """How many bytes lie from `offset` on, without the zeros at their end."""
+        """Number of bytes from `offset` on, without the zeros at the end."""
         try:
             return self._windows.data_end(self.offset) - self.offset
         finally:
             self._windows.close()
 
     def tail(self) -> Iterator[tuple[int, bytes]]:
-        """What lies from `offset` on, in pieces: (bytes since `offset`, piece). Longer zeros are left out."""
+        """The bytes from `offset` on, as (distance from `offset`, piece). Pieces of zeros are skipped."""
         try:
             for offset, piece in self._windows.pieces(self.offset):
                 yield offset - self.offset, piece
@@ -238,8 +245,8 @@ class Scan:
     def later_headers(self, offset: int) -> Iterator[tuple[int, Frame]]:
         """(offset, frame without body) of every valid header at or after `offset`, chained or not.
 
-        For proofs of what was promised, and for tools that go on behind damage. What lies in the body
-        of a valid header is skipped, since messages may contain anything.
+        Used to prove what was promised, and by tools that continue after damage. The body after a valid
+        header is skipped, since entries may contain bytes that look like a header.
         """
         while (offset := self._windows.find(MAGIC_BYTES, offset)) >= 0:
             fields = self._header_at(offset)
@@ -251,11 +258,11 @@ class Scan:
             offset += HEADER_BYTES + length
 
     def error(self) -> Damage | None:
-        """The exception for the verdict CORRUPT, None for any other."""
+        """The exception for the verdict CORRUPT; None for any other verdict."""
         if self.verdict is not Verdict.CORRUPT:
             return None
         if self.end is not None and (self._gap or self.found is Found.BLANK):
-            # Either the frames were cut off, or a whole segment between the two is gone.
+            # Either this segment was cut off, or a whole segment after it is gone.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
                 f"the next segment proves records through LSN {self.end.lsn}"
@@ -265,7 +272,7 @@ class Scan:
         return CorruptFrame(self.path, self.offset, self.lsn, self.found_lsn, self.reason)
 
     def _header_at(self, offset: int) -> tuple[int, ...] | None:
-        """The fields of a header whose checksum holds and whose numbers are possible."""
+        """The fields of the header at `offset`, None if its checksum, length or count is invalid."""
         data, base = self._windows.at(offset, HEADER_BYTES)
         at = offset - base
         if at + HEADER_BYTES > len(data):
@@ -280,7 +287,7 @@ class Scan:
         lsn, prev, time_ms = self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
         end = NEVER if self.end is None or self._gap else self.end.offset
-        # `offset` counts from where the window begins, which is `base` in the file.
+        # In the loop, `offset` is relative to the window, which begins at `base` in the file.
         offset, base, need = self.offset, 0, HEADER_BYTES
         try:
             while True:
@@ -320,7 +327,7 @@ class Scan:
             self.offset, self.lsn, self.crc, self.now = offset + base, lsn, prev, time_ms
 
     def _look(self) -> Found:
-        """What lies at `offset`, where the walk stopped."""
+        """The content at `offset`, where the walk stopped."""
         if self._windows.blank(self.offset):
             return Found.BLANK
         fields = self._header_at(self.offset)
@@ -353,7 +360,7 @@ class Scan:
                 )
 
     def _proof(self) -> str:
-        """The proof that a record at or after `offset` was durable once; empty if there is none."""
+        """The proof that a record at or after `offset` was once durable; empty if there is none."""
         if self.end is not None:
             if self.offset >= self.end.offset and not self._gap:
                 return ""
@@ -371,25 +378,29 @@ class Scan:
 
 
 class Epoch(NamedTuple):
-    """A life that began: its number, its random incarnation, and the LSN of its EPOCH record."""
+    """The start of a life: its number, its random incarnation, and the LSN of its EPOCH record."""
 
     number: int
     incarnation: int
     lsn: int
 
 
-# How the one record of a frame that begins a life begins: an array of three, EPOCH | END. Compared
-# one byte after the other, since nearly all frames differ in the first.
+# The first two bytes of a life's first frame, whose only record is EPOCH: an array of three, then
+# EPOCH | END. They are compared one at a time, since most frames already differ in the first.
 _EPOCH_ARRAY: Final = b"\x93"
 _EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 
 
 class Replay:
-    """Frames into records, at replay speed.
+    """Decodes frames into records in large batches, and applies them.
 
-    `apply(records)` gets the records of one or more whole frames, in order, each record a tuple as
-    engine.effects describes it. `records` counts them, `epochs` gathers the EPOCH records seen, `read` is kept
-    by whoever goes through the segments: (first LSN, offset after the last frame) of each.
+    `apply(records)` gets the records of one or more whole frames, in order; each record is a tuple as
+    engine.effects describes it.
+
+    records   number of records applied
+    now       unix ms of the last frame; set by the caller
+    epochs    the lives whose EPOCH records were seen
+    read      (first LSN, offset after the last frame) of each segment; filled by the caller
     """
 
     def __init__(self, apply: Callable[[list[Effect]], object]) -> None:
@@ -399,11 +410,14 @@ class Replay:
         self.read: list[tuple[int, int]] = []
         self._apply = apply
         self._unpacker = unpacker()
-        self._fed = 0  # bytes in all
+        self._fed = 0  # bytes given to the Unpacker so far
 
     def run(self, path: Path, frames: Iterable[FrameTuple]) -> None:
-        """Apply all frames of one segment. Raises CorruptFrame for one whose checksums hold and
-        whose records do not decode; nothing of the frames from there on is applied. Raises NewerRecord."""
+        """Apply all frames of one segment.
+
+        Raises CorruptFrame for a frame with valid checksums whose records do not decode; that frame and later
+        ones are not applied. Raises NewerRecord.
+        """
         feed = self._unpacker.feed
         stretch: list[FrameTuple] = []
         count = nbytes = 0
@@ -440,7 +454,7 @@ class Replay:
         self.take(path, stretch, records)
 
     def take(self, path: Path, frames: Sequence[FrameTuple], records: list[Effect]) -> None:
-        """Apply the first records of these frames, or all of them. Raises NewerRecord."""
+        """Apply `records`, all or the first ones of `frames`. Raises NewerRecord."""
         try:
             self._apply(records)
         except UnknownEffect as error:
@@ -458,7 +472,7 @@ class Replay:
 
 
 def unpacker() -> msgpack.Unpacker:
-    """An Unpacker for records, with every limit set: the input is a disk."""
+    """An Unpacker for records. Every limit is set, since a disk is not trusted input."""
     return msgpack.Unpacker(
         raw=True,
         use_list=False,

@@ -1,21 +1,21 @@
-"""Where the log is read from when a checkpoint holds what came before: at a place, not at its beginning.
+"""Finds where to start reading the log when a checkpoint holds the records before.
 
-Nothing before that place is read or checked, so opening takes as long as the records after it. All the more
-it must be certain that log and checkpoint belong together:
+Nothing before that position is read or checked, so the time to open is proportional to the records after it.
+Therefore this module proves first that log and checkpoint belong together. P is the checkpoint's LSN:
 
-    what `aof/` holds                                   what becomes of it
+    what `aof/` holds                                   result
     a segment that begins at P+1, whose header says     read from its first frame; the segment that holds P
       that a frame with the checkpoint's CRC is before    may have been released
-    the segment that holds P, written by the            read from behind that frame
-      checkpoint's life, and at its offset a frame
-      that continues the CRC, or before it the
-      frame with that CRC
-    no segment                                          refused, but for P = 0
+    the segment that holds P, written by the            read from the checkpoint's offset
+      checkpoint's life, and at the checkpoint's
+      offset a frame that continues its CRC, or
+      right before that offset the frame with that CRC
+    no segment                                          refused, unless P = 0
     only segments above P+1                             refused: records are missing
     a log that ends before P                            refused: an older copy, or damage
     other CRC, life or segment                          refused: another history
 
-P is the checkpoint's LSN. Whatever is refused could only be opened by leaving records out.
+In every refused case, opening would lose records.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _WINDOW_BYTES: Final = 64 << 10
 
 
 class Start(NamedTuple):
-    """What a checkpoint says about the log: the fields of the Position at which it was taken, and
+    """A checkpoint's statement about the log: the fields of the Position at which it was taken, and
 
-    epochs    every life up to there, in order
-    now       unix ms, which no later frame is before
+    epochs    every life up to that position, in order
+    now       unix ms; no later frame has an earlier time
     """
 
     lsn: int
@@ -60,13 +60,14 @@ class Start(NamedTuple):
 def beginning(
     disk: Disk, directory: Path, uuid: bytes, start: Start
 ) -> tuple[list[Segment], Position | None]:
-    """The segments to read for what lies behind `start`, and where in the first one (None: all of it).
+    """The segments to read after `start`, and the position to start at in the first one (None: at its first frame).
 
-    Raises DoesNotFit, CorruptFrame, Vanished beside a writer, and as reader.segments.
+    Raises DoesNotFit; CorruptFrame; Vanished if a writer released a segment meanwhile; the errors of
+    `reader.segments`, except that a missing directory is DoesNotFit.
     """
     try:
         found = segments(disk, directory, uuid, after=start.lsn)
-    except MissingSegment as error:  # the directory
+    except MissingSegment as error:  # the directory is missing
         raise DoesNotFit(directory, 0, error.what) from None
     try:
         return found, _place(disk, directory, uuid, found, start)
@@ -118,10 +119,10 @@ def _place(
 
 
 def create_behind(disk: Disk, root: Path, uuid: bytes, start: Start, time_ms: int) -> None:
-    """Make `root`, which holds the checkpoint that `start` is of and no log, a store that goes on behind it.
+    """Create a log that continues after `start`, in `root`, which holds the checkpoint of `start` and no log.
 
-    Its first segment is without a frame and says where the log it continues had come to; the first life
-    replaces it. The file STORE comes last: cut short before, there is no store in `root`. LOCK is held.
+    The first segment has no frame; its header states where the restored log ended, and the first life
+    replaces it. STORE is written last, so an interrupted call leaves no store. The caller holds LOCK.
     """
     directory = root / identity.AOF
     recipe.make_directory(disk, directory)
@@ -134,7 +135,7 @@ def create_behind(disk: Disk, root: Path, uuid: bytes, start: Start, time_ms: in
 
 
 def _belongs(disk: Disk, path: Path, seed: int, start: Start) -> bool:
-    """Is there a frame at the offset that continues the checkpoint's, or before it the checkpoint's last?"""
+    """Whether the frame at `start.offset` continues the checkpoint, or the frame before it is the checkpoint's last."""
     file = disk.open(path)
     try:
         head = file.pread(HEADER_BYTES, start.offset)
@@ -144,7 +145,7 @@ def _belongs(disk: Disk, path: Path, seed: int, start: Start) -> bool:
                 return bool(first == start.lsn + 1 and before == start.crc)
         if file.size() < start.offset:
             return False
-        # Where the last frame begins is not known. Its CRC is looked for, backwards, which is seldom far.
+        # The offset of the last frame's header is unknown: search backwards for its CRC. It is usually near.
         length = _WINDOW_BYTES
         while True:
             begin = max(start.offset - length, segment.HEADER_BYTES)
@@ -158,7 +159,7 @@ def _belongs(disk: Disk, path: Path, seed: int, start: Start) -> bool:
 
 
 def _ends_with(data: bytes, seed: int, start: Start) -> bool:
-    """Is the last thing in `data` the frame that the checkpoint ends with? Its records are not checked."""
+    """Whether `data` ends with the checkpoint's last frame. The frame's records are not checked."""
     wanted = start.crc.to_bytes(4, "little")
     at = len(data)
     while (at := data.rfind(wanted, 0, at + 3)) >= 0:
@@ -177,9 +178,9 @@ def _ends_with(data: bytes, seed: int, start: Start) -> bool:
 
 
 def _other_segment(disk: Disk, directory: Path, first: Segment, start: Start) -> Damage:
-    """Why `first`, which begins before P, is not the segment that the checkpoint says holds P."""
+    """The error if `first`, which begins at or before P, is not the segment that the checkpoint names."""
     if first.end is None and first.header.first_lsn < start.segment:
-        return _mismatch(disk, first, start)  # it is the last, and may well end before P
+        return _mismatch(disk, first, start)  # the last segment: it may end before P
     path = directory / segment.file_name(start.segment)
     reason = (
         f"the segment that holds LSN {start.lsn}, with which the checkpoint ends, is missing; "
@@ -189,7 +190,7 @@ def _other_segment(disk: Disk, directory: Path, first: Segment, start: Start) ->
 
 
 def _mismatch(disk: Disk, info: Segment, start: Start) -> Damage:
-    """Why the frame that ends with P is not where the checkpoint says. Reads the whole segment."""
+    """The error if the frame that ends with P is not where the checkpoint says. Reads the segment up to P."""
     scan = Scan(disk, info)
     for offset, lsn, count, _, _, crc, body in scan.tuples():
         if lsn + count > start.lsn:
