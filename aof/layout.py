@@ -17,7 +17,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
 LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
-CHECKED: Final = "checked"  # beside a checkpoint's data: see snapshot/checked.py
+CHECKED: Final = "checked"  # beside a checkpoint's data: the commit whose structure was found sound
 WORK: Final = "work"  # in snapshots/: the snapshot that is being made
 FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint that the log is folded into
 

@@ -1,16 +1,16 @@
 """The writer: one open append-only file. Every unit goes through `reserve`, then `add`, then `wait`.
 
-What is kept true:
+Invariants:
 
-- Methods marked [lock] are called with `lock` held; it is the store's one lock. No fsync runs under it,
-  but for those where one segment ends and the next begins, and they are short because both files were
-  synced before. Space is filled with zeros ahead, away from the lock (aof/ahead.py); if that is late,
-  a little of it is under the lock.
-- A unit is in at most one frame, frames follow each other without a gap, and `written_lsn` is the last
-  record that the kernel has. Units gathered for the next frame lie between it and `next_lsn`.
-- A life begins at its first write: the segment before is on the disk whole, then a new segment gets its
-  name, then its first frame is the life's EPOCH.
-- `synced_lsn` rises only after an fsync returned, and stays for ever once one failed.
+- The caller of a method marked [lock] holds `lock`, the store's only lock. No fsync runs under the lock,
+  except where one segment ends and the next begins. Those are short, because both files were synced
+  before. Space is filled with zeros in the background, without the lock (aof/ahead.py); if that is late,
+  a small part is filled under the lock.
+- A unit is never split between frames, and frames follow each other without a gap. `written_lsn` is the
+  last record that the kernel has; units gathered for the next frame lie between it and `next_lsn`.
+- A life begins at its first write: the previous segment is on the disk whole, then a new segment gets its
+  name, then the life's EPOCH is written as the first frame.
+- `synced_lsn` rises only after an fsync has returned, and never again once one has failed.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from tidelog.engine.effects import END, EPOCH, Effect
 Policy = Literal["always", "everysec", "no"]
 POLICIES: Final = ("always", "everysec", "no")
 
-WRITTEN: Final = 1  # the kernel has the record: it survives the process
+WRITTEN: Final = 1  # the kernel has the record: it survives the end of the process
 FSYNCED: Final = 2  # the disk has it: it survives a power cut
 
 SEGMENT_BYTES: Final = 64 << 20
 CHUNK_BYTES_MIN: Final = 256 << 10
 CHUNK_BYTES_MAX: Final = 8 << 20
-# When so much of a segment is left, 1/4, 1/32 and 1/128, it is synced in the background, so that little
-# is left to sync when it ends. At the first, a spare for the next segment is made as well.
+# When 1/4, 1/32 and 1/128 of a segment are left, it is synced in the background, so that little is left
+# to sync when it ends. At the first of these, the spare for the next segment is started as well.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
-QUICK_S: Final = 0.002  # an fsync may hold up an event loop for so long, as a long command does
-UNPROVEN_S: Final = 0.1  # assumed of a disk at first: it takes some hundred quick fsyncs to forget
+QUICK_S: Final = 0.002  # an fsync may block an event loop this long, as a long command does
+UNPROVEN_S: Final = 0.1  # the first assumption about a disk; about a hundred quick fsyncs undo it
 SLOWEST_DECAY: Final = 29 / 30
-NEVER: Final = 1 << 62  # an offset that is not reached
+NEVER: Final = 1 << 62  # an offset that no segment reaches
 
-_pack_head = frame.UNCHECKED.pack  # names of this module: they are looked up once per unit
+_pack_head = frame.UNCHECKED.pack  # module globals, since each is looked up once per unit
 _pack_framed = frame.CHECKED.pack
 
 
@@ -68,15 +68,15 @@ def _wall_ms() -> int:
 
 
 class Log:
-    """One open, writable AOF. `recovered` says where the one before it ended; LOCK is held by the caller.
+    """One open, writable AOF that continues after `recovered`. The caller holds LOCK.
 
     began         called [lock] with the EPOCH effect once it is in the log; the store applies it
+    begins        called [lock] before the first write of the life; may raise to refuse it
     incarnation   random 64-bit number of this life, drawn unless given
-    offset, room  [lock] a unit of n bytes has its room already while offset + n <= room: who is in a hurry may ask
-                  that in place of `reserve`
-    last_now      unix ms: what `add` is given as `now_ms` must not be less, nor ever decrease
-    slowest_s     seconds that the slowest of the last fsyncs took: forgotten by a thirtieth with each
-    on_sync       called with the seconds that each fsync took which succeeded, by whoever made it; must not fail
+    offset, room  [lock] `reserve(n)` does nothing while offset + n <= room; a hot path may test that instead
+    last_now      unix ms; the `now_ms` of `add` must be at least this, and must never decrease
+    slowest_s     seconds that the slowest recent fsync took; decays by a thirtieth with each fsync
+    on_sync       called with the seconds of each successful fsync, in the thread that made it; must not raise
     """
 
     __slots__ = (
@@ -156,7 +156,8 @@ class Log:
         self.next_lsn = recovered.last_lsn + 1
         self.written_lsn = recovered.last_lsn
         self.synced_lsn = recovered.last_lsn
-        # everysec and the disk lags two seconds, or `press`: `wait` for WRITTEN does wait
+        # Set while the disk lags two seconds under everysec, by `press`, and after a failed fsync: a `wait` for
+        # WRITTEN then waits for the disk.
         self.parked = self._pressed = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
@@ -167,15 +168,19 @@ class Log:
         self._append: Callable[[int, bytes], None] = _no_segment
         self._chain = recovered.crc
         self._seed = crc32c_of(uuid)
-        self._gathered: list[bytes] = []  # units for the next frame,
-        self._gathered_now = 0  # and when the last of them was made
-        self._dirty_since = 0.0  # time.monotonic() of the oldest record after the last sync began
-        self._sync_since = 0.0  # the same of those a running sync covers
+        self._gathered: list[bytes] = []  # units for the next frame
+        self._gathered_now = 0  # `now_ms` of the newest gathered unit
+        self._dirty_since = (
+            0.0  # time.monotonic() of the oldest record written since the last sync began
+        )
+        self._sync_since = 0.0  # the same for the records that a running sync covers
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
-        self._fill_from = NEVER  # when frames reach this offset, the next chunk is begun
-        self._near_end: list[int] = []  # offsets where the end is prepared, the next one last
+        self._fill_from = NEVER  # when frames reach this offset, the next chunk is started
+        self._near_end: list[
+            int
+        ] = []  # offsets of NEAR_END_SHIFTS still to come, the next one last
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
         self._segment_bytes = segment_bytes
@@ -188,8 +193,8 @@ class Log:
         self._file: File | None = None
         self._durable: DurableFile | None = None
         self._position = recovered.position
-        # Of each segment that this open has read or written: its first LSN, and what is to be added to an offset
-        # in it to have the bytes of all frames since the first of them. `_base` is that of the present one.
+        # For each segment read or written since the open: its first LSN, and the number to add to an offset in it
+        # to get the bytes of all frames since the first such segment. `_base` is that of the current segment.
         self._firsts: list[int] = []
         self._bases: list[int] = []
         self._base = 0
@@ -197,11 +202,11 @@ class Log:
             self._firsts.append(first_lsn)
             self._bases.append(self._base - segment.HEADER_BYTES)
             self._base += end - segment.HEADER_BYTES
-        self._mutex = threading.Lock()  # held by whoever syncs; taken after `lock`, never before it
+        self._mutex = threading.Lock()  # held during a sync; never take `lock` while holding it
         self._commit = GroupCommit(self._sync, recovered.last_lsn)
         self._began, self._begins = began, begins
         self._doubt: BaseException | None = None
-        self._refused: tuple[str, int, int] | None = None  # why, bytes, and `next_lsn` of then
+        self._refused: tuple[str, int, int] | None = None  # reason, bytes, `next_lsn` at that time
         self._fsync_failed = False
         self._closed = False
         self.slowest_s = UNPROVEN_S
@@ -214,26 +219,27 @@ class Log:
     # --- the hot path
 
     def reserve(self, nbytes: int) -> None:
-        """[lock] See that a unit whose records are `nbytes` long can be added without failing.
+        """[lock] Reserve space, so that `add` of a unit with `nbytes` bytes of records does not fail.
 
-        The first call of a life creates the segment and writes the EPOCH, so LSNs move here. Raises
-        NoSpace or UnitTooLarge or OSError: nothing changed, and a later call may succeed; LogPoisoned
-        or LogClosed: none will.
+        The first call of a life creates the segment and writes the EPOCH, so it advances `next_lsn`. Raises
+        NoSpace, UnitTooLarge or OSError if nothing changed and a later call may succeed; LogPoisoned or
+        LogClosed if no later call will.
         """
         if self.offset + nbytes > self.room:
             self._make_room(nbytes)
 
     def add(self, body: bytes, count: int, now_ms: int, flush: bool = True) -> int:
-        """[lock] Log one unit whose room is reserved: `count` packed records, END in the last.
+        """[lock] Log one unit whose space is reserved: `body` has `count` packed records, END in the last.
 
-        With `flush` the kernel has it on return, together with all that was gathered; without, it is
-        gathered until the next commit (`wait` and `subscribe` see to that, at every level). Under `always`
-        it is gathered as well while a sync is in flight: its reply waits for the next one in any case.
-        Returns the LSN of the unit's last record. After an exception log and memory are in doubt: the log
-        refuses further units, and the store recovers from it.
+        With `flush` the kernel has the unit on return, and all gathered units with it. Without, the unit is
+        gathered until the next flush; `wait` and `subscribe` flush at every level. Under `always` a unit is
+        also gathered while a sync is in flight, since its reply waits for the next sync in any case.
+
+        Returns the LSN of the unit's last record. After an exception, log and memory may differ: the log
+        refuses further units, and the store recovers from the log.
         """
         if self._gathered or not flush or (self._always and self.syncing):
-            # Hot: most units of a server come here. Only what others look at meanwhile is kept up.
+            # Hot: most units of a server come here. Update only the fields that others read before the flush.
             try:
                 self._gathered.append(body)
                 self._gathered_now = now_ms
@@ -279,10 +285,10 @@ class Log:
         return lsn
 
     def wait(self, lsn: int, level: int) -> None:
-        """Return when all records through `lsn` hold `level`, WRITTEN or FSYNCED. Without the lock.
+        """Return when all records through `lsn` have reached `level`, WRITTEN or FSYNCED. Without the lock.
 
-        Raises LogPoisoned if that cannot be known any more. Under `everysec`, WRITTEN waits for the
-        disk while something is on its way there for more than two seconds.
+        While the log is `parked`, WRITTEN waits for the disk too: under `everysec` when the oldest unsynced
+        record is two seconds old. Raises LogPoisoned if the outcome is unknown; OSError, LogClosed.
         """
         if level == WRITTEN and not self.parked:
             if self.written_lsn < lsn:
@@ -296,10 +302,9 @@ class Log:
         self._commit.wait(lsn)
 
     def subscribe(self, lsn: int, level: int, callback: Callback) -> None:
-        """As `wait`, for event loops: `callback(None)`, or `callback(LogPoisoned)`, exactly once.
+        """As `wait`, for event loops: calls `callback(None)` or `callback(LogPoisoned)` exactly once.
 
-        Called from the syncer thread, or at once if it is decided already. Subscriptions with equal
-        callbacks are called once for all that one round serves.
+        See `GroupCommit.subscribe` for the thread. Equal callbacks that one round serves are called once.
         """
         if level == WRITTEN and not self.parked:
             try:
@@ -312,32 +317,32 @@ class Log:
         self._commit.subscribe(lsn, callback)
 
     def sync_if_quick(self) -> bool:
-        """Put what is written on the disk at once, by the calling thread, which that holds up. Without the lock.
+        """Sync in the calling thread if fsyncs are quick (`slowest_s`) and none is in flight. Without the lock.
 
-        For event loops: two wake-ups of threads cost more than the fsync of a fast disk. Only while fsyncs are quick
-        (`slowest_s`), and if none is on its way. Whether that was done; if it failed, `failure` tells.
+        For event loops: two thread wake-ups cost more than the fsync of a fast disk. Returns whether it ran a sync;
+        `failure` says if the sync failed.
         """
         if self.slowest_s > QUICK_S or self._mutex.locked():
             return False
         return self._commit.lead()
 
     def flush(self) -> None:
-        """[lock] Hand everything gathered to the kernel as one frame. Raises as `add`."""
+        """[lock] Write all gathered units to the kernel as one frame. Raises as `add`, and LogPoisoned, LogClosed."""
         if self._gathered:
             self._check()
             try:
                 body = b"".join(self._gathered)
-                # `next_lsn` stays: others look at it without the lock, and these units are in no file yet.
+                # `next_lsn` does not change here: other threads read it without the lock.
                 count = self.next_lsn - 1 - self.written_lsn
                 self.room += len(body)
                 self._gathered = []
-                # Company: to write would give up the interpreter lock with this lock held, and all who come
-                # meanwhile would queue for it. That halves the rate, so here a mapping is worth its price.
-                assert self._file is not None  # the room of what is gathered is reserved
+                # Other threads are active. A write(2) would release the interpreter lock with `lock` held, and
+                # they would queue for `lock`. That halves the rate, so a store into the mapping is cheaper here.
+                assert self._file is not None  # space for the gathered units is reserved
                 self._write(body, count, self._gathered_now, self._file.append)
             except BaseException as error:
                 self._doubts(error)
-                # Others wait for these units, and no later round can serve them.
+                # Callers wait for these units, and no later round can serve them.
                 self._commit.fail(error)
                 raise
 
@@ -347,8 +352,10 @@ class Log:
     # --- for checkpoints
 
     def position(self) -> Position:
-        """[lock] Where what was written ends, after everything gathered was written. Raises as `flush`, and
-        LogPoisoned or LogClosed if no checkpoint may be taken any more."""
+        """[lock] Flush, then return the position where the written log ends.
+
+        Raises as `flush`; LogPoisoned or LogClosed if no checkpoint may be taken any more.
+        """
         self._check()
         self.flush()
         if self._file is None:
@@ -360,13 +367,13 @@ class Log:
     def sync_through(self, lsn: int) -> None:
         """Return when all records through `lsn` are on the disk, whatever the policy. Without the lock.
 
-        Raises LogPoisoned: then nothing that rests on them may be committed."""
+        Raises LogPoisoned; the caller must then not commit a checkpoint that depends on them."""
         self._commit.wait(lsn)
 
     def since(self, position: Position | Start) -> tuple[int, int]:
-        """[lock] The log's growth behind a position: (bytes of frames, records), gathered ones included.
+        """[lock] How much was logged after a position: (bytes of frames, records), gathered units included.
 
-        What this open neither read nor wrote is not among the bytes."""
+        Bytes that were neither read nor written since the open are not counted."""
         at = bisect_left(self._firsts, position.segment)
         if at == len(self._firsts):
             nbytes = 0
@@ -380,7 +387,10 @@ class Log:
 
     @property
     def policy(self) -> Policy:
-        """`always`, `everysec` or `no`: who syncs when nobody waits for it. Assign to switch."""
+        """`always`, `everysec` or `no`: when the log is synced without a caller that waits. Assign to switch.
+
+        Switching raises ValueError for another name, and NoThread if `everysec` gets no thread.
+        """
         return self._policy
 
     @policy.setter
@@ -390,7 +400,7 @@ class Log:
         stricter = POLICIES.index(policy) < POLICIES.index(self._policy)
         if (
             policy == "everysec" and self._every_second is None
-        ):  # first: there may be no thread for it
+        ):  # first, because it may raise NoThread
             self._every_second = EverySecond(self._commit, self._oldest, self._park)
         self._policy = policy
         self._always = policy == "always"
@@ -404,34 +414,36 @@ class Log:
 
     @property
     def syncing(self) -> bool:
-        """Is a sync in flight? Then units added for FSYNCED may as well be gathered."""
+        """Whether a sync is in flight. Units for FSYNCED may then be gathered at no cost."""
         return self._mutex.locked()
 
     @property
     def in_doubt(self) -> bool:
-        """Did a write break off? Then recovery tells what is in the log; no fsync has failed."""
+        """Whether a write failed midway, and no fsync did: recovery can find out what is in the log."""
         return self._doubt is not None and not self._fsync_failed
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the log is poisoned or in doubt, None while it is neither."""
+        """The error that poisoned the log or put it in doubt; None while it is neither."""
         return self._commit.failure or self._doubt
 
     def refusal(self) -> str | None:
-        """Why the last unit could not be logged, as on a full disk; None once another unit was, or `try_again` made
-        room. Without the lock."""
+        """Why the last unit was refused, for example a full disk. Without the lock.
+
+        None if none was, a later unit was logged, or `try_again` succeeded.
+        """
         refused = self._refused
         return None if refused is None or refused[2] != self.next_lsn else refused[0]
 
     def try_again(self) -> None:
-        """[lock] See whether there is room by now for the unit that was refused last. Raises as `reserve`."""
+        """[lock] Try to reserve space for the unit that was refused last, if any. Raises as `reserve`."""
         refused = self._refused
         if refused is not None and refused[2] == self.next_lsn:
             self.reserve(refused[1])
             self._refused = None
 
     def exposed(self) -> tuple[int, float]:
-        """What a power cut could take at this moment: bytes, and the age in seconds of the oldest."""
+        """What a power cut now could lose: (bytes, age in seconds of the oldest record)."""
         oldest = self._oldest()
         if oldest is None:
             return 0, 0.0
@@ -442,17 +454,17 @@ class Log:
         if self.next_lsn - 1 <= self.synced_lsn:
             return None
         if not (self._sync_since or self._dirty_since):
-            self._dirty_since = time.monotonic()  # gathered, or added just when a sync began
+            self._dirty_since = time.monotonic()  # records gathered, or added as a sync began
         return self._sync_since or self._dirty_since
 
     def press(self, on: bool) -> None:
-        """[lock] Have replies wait for the disk, as the store has them wait for more than that; or not any more."""
+        """[lock] Start or stop making replies wait for the disk. The store calls it when replies must wait anyway."""
         self._pressed = on
         self._park(on)
 
     def _park(self, parked: bool) -> None:
         self.parked = parked or self._pressed
-        if self._fsync_failed:  # which may have come in between
+        if self._fsync_failed:  # checked last, since an fsync may fail in between
             self.parked = True
 
     # --- making room: all [lock]
@@ -469,7 +481,7 @@ class Log:
             elif self._end_after(nbytes) > self._limit:
                 self._roll(nbytes)
             self._extend(self._end_after(nbytes))
-        except (AofError, OSError) as error:  # from a step that can be taken again
+        except (AofError, OSError) as error:  # from a step that can be retried
             self._refused = str(error), nbytes, self.next_lsn
             raise
         except BaseException as error:
@@ -480,7 +492,7 @@ class Log:
         return self.offset + HEADER_BYTES + self._gathered_bytes() + nbytes
 
     def _check(self) -> None:
-        if self._commit.failure is not None:  # first: a log that was retired is closed as well
+        if self._commit.failure is not None:  # first, since a retired log is also closed
             raise self._commit.error()
         if self._closed:
             raise LogClosed("the log is closed")
@@ -495,9 +507,9 @@ class Log:
         self.room = -1
 
     def _begin(self, nbytes: int) -> None:
-        """The life's first write: its segment, and its EPOCH in a frame of its own."""
+        """Begin the life: create its segment and write its EPOCH in a frame of its own."""
         if self._begins is not None:
-            self._begins()  # may refuse: nothing is there yet
+            self._begins()  # may raise: nothing is written yet
         effect: Effect = (EPOCH | END, self.epoch, self.incarnation)
         body: bytes = msgpack.packb(effect)
         if self._durable is None:
@@ -511,8 +523,8 @@ class Log:
     def _roll(self, nbytes: int) -> None:
         """End the segment and go on in a new one."""
         self.flush()
-        # Whatever happens from here on, nothing more is appended to this segment: the header of the
-        # next one, which may become visible before an error, says where this one ends.
+        # From here on nothing is appended to this segment, even after an error: the next segment's header
+        # states where this one ends, and may become visible before the error.
         self.room = -1
         self._limit = 0
         old = self._file
@@ -526,13 +538,13 @@ class Log:
         offset = self.offset
         if offset > segment.HEADER_BYTES:
             self._before = End(self.written_lsn, offset, self._chain)
-        # Else a unit that reserves its room bit by bit has outgrown the segment that was made for it. That one has no
-        # frame, and the next replaces it under the same name: it goes on behind the last one that has.
+        # Otherwise a unit that reserved its space in steps outgrew the segment made for it. That segment has no
+        # frame. The new one replaces it under the same name, and continues the last segment that has a frame.
         self._new_segment(self._before, HEADER_BYTES + nbytes)
         self._ahead.end(old, offset)
 
     def _new_segment(self, before: End, room: int) -> None:
-        """Publish a segment with space for `room` bytes behind its header, and write there."""
+        """Publish a segment with space for `room` bytes after its header, and direct writes to it."""
         time_ms = max(self.last_now, self._clock())
         header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
         path = self._directory / segment.file_name(self.next_lsn)
@@ -541,7 +553,7 @@ class Log:
             file, filled = self._ahead.take_spare() or self._bare_spare()
             try:
                 if filled < size:
-                    # Not much: it is fsynced with the header, under the lock.
+                    # As little as possible: it is fsynced with the header, under the lock.
                     filled = self._fill(file, filled, size, segment.HEADER_BYTES + self._chunk_min)
                 file.write(0, header.pack())
                 file.map(filled)
@@ -566,9 +578,9 @@ class Log:
         self.room = min(filled - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
 
     def _note_segment(self) -> None:
-        """A segment begins at `next_lsn`; `offset` is still in the one before, 0 if there is none."""
+        """Record that a segment begins at `next_lsn`. `offset` is still that of the one before; 0 if none."""
         self._base += self.offset - segment.HEADER_BYTES
-        if self._firsts and self._firsts[-1] == self.next_lsn:  # another life's, without a frame
+        if self._firsts and self._firsts[-1] == self.next_lsn:  # replaces a segment without a frame
             self._firsts.pop()
             self._bases.pop()
         self._firsts.append(self.next_lsn)
@@ -578,12 +590,14 @@ class Log:
         return self._disk.create(self._directory / segment.SPARE), 0
 
     def _appender(self, file: File) -> Callable[[int, bytes], None]:
-        """How frames get into the file. A page that was changed through a mapping makes each fdatasync a
-        quarter dearer (docs/decisions/append.md), so where every unit is synced they are written."""
+        """The function that puts frames into the file: `write` if every unit is synced, else `append`.
+
+        A page changed through a mapping makes each fdatasync a quarter slower (docs/decisions/append.md).
+        """
         return file.write if self._policy == "always" else file.append
 
     def _extend(self, need: int) -> None:
-        """Prepare the segment up to offset `need` at least."""
+        """Prepare the segment up to offset `need` or further, and update `room`."""
         file = self._file
         assert file is not None
         if need > self._allocated:
@@ -604,11 +618,11 @@ class Log:
 
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
-        # Early, as the thread may have to wait for the interpreter lock once per piece.
+        # Start early: the thread may have to wait for the interpreter lock once per piece.
         self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NEVER
 
     def _look_ahead(self, file: File, need: int) -> None:
-        """Begin in the background what is due when frames reach `need`."""
+        """Start the background work that is due when frames reach offset `need`."""
         if need > self._fill_from:
             self._fill_from = NEVER
             end = min(self._allocated + self._chunk, self._limit)
@@ -622,14 +636,17 @@ class Log:
                 self._ahead.make_spare(min(self._chunk, self._segment_bytes))
 
     def _sync_ahead(self) -> None:
-        """In the background: have less to sync when the segment ends."""
+        """Sync in the background, so that less is left to sync when the segment ends."""
         try:
             self._sync_file()
         except OSError as error:
             self._commit.fail(error)
 
     def _fill(self, file: File, start: int, need: int, wanted: int) -> int:
-        """Write zeros from `start` to `need` at least, and on to `wanted` while the segment and space last."""
+        """Write zeros from `start` to `need`, and on to `wanted` if the segment and the disk have space.
+
+        Returns the offset reached. Raises NoSpace if that is below `need`.
+        """
         end = min(wanted, max(self._limit, self._segment_bytes))
         reached = file.fill(start, max(need, end))
         if reached < need:
@@ -648,7 +665,7 @@ class Log:
     # --- syncing, and the end
 
     def _sync(self) -> int:
-        """A round of group commit: everything gathered and written so far is on the disk."""
+        """One round of group commit: flush, sync, and return `synced_lsn`."""
         if self._gathered:
             with self.lock:
                 self.flush()
@@ -657,14 +674,14 @@ class Log:
 
     def _sync_file(self) -> None:
         with self._mutex:
-            # In this order: what is added from now on belongs to the next sync, and a record that
-            # `written_lsn` counts lies in the file read after it, or in one that was synced before.
+            # `written_lsn` is read before the file: its records are then in that file, or in one that was
+            # synced before. Records added from now on belong to the next sync.
             lsn = self.written_lsn
             if lsn <= self.synced_lsn:
                 return
-            if self._fsync_failed:  # an interrupt struck before that was said
+            if self._fsync_failed:  # an interrupt came before the failure was reported
                 raise OSError(errno.EIO, "an earlier sync failed")
-            if self._append is _no_segment:  # retired, and an interrupt struck before that was said
+            if self._append is _no_segment:  # retired; an interrupt came before that was reported
                 raise LogClosed("the log was retired")
             self._sync_since, self._dirty_since = self._dirty_since, 0.0
             file, offset = self._file, self.offset
@@ -673,7 +690,7 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
-                self._fsync_failed = True  # here, where no interrupt can come between
+                self._fsync_failed = True  # set here too, so that no interrupt can come between
                 self._stop_answering()
                 raise
             ended = time.monotonic()
@@ -688,12 +705,12 @@ class Log:
                 try:
                     self._durable.write(self.incarnation, lsn)
                 except OSError:
-                    pass  # DURABLE may lag: it is there to prove damage, nobody is answered from it
+                    pass  # DURABLE may lag: it proves damage, and no reply depends on it
             if self.on_sync is not None:
                 self.on_sync(ended - started)
 
     def _stop_answering(self) -> None:
-        """An fsync failed: no write more, and not one reply, at any level."""
+        """After a failed fsync: allow no further write and no reply, at any level."""
         self._fsync_failed = True
         self.room = -1
         self.parked = True
@@ -703,16 +720,17 @@ class Log:
         self._commit.fail(error)
 
     def close(self) -> None:
-        """Write and sync what there is, cut the segment, end the threads. Closing twice is allowed.
+        """Flush and sync, cut the segment's unused space, and stop the threads. Idempotent.
 
-        A log that failed is only released, and LogPoisoned says how much was never confirmed.
+        If the log has failed, it only releases its resources and raises LogPoisoned with the number of records
+        that were never confirmed.
         """
         with self.lock:
             if self._closed:
                 return
             self.room = -1
             if self.failure is None:
-                with contextlib.suppress(Exception):  # which leaves its mark in `failure`
+                with contextlib.suppress(Exception):  # `failure` has it
                     self.flush()
             self._closed = True
         try:
@@ -735,9 +753,9 @@ class Log:
             ) from self.failure
 
     def retire(self) -> None:
-        """[lock] Let go of a log in doubt, so that recovery may go on in its place, under the same LOCK.
+        """[lock] Give up a log in doubt, so that recovery can replace it under the same LOCK.
 
-        Whoever waits is told that the outcome is unknown. Waits for a sync in flight; its thread ends by itself.
+        Waiting callers get LogPoisoned: outcome unknown. Waits for a sync in flight; the syncer thread ends by itself.
         """
         self._closed = True
         self.room = -1
@@ -749,7 +767,7 @@ class Log:
         self._commit.retire(self._doubt or LogClosed("the log was retired"))
 
     def abandon(self) -> None:
-        """In the child after a fork: let go of the descriptors and touch nothing else."""
+        """Close the descriptors and touch nothing else, in the child after a fork."""
         self._closed = True
         self.room = -1
         self._ahead.abandon()

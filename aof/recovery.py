@@ -1,15 +1,15 @@
-"""Recovery: from what lies on the disk to a state that may be served. Safe to interrupt anywhere.
+"""Recovery: rebuilds from the log a state that may be served. It may be interrupted at any point.
 
-Where a checkpoint holds what came before, it is read from there on (aof/start.py), and otherwise the same.
+    1. fsync the last segment and drop its page cache, so that all that is read afterwards is on the disk.
+       (Every earlier segment was fsynced before the next one got its name.)
+    2. Scan all segments and apply their records. A verdict CORRUPT stops recovery, with nothing changed.
+    3. If the tail is torn, copy it to quarantine/, then truncate the segment. Each step is fsynced before
+       the next.
+    4. Write to DURABLE, and fsync, that everything recovered is durable.
 
-    1. fsync the last segment, and forget the page cache: what is read from here on is on the disk.
-       (Every segment before it was fsynced before the next one got its name.)
-    2. Scan all segments, applying their records. A verdict CORRUPT ends it, with nothing changed.
-    3. A torn tail: copy it to quarantine/, then truncate the segment, each fsynced before the next.
-    4. State in DURABLE, fsynced, that all that was recovered is durable.
-
-The new segment follows at the first write. Interrupted, the next recovery finds the same tail again, or
-none; the copy in quarantine is then written again under the same name.
+With a checkpoint, the scan starts where the checkpoint ends (aof/start.py). The first write of the new life
+creates a new segment. If recovery is interrupted, the next one finds the same tail or none, and writes the
+copy in quarantine/ again under the same name.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _logger = logging.getLogger("tidelog")
 
 
 class Recovered(NamedTuple):
-    """Where a log ends, and what it held.
+    """The end of a recovered log, and a summary of its content.
 
-    crc          header checksum of the last frame, which the next one continues
+    crc          header checksum of the last frame, the `prev` of the next one
     now          unix ms of the last frame
     epochs       every life since the first, in order
-    end          where the segment to come says that the one before it ended
-    records      how many were applied
-    quarantined  the file that holds the torn tail that was taken out, if there was one
-    position     the place where it ends
+    end          the end of the last segment, for the header of the next one
+    records      number of records applied
+    quarantined  the file that holds the torn tail; None if the tail was not torn
+    position     the position where the log ends
     read         (first LSN, offset after the last frame) of each segment that was read
     """
 
@@ -66,13 +66,13 @@ def recover(
     apply: Callable[[list[Effect]], object],
     start: Start | None = None,
 ) -> Recovered:
-    """Recover the log of the store in `root`, whose LOCK is held, and make it ready to be continued.
+    """Recover the log of the store in `root` and prepare it for further writes. The caller holds LOCK.
 
-    start   what the checkpoint says that the store has; None if it has none
+    start   the checkpoint's statement about the log; None if there is no checkpoint
 
-    `apply(records)` is called with the records of one or more whole frames, in order: all, or those behind
-    `start`. Raises Damage (DoesNotFit where log and checkpoint do not belong together) or NewerFormat, with
-    nothing changed on the disk; OSError; and what `apply` raises.
+    `apply(records)` is called with the records of one or more whole frames, in order: all records, or those
+    after `start`. Raises Damage (DoesNotFit if log and checkpoint do not belong together) or NewerFormat, with
+    nothing changed on the disk; OSError; and the exceptions of `apply`.
     """
     directory = root / identity.AOF
     if start is None:
@@ -82,7 +82,7 @@ def recover(
     if found:
         _settle(disk, directory, found[-1].path)
     else:
-        # A store that was only just created, perhaps by a process that died before it synced names.
+        # A new store. The process that created it may have died before it synced the names.
         disk.sync_directory(root.parent)
         disk.sync_directory(root)
     scan, replay = read_all(disk, directory, uuid, apply, start=start)
@@ -95,7 +95,7 @@ def recover(
         _cut(disk, scan)
     last_lsn = scan.lsn - 1
     _promise(disk, directory, uuid, Promise(scan.header.incarnation, last_lsn))
-    # A segment without a frame is replaced by the next one, which gets the same name.
+    # The next segment replaces one without a frame, under the same name.
     empty = scan.offset == segment.HEADER_BYTES
     end = scan.header.before if empty else End(last_lsn, scan.offset, scan.crc)
     return Recovered(
@@ -114,11 +114,11 @@ def recover(
 def survey(
     disk: Disk, directory: Path, uuid: bytes, *, released: bool = False
 ) -> tuple[list[Promise], list[Segment]]:
-    """What was promised, and the segments there are. Raises Damage, NewerFormat, OSError.
+    """The promises in DURABLE, and the segments. Raises Damage, NewerFormat, OSError.
 
-    released   the first segments may have been released, since a checkpoint holds what was in them
+    released   the oldest segments may be missing, since a checkpoint holds their records
     """
-    # In this order: whatever was promised before the segments were listed is in one of them.
+    # DURABLE first: a promise made before the segments are listed is for a record in one of them.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
@@ -144,13 +144,13 @@ def read_all(
     live: bool = False,
     start: Start | None = None,
 ) -> tuple[Scan | None, Replay]:
-    """Apply all records of the log in `directory`, or those behind `start`, changing nothing on the disk.
+    """Apply all records of the log in `directory`, or those after `start`, and change nothing on the disk.
 
-    live   beside a writer, who may be in the middle of a frame, and may release segments: then Vanished is
-           raised, or DoesNotFit if a newer checkpoint was made since `start` was read
+    live   a writer is running: it may be in the middle of a frame, and may release segments. Then this raises
+           Vanished, or DoesNotFit if a newer checkpoint was made since `start` was read
 
-    Returns the finished scan of the last segment, None if there is none; the lives and the time that `start`
-    tells of are in the Replay as if they had been read. Raises Damage.
+    Returns the finished scan of the last segment, None if there is no segment, and the Replay, which also has
+    the lives and the time of `start`. Raises Damage, NewerFormat, Vanished, OSError.
     """
     at: Position | None = None
     if start is None:
@@ -188,10 +188,11 @@ def read_beside(
 ) -> tuple[Scan | None, Replay]:
     """`read_all` beside a writer that makes checkpoints and releases segments.
 
-    begin   opens the newest checkpoint and returns what it says, and what applies records onto it. It is called
-            again when segments were released between that and the reading, or while it was going on
+    begin   opens the newest checkpoint and returns its Start and a function that applies records to it. It is
+            called again if the writer released segments before or during the read
 
-    Raises Damage if the newest checkpoint does not fit either.
+    Raises Damage if the log does not fit the newest checkpoint either, and Vanished if segments vanish again and
+    again without a newer checkpoint.
     """
     start, apply = begin()
     vanished = 0
@@ -200,7 +201,7 @@ def read_beside(
             return read_all(disk, directory, uuid, apply, live=True, start=start)
         except (Vanished, MissingSegment, DoesNotFit) as error:
             newest, apply = begin()
-            # A segment that ended with the checkpoint may go also without a newer one.
+            # The writer may release a segment that ends at the checkpoint even without a newer one.
             vanished += isinstance(error, Vanished)
             if newest == start and not (isinstance(error, Vanished) and vanished < _VANISHED_MAX):
                 raise
@@ -208,7 +209,7 @@ def read_beside(
 
 
 def check_emptied(disk: Disk, directory: Path, found: list[Segment]) -> None:
-    """A store that was never written to has no segment, but DURABLE. Raises MissingSegment."""
+    """Raise MissingSegment if aof/ was emptied: a store that was never written to has DURABLE, but no segment."""
     if not found and not disk.exists(directory / durable.NAME):
         raise MissingSegment(
             directory / segment.file_name(1), 1, 0, "all segments are missing, and DURABLE too"
@@ -218,9 +219,9 @@ def check_emptied(disk: Disk, directory: Path, found: list[Segment]) -> None:
 def check_lives(
     directory: Path, promises: list[Promise], found: list[Segment], scan: Scan | None
 ) -> None:
-    """A life that made a promise had a segment. If there is none, its records are gone with it.
+    """Raise MissingSegment if DURABLE has a promise of a life that has no segment: its records are lost.
 
-    `scan` is the finished scan of the last segment. Raises MissingSegment.
+    `scan` is the finished scan of the last segment. Promises of LSNs that the log still has are ignored.
     """
     lives = {info.header.incarnation for info in found}
     next_lsn = 1 if scan is None else scan.lsn
@@ -235,11 +236,11 @@ def check_lives(
 
 
 def _settle(disk: Disk, directory: Path, path: Path) -> None:
-    """Have the disk and the page cache agree about the last segment, and about the names."""
+    """Make the page cache of the last segment, and the file names, agree with the disk."""
     file = disk.open(path, write=True)
     try:
         file.fsync()
-        # Pages that an earlier, failed fsync gave up are clean now and differ from the disk.
+        # Pages that an earlier, failed fsync dropped are clean now, and differ from the disk.
         file.drop_cache()
     finally:
         file.close()
@@ -250,7 +251,7 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     nbytes = scan.tail_bytes()
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
-    # The incarnation is in the name because an empty segment's name is used again by the next life.
+    # The incarnation is in the name because the next life reuses the name of an empty segment.
     name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
     recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(
@@ -280,7 +281,7 @@ def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None
     try:
         if not stated:
             slots.write(*promise)
-        # Also one that stands there: the life before wrote it without a sync, so only the page cache may have it.
+        # Sync even if the promise is already there: the previous life wrote it without a sync.
         slots.sync()
     finally:
         slots.close()

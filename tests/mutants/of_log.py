@@ -48,9 +48,9 @@ MUTANTS: Final = (
         "log/file-before-lsn",
         "aof/log.py",
         "            lsn = self.written_lsn\n            if lsn <= self.synced_lsn:\n                return\n"
-        "            if self._fsync_failed:  # an interrupt struck before that was said\n"
+        "            if self._fsync_failed:  # an interrupt came before the failure was reported\n"
         '                raise OSError(errno.EIO, "an earlier sync failed")\n'
-        "            if self._append is _no_segment:  # retired, and an interrupt struck before that was said\n"
+        "            if self._append is _no_segment:  # retired; an interrupt came before that was reported\n"
         '                raise LogClosed("the log was retired")\n'
         "            self._sync_since, self._dirty_since = self._dirty_since, 0.0\n"
         "            file, offset = self._file, self.offset\n",
@@ -102,9 +102,9 @@ MUTANTS: Final = (
     Mutant(
         "log/checkpoint-waits-for-written",
         "aof/log.py",
-        '        Raises LogPoisoned: then nothing that rests on them may be committed."""\n'
+        '        Raises LogPoisoned; the caller must then not commit a checkpoint that depends on them."""\n'
         "        self._commit.wait(lsn)\n",
-        '        Raises LogPoisoned: then nothing that rests on them may be committed."""\n'
+        '        Raises LogPoisoned; the caller must then not commit a checkpoint that depends on them."""\n'
         "        self.wait(lsn, WRITTEN)\n",
         (
             "tests/store/test_checkpoint_order.py::test_what_a_checkpoint_holds_is_durable_though_nobody_waited_for_it",
@@ -154,7 +154,8 @@ MUTANTS: Final = (
     Mutant(
         "log/unparked-after-failed-fsync",
         "aof/log.py",
-        "        if self._fsync_failed:  # which may have come in between\n            self.parked = True\n",
+        "        if self._fsync_failed:  # checked last, since an fsync may fail in between\n"
+        "            self.parked = True\n",
         "",
         ("tests/aof/test_errors.py::test_everysec_does_not_unpark_a_poisoned_log",),
         "The thread of `everysec` must not let replies of a poisoned log go.",
