@@ -458,7 +458,7 @@ class Log:
         return self._sync_since or self._dirty_since
 
     def press(self, on: bool) -> None:
-        """[lock] Start or stop making replies wait for the disk. The store calls it when replies must wait anyway."""
+        """[lock] Start or stop making replies wait for the disk. The store does it while memory is over its budget."""
         self._pressed = on
         self._park(on)
 

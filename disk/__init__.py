@@ -1,1 +1,1 @@
-"""The file operations tidelog uses: a real implementation, and a simulated one that can lose power."""
+"""The file operations that tidelog uses: a real implementation, and a simulated one that can lose power."""

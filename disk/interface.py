@@ -1,8 +1,8 @@
-"""What tidelog asks of a file system: two small protocols, and nothing else reaches files.
+"""The file system interface: two small protocols. tidelog accesses files only through them.
 
-`disk.real` is the operating system; `disk.simulated` records every operation and can lose power or
-fail at each. All errors are OSError as the system raises them; a write that cannot be completed
-raises and never returns short. Directories are created 0700, files 0600.
+`disk.real` is the operating system. `disk.simulated` records every operation, and can lose power or
+fail at each one. Errors are OSError, as the system raises them. A write that cannot be completed raises
+and never returns short. Directories are created 0700, files 0600.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def next_data(self, offset: int) -> int | None:
-        """The first offset, at or after `offset`, that does not lie in a hole; None if a hole reaches to the end.
+        """The first offset at or after `offset` that is not in a hole; None if only a hole, or nothing, follows.
 
-        A hole reads as zeros and takes no space. A file system that does not tell holes answers `offset`.
+        A hole reads as zeros and takes no space. A file system that does not report holes gives `offset`.
         """
         ...
 
@@ -42,33 +42,33 @@ class File(Protocol):
         ...
 
     def fill(self, start: int, end: int) -> int:
-        """Write zeros from `start` to `end`. Return how far it got: short of `end` if space ran out."""
+        """Write zeros from `start` to `end`. Return the offset reached: less than `end` if space ran out."""
         ...
 
     def map(self, length: int) -> None:
-        """Let `append` store through a mapping of the first `length` bytes, where that is safe."""
+        """Make `append` store through a mapping of the first `length` bytes, where that is safe."""
         ...
 
     def unmap(self) -> None: ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file; it must not be mapped."""
+        """Set the file's length to `size`. The file must not be mapped."""
         ...
 
     def extend(self, size: int) -> None:
-        """Let the file be at least `size` bytes long, with a hole where it ended. A longer one stays as it is."""
+        """Extend the file to `size` bytes with a hole. A longer file stays as it is."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for what writes by itself. Raises OSError on a disk that has none."""
+        """The descriptor, for code that writes to the file itself. Raises OSError on a disk without descriptors."""
         ...
 
     def identity(self) -> tuple[int, int]:
-        """Which file this is, whatever its names: the same pair only for the same file, while it exists."""
+        """Identifies the file independent of its name: while it exists, no other file has the same pair."""
         ...
 
     def times(self) -> tuple[int, int]:
-        """When its content, and when anything of it, was changed last, in nanoseconds: mtime and ctime."""
+        """(mtime, ctime) in nanoseconds: the last change of its content, and of its content or metadata."""
         ...
 
     def fdatasync(self) -> None: ...
@@ -76,54 +76,53 @@ class File(Protocol):
     def fsync(self) -> None: ...
 
     def drop_cache(self) -> None:
-        """Forget clean cached pages, so that the next read asks the medium."""
+        """Drop clean pages from the page cache, so that the next read comes from the medium."""
         ...
 
     def unlock(self) -> None:
-        """Give up the flock of `Disk.lock`, also where a forked child still holds the descriptor."""
+        """Release the flock of `Disk.lock`, even if a forked child still has the descriptor open."""
         ...
 
     def close(self) -> None:
-        """Unmap and close. Closing twice is allowed."""
+        """Unmap and close. Idempotent."""
         ...
 
 
 class Disk(Protocol):
     """A file system. `Path` arguments name files and directories on it.
 
-    background   may a thread of the log's own work on files? If not, what could be done ahead is done
-                 by the caller, at once and in an order that repeats
+    background   whether the log may prepare files in a thread of its own. If not, the caller does that
+                 work at once, so that the order of operations is deterministic
     """
 
     background: bool
 
     def guard(self, root: Path) -> None:
-        """From now on, names below the directory `root` lead to what lies there and nowhere else.
+        """From now on, follow no link below the directory `root`, and open only plain files there.
 
-        No link below `root` is followed, and only plain files are opened: all calls raise NotPlain instead, and
-        never wait for the other end of a FIFO. Links that lead to `root` itself are followed. A root below another
-        guarded root changes nothing.
+        Calls raise NotPlain instead, and never wait for the other end of a FIFO. Links in the path to `root` itself
+        are followed. A root below another guarded root changes nothing.
         """
         ...
 
     def kind(self, path: Path) -> Kind | None:
-        """What lies under a name, links not followed; None if there is nothing."""
+        """The kind of file that has this name; None if there is none. A link is not followed."""
         ...
 
     def open(self, path: Path, *, write: bool = False) -> File:
-        """An existing file."""
+        """Open an existing file."""
         ...
 
     def create(self, path: Path) -> File:
-        """A new empty file for writing and reading; what lies under the name is emptied."""
+        """Create an empty file for writing and reading. An existing file is emptied."""
         ...
 
     def lock(self, path: Path) -> File | None:
-        """Open or create `path` and hold its exclusive flock until closed; None if another holds it."""
+        """Open or create `path` and hold its exclusive flock until it is closed. None if another open file holds it."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically give `source` the name `target` in the same directory, replacing what is there."""
+        """Atomically rename `source` to `target`, in the same directory, replacing an existing file."""
         ...
 
     def unlink(self, path: Path) -> None: ...
@@ -131,17 +130,17 @@ class Disk(Protocol):
     def mkdir(self, path: Path) -> None: ...
 
     def listdir(self, path: Path) -> list[str]:
-        """Names in a directory, sorted."""
+        """The names in a directory, sorted."""
         ...
 
     def exists(self, path: Path) -> bool: ...
 
     def sync_directory(self, path: Path) -> None:
-        """Make names created, renamed and unlinked in the directory durable."""
+        """Make the creates, renames and unlinks in the directory durable."""
         ...
 
     def writable(self, path: Path) -> bool:
-        """May this process write to a file or directory that is there?"""
+        """Whether this process may write to an existing file or directory."""
         ...
 
     def free(self, path: Path) -> int:
@@ -149,7 +148,8 @@ class Disk(Protocol):
         ...
 
     def beneath(self, path: Path) -> tuple[Disk, Path] | None:
-        """The same place for a library that works on files by itself: the operating system's disk, and the path
-        there. None if there is none, since this disk lies in memory.
+        """(disk, path) of the same place in the operating system, for a library that accesses files itself (LMDB).
+
+        None if this disk exists only in memory.
         """
         ...

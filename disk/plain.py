@@ -1,7 +1,7 @@
-"""What may lie under a name in a store: plain files and directories, and nothing else.
+"""File kinds. A store consists of plain files and directories only.
 
-A link in a store's directory would have the store overwrite or delete what lies somewhere else, and opening a FIFO
-waits for its other end. `Disk.guard` has every call below a root refuse both with `NotPlain`.
+Through a link in its directory, a store would overwrite or delete files somewhere else. Opening a FIFO waits for its
+other end. After `Disk.guard`, every call below the root refuses both with `NotPlain`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """What lies under a name; a link is not followed."""
+    """The kind of a file; a link is not followed."""
 
     FILE = "a plain file"
     DIRECTORY = "a directory"
@@ -34,10 +34,10 @@ _KINDS: Final = {
 
 
 class NotPlain(OSError):
-    """Something else lies where a file or a directory of a store belongs. It was neither followed nor opened.
+    """A name in a store has the wrong kind. It was neither followed nor opened.
 
-    kind     what lies there
-    wanted   what belongs there: FILE or DIRECTORY
+    kind     the kind that was found
+    wanted   the kind that belongs there: FILE or DIRECTORY
     what     the message without the path
     """
 
@@ -55,5 +55,5 @@ class NotPlain(OSError):
 
 
 def kind_of(mode: int) -> Kind:
-    """The kind in a mode of stat(2)."""
+    """The kind of a file whose `st_mode` from stat(2) is `mode`."""
     return _KINDS.get(stat.S_IFMT(mode), Kind.DEVICE)

@@ -1,4 +1,4 @@
-"""How a file appears: write it beside, fsync, rename, fsync the directory; and goes. Written once, here."""
+"""The one way to publish a file (write it under another name, fsync, rename, fsync the directory), and to remove one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tidelog.disk.interface import Disk, File
 
-BESIDE = ".new"  # the suffix of a file not yet published; a crash may leave one, it means nothing
+BESIDE = ".new"  # suffix of a file not yet published; a crash may leave one, to be ignored
 
 
 def publish(disk: Disk, path: Path, data: bytes) -> None:
-    """Create or replace `path` with `data`, wholly and durably or not at all. Raises OSError."""
+    """Create or replace `path` with `data`, atomically and durably. Raises OSError."""
     beside = path.with_name(path.name + BESIDE)
     file = disk.create(beside)
     try:
@@ -24,7 +24,7 @@ def publish(disk: Disk, path: Path, data: bytes) -> None:
 def publish_pieces(
     disk: Disk, path: Path, nbytes: int, pieces: Iterable[tuple[int, bytes]]
 ) -> None:
-    """The same for a file of `nbytes` that comes in pieces, (offset, bytes). Between them it is zeros, in holes."""
+    """As `publish`, for a file of `nbytes` bytes given as (offset, bytes) pieces. The gaps between them are holes."""
     beside = path.with_name(path.name + BESIDE)
     file = disk.create(beside)
     try:
@@ -38,7 +38,7 @@ def publish_pieces(
 
 
 def publish_open(disk: Disk, file: File, path: Path) -> None:
-    """Give the open, filled `file` its final name. It may go on being written afterwards."""
+    """Fsync the open `file` and give it its final name, durably. The caller may go on writing to it."""
     file.fsync()
     disk.rename(file.path, path)
     file.path = path
@@ -46,20 +46,20 @@ def publish_open(disk: Disk, file: File, path: Path) -> None:
 
 
 def remove(disk: Disk, path: Path) -> None:
-    """Take a file away, durably: after a power cut it does not come back. Raises OSError."""
+    """Remove a file durably: it does not come back after a power cut. Raises OSError."""
     disk.unlink(path)
     disk.sync_directory(path.parent)
 
 
 def make_directory(disk: Disk, path: Path) -> None:
-    """Create `path` durably. One that is there already may be an interrupted creation's: sync it too."""
+    """Create the directory `path` durably. An existing one is synced too: its creation may have been interrupted."""
     if not disk.exists(path):
         disk.mkdir(path)
     disk.sync_directory(path.parent)
 
 
 def read(disk: Disk, path: Path, nbytes_max: int | None = None) -> bytes:
-    """The whole of a file, or its beginning. A file in a store may be of any length: there, give a bound."""
+    """The content of a file, or its first `nbytes_max` bytes. Set a limit in a store, where a file may have any length."""
     file = disk.open(path)
     try:
         size = file.size()
@@ -69,7 +69,7 @@ def read(disk: Disk, path: Path, nbytes_max: int | None = None) -> bytes:
 
 
 def size(disk: Disk, path: Path) -> int:
-    """Bytes of a file."""
+    """The length of a file in bytes."""
     file = disk.open(path)
     try:
         return file.size()
