@@ -1,13 +1,13 @@
 """The operating system's files.
 
-`append` stores through a shared mapping where that is safe, and that is decided by the kind of file
-system: on ext4, xfs and tmpfs a page that `fill` wrote has its block, so a store into it cannot run
-out of space. On copy-on-write, network and unknown file systems it could, as SIGBUS, so there
-`append` is a pwrite. docs/decisions/append.md has the measurements.
+`append` stores through a shared mapping where the file system makes that safe. On ext4, xfs and tmpfs a
+page that `fill` wrote has its block, so a store into it cannot run out of space. On copy-on-write,
+network and unknown file systems it can, which raises SIGBUS, so `append` is a pwrite there.
+docs/decisions/append.md has the measurements.
 
-Below a guarded root, each directory is opened relative to the one above it and without following a link, and the
-name is then looked up relative to that descriptor. A file is looked at before it is opened, since opening a device
-can have effects, and again afterwards, since it may have been exchanged in between.
+Below a guarded root, each directory is opened relative to its parent without following a link, and the name is
+then looked up relative to that descriptor. The kind of a file is checked before the open, since opening a device
+can have side effects, and again after it, since the file may have been replaced in between.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tidelog.disk.plain import Kind, NotPlain, kind_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Zeros are written in small pieces: after pieces of 1 MiB the page cache holds large folios, and
-# every later small write costs two to three times as much; after these, a tenth more. Smaller ones cost
-# a thread that fills space beside a busy one a turn of the interpreter lock each.
+# Zeros are written in pieces of this size. After pieces of 1 MiB the page cache holds large folios, and each
+# later small write costs two to three times as much; after these pieces it costs a tenth more. Smaller pieces
+# are slow beside a busy thread: the filling thread waits for the interpreter lock once per piece.
 ZEROS: Final = bytes(256 << 10)
 READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-# No descriptor was free, or `_check_place` found another directory: of these, too, the disk knows nothing.
+# Errors after which the disk is unchanged: also no free descriptor, and ESTALE from `_check_place`.
 NOT_BEGUN: Final = OUT_OF_SPACE | {errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 MOVED: Final = (
@@ -44,18 +44,18 @@ MOVED: Final = (
     "left alone: close the store, and open it where it is"
 )
 
-# A FIFO is opened without waiting for its other end, so that it can be looked at and refused.
+# O_NONBLOCK: opening a FIFO does not wait for its other end, so that it can be checked and refused.
 ONLY_PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 ONLY_DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-PARENTS_MAX: Final = 1000  # directories of which it is remembered whether they are guarded
+PARENTS_MAX: Final = 1000  # size of the cache of guarded directories
 
 # statfs(2) f_type: ext2/3/4, xfs, tmpfs
 MAPS_ARE_SAFE: Final = frozenset((0xEF53, 0x58465342, 0x01021994))
 
 
 def file_system_magic(path: Path) -> int:
-    """The f_type that statfs(2) reports for `path`, 0 if it cannot be had."""
+    """The f_type that statfs(2) reports for `path`, 0 if it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(512)
     if not hasattr(libc, "statfs") or libc.statfs(os.fsencode(path), buffer) != 0:
@@ -66,7 +66,7 @@ def file_system_magic(path: Path) -> int:
 def _naming(
     call: Callable[Concatenate[RealFile, P], T],
 ) -> Callable[Concatenate[RealFile, P], T]:
-    """Calls on a descriptor fail without saying of which file: say it."""
+    """Add the file's path to an OSError, since calls on a descriptor fail without it."""
 
     @wraps(call)
     def named(self: RealFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -121,9 +121,9 @@ class RealFile:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes) -> None:
-        try:  # as `_naming`, a call less: with `fdatasync` it is what a synced command waits for
+        try:  # `_naming` inlined to save a call: every synced command waits for this and `fdatasync`
             done = os.pwrite(self._fd, data, offset)
-            while done < len(data):  # a short write: the rest either goes in or says why not
+            while done < len(data):  # after a short write, the next one succeeds or gives the error
                 done += os.pwrite(self._fd, data[done:], offset + done)
         except OSError as error:
             error.filename = str(self.path)
@@ -149,7 +149,7 @@ class RealFile:
         self.unmap()
         self._map = mapped
 
-        # A closure over the mapping, since this is called once per command.
+        # A closure over the mapping is faster than a method; it is called once per command.
         def append(offset: int, data: bytes) -> None:
             mapped[offset : offset + len(data)] = data
 
@@ -184,7 +184,7 @@ class RealFile:
         return found.st_mtime_ns, found.st_ctime_ns
 
     def has_its_name(self) -> bool:
-        """Does the path lead to this file, and to no other or none?"""
+        """Whether the path still leads to this file."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -214,7 +214,8 @@ class RealFile:
 
     def close(self) -> None:
         self.unmap()
-        # Forgotten first: interrupted in between, a descriptor leaks. Closed twice, it would be somebody else's.
+        # Clear the field first. An interrupt in between then leaks a descriptor; the other order could close it
+        # twice, and the second close could hit another file.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -226,11 +227,11 @@ class RealDisk:
     def __init__(self) -> None:
         self.background = True
         self._may_map: dict[Path, bool] = {}
-        self._locks: dict[Path, RealFile] = {}  # by their directories
+        self._locks: dict[Path, RealFile] = {}  # directory -> its lock file
         self._roots: tuple[Path, ...] = ()  # guarded
         self._found: dict[
             Path, tuple[str, ...] | None
-        ] = {}  # by `_below`, for the parent of a path
+        ] = {}  # parent of a path -> result of `_below`
 
     def guard(self, root: Path) -> None:
         if self._below(root) is None and root not in self._roots:
@@ -264,7 +265,7 @@ class RealDisk:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
             raise
-        except BaseException:  # an interrupt: the lock may be held
+        except BaseException:  # an interrupt; the lock may already be held
             file.close()
             raise
         return file
@@ -316,9 +317,10 @@ class RealDisk:
         return self, path
 
     def _check_place(self, path: Path) -> None:
-        """Before a name is changed in or below a directory whose lock is held: is it still that directory?
+        """Raise OSError(ESTALE) if `path` is below a directory that is locked here, and its LOCK is no longer there.
 
-        Somebody may have moved it away and put another in its place, whose files would be taken for this one's.
+        Called before a change of a name. An operator may have moved the directory away and put another in its place,
+        whose files must not be changed.
         """
         for directory, lock in list(self._locks.items()):
             if lock.closed:
@@ -327,7 +329,7 @@ class RealDisk:
                 raise OSError(errno.ESTALE, MOVED, str(directory))
 
     def _below(self, path: Path) -> tuple[str, ...] | None:
-        """The outermost guarded root, and each directory from there down to that of `path`; None if there is none."""
+        """The outermost guarded root above `path`, then each directory name down to its parent; None if unguarded."""
         if not self._roots:
             return None
         parent = path.parent
@@ -344,13 +346,13 @@ class RealDisk:
 
     @contextmanager
     def _place(self, path: Path) -> Iterator[tuple[int | None, str]]:
-        """A descriptor of a directory (None: the one that the process is in), and the name of `path` from there.
+        """(directory descriptor, name of `path` relative to it); the descriptor is None for the working directory.
 
-        An OSError that the block raises gets the whole path for that name. Raises NotPlain.
+        In an OSError that the block raises, the file name becomes the whole path. Raises NotPlain.
         """
         below = self._below(path)
         at, name = None, str(path)
-        # Of what lies right below the root, only the last part could be a link inside of it.
+        # In a path directly below the root, only the last part could be a link inside the root.
         if below is not None and len(below) > 1:
             at, name = _descend(below, os.O_PATH), path.name
         try:
@@ -365,7 +367,7 @@ class RealDisk:
                 os.close(at)
 
     def _directory(self, path: Path) -> int:
-        """A descriptor of a directory, reached without following a link below a guarded root. Raises NotPlain."""
+        """A descriptor of a directory, opened without following a link below a guarded root. Raises NotPlain."""
         below = self._below(path)
         if below is None:
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -375,7 +377,7 @@ class RealDisk:
         guarded = self._below(path) is not None
         flags |= os.O_CLOEXEC
         empty = flags & os.O_TRUNC
-        if guarded:  # what is emptied is looked at first
+        if guarded:  # check the kind of the file before emptying it
             flags = flags & ~os.O_TRUNC | ONLY_PLAIN
         with self._place(path) as (at, name):
             if guarded:
@@ -384,7 +386,7 @@ class RealDisk:
                 fd = os.open(name, flags, 0o600, dir_fd=at)
             except OSError as error:
                 if guarded and error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                    _refuse(path, name, at, Kind.FILE)  # it was exchanged since then
+                    _refuse(path, name, at, Kind.FILE)  # it was replaced since the first check
                 raise
             if guarded:
                 try:
@@ -404,7 +406,8 @@ class RealDisk:
 
 
 def _descend(parts: tuple[str, ...], flags: int) -> int:
-    """A descriptor of the directory that a root and the names below it lead to, if none of them is a link."""
+    """A descriptor of the directory at a root and the names below it. Raises NotPlain if one of the names is a link or
+    not a directory."""
     root, *names = parts
     at, path = None, root
     for depth, part in enumerate(names, 1):
@@ -426,10 +429,10 @@ def _descend(parts: tuple[str, ...], flags: int) -> int:
 
 
 def _refuse(path: Path, name: str, at: int | None, wanted: Kind) -> None:
-    """Raise NotPlain if something else than `wanted` lies under a name."""
+    """Raise NotPlain if `name` exists and is not of the kind `wanted`."""
     try:
         kind = kind_of(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
     except OSError:
-        return  # nothing is there: the caller's own call says so
+        return  # not found: the caller's own call reports it
     if kind is not wanted:
         raise NotPlain(path, kind, wanted) from None

@@ -1,4 +1,4 @@
-"""The one way to publish a file (write it under another name, fsync, rename, fsync the directory), and to remove one."""
+"""The one way to publish a file: write it under another name, fsync, rename, fsync the directory. Also removal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def make_directory(disk: Disk, path: Path) -> None:
 
 
 def read(disk: Disk, path: Path, nbytes_max: int | None = None) -> bytes:
-    """The content of a file, or its first `nbytes_max` bytes. Set a limit in a store, where a file may have any length."""
+    """The content of a file, or its first `nbytes_max` bytes. Limit it in a store, where files may have any length."""
     file = disk.open(path)
     try:
         size = file.size()

@@ -1,19 +1,19 @@
 """A disk in memory that can lose power, and fail, at every operation.
 
-What a power cut leaves is drawn at random within what real disks and file systems do:
+The state after a power cut is drawn at random from what real disks and file systems do:
 
-    a file's data     each 512-byte sector, or each 4 KiB page, that was written after the last sync is as
-                      it was then (zeros if the file was shorter), as it is now, or as it was in between,
-                      independent of its neighbours: lost, torn and reordered writes, and holes
-    a file's length   what it was at the last sync, is now, or was in between
+    a file's data     each 512-byte sector, or each 4 KiB page, written after the last sync has its content at
+                      that sync (zeros if the file was shorter), its content now, or one in between,
+                      independent of its neighbours. So writes are lost, torn and reordered, and leave holes
+    a file's length   the one at the last sync, the one now, or one in between
     names             each create, rename and unlink after the directory's last sync happened or did not;
-                      a rename is never half done
+                      a rename is atomic
 
-A failed fsync drops what was not yet written: the pages are clean, the next fsync succeeds and lies,
-and only `drop_cache` shows what the disk has. That is what Linux does.
+A failed fsync drops the unwritten pages, as Linux does: they are marked clean, the next fsync succeeds
+although they are lost, and only `drop_cache` shows the content of the disk.
 
-Operations call `before(operation, path)` first, where a test counts them, looks at images of the power
-cut at this very moment, or raises the OSError that the operation is to fail with.
+Operations call `before(operation, path)` first. There a test counts operations, takes images of a power
+cut at this moment, or raises the OSError with which the operation fails.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ SECTOR: Final = 512
 PAGE_SECTORS: Final = 8
 FILL_PIECE: Final = 16 << 10
 
-Tree = dict[str, bytes | None]  # what a disk holds: path -> content, None for a directory
+Tree = dict[str, bytes | None]  # the content of a disk: path -> bytes, None for a directory
 
 
 class _Inode:
-    """A file: what the page cache has, what the medium has, and every version in between."""
+    """A file: its content in the page cache, on the medium, and every version in between."""
 
     __slots__ = ("cache", "medium", "dirty", "lengths", "locked", "_one")
 
     def __init__(self, data: bytes = b"") -> None:
-        self._one = threading.RLock()  # a thread that syncs, and one that goes on writing
+        self._one = threading.RLock()  # one thread may sync while another writes
         self.cache = bytearray(data)
         self.medium = bytes(data)
-        # sector -> (time, content) after each write that touched it since the last sync
+        # sector -> (time, content) after each write to it since the last sync
         self.dirty: dict[int, list[tuple[int, bytes]]] = {}
-        self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
+        self.lengths: list[
+            tuple[int, int]
+        ] = []  # (time, length) after each change since the last sync
         self.locked = False
 
     def write(self, time: int, offset: int, data: bytes) -> None:
@@ -75,7 +77,7 @@ class _Inode:
             self.dirty.setdefault(sector, []).append((time, content.ljust(SECTOR, b"\0")))
 
     def synced(self) -> None:
-        # Not simply the cache: it may hold pages that a failed sync left clean and never wrote.
+        # Do not copy the cache: it may hold pages that a failed sync marked clean and never wrote.
         with self._one:
             self.medium = self._written()
             self.dirty.clear()
@@ -85,7 +87,7 @@ class _Inode:
         return self._merge(len(self.cache), lambda sector: self.dirty[sector][-1][1])
 
     def _merge(self, length: int, pick: Callable[[int], bytes | None]) -> bytes:
-        """The medium with the picked version of each dirty sector, cut or extended to `length`."""
+        """The medium's content with the picked version of each dirty sector, cut or extended to `length` bytes."""
         image = bytearray(self.medium[:length].ljust(length, b"\0"))
         for sector in self.dirty:
             content = pick(sector)
@@ -94,13 +96,13 @@ class _Inode:
         return bytes(image[:length])
 
     def dropped(self) -> None:
-        """A sync failed: nothing is dirty any more, and the medium has what it had."""
+        """A sync failed: mark all pages clean, and leave the medium as it is."""
         with self._one:
             self.dirty.clear()
             self.lengths.clear()
 
     def forget(self) -> None:
-        """Drop clean pages: the next read asks the medium."""
+        """Drop clean pages, so that the next read comes from the medium."""
         with self._one:
             self.cache = bytearray(self._written())
 
@@ -119,16 +121,16 @@ class _Inode:
             return self.medium
         if way == 1:  # all kept
             return self._written()
-        if way == 2:  # everything up to a moment
+        if way == 2:  # everything up to one moment
             moment = rng.randint(first - 1, last)
             return self._merge(self._length_at(moment), lambda sector: self._at(sector, moment))
         lengths = [len(self.medium), *(length for _, length in self.lengths)]
         length = rng.choice(lengths) if rng.random() < 0.5 else len(self.cache)
-        if way == 3:  # each sector by itself
+        if way == 3:  # each sector independently
             return self._merge(
                 length, lambda sector: self._at(sector, rng.randint(first - 1, last))
             )
-        if way == 4:  # each page by itself
+        if way == 4:  # each page independently
             moments: dict[int, int] = {}
 
             def of_page(sector: int) -> bytes | None:
@@ -161,14 +163,14 @@ class _Inode:
 
 
 class _Directory:
-    """Names now, names on the medium, and the changes in between."""
+    """A directory: its current names, those on the medium, and the changes in between."""
 
     __slots__ = ("names", "medium", "changes")
 
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.medium: dict[str, _Inode | _Directory] = {}
-        # (name that goes or None, name that comes or None, what it leads to)
+        # (removed name or None, added name or None, file or directory)
         self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
@@ -238,7 +240,7 @@ class SimulatedFile:
         try:
             time = self._disk.operation(operation, self.path)
         except OSError:
-            # A short write: some part is there, how much nobody says.
+            # A short write: a part of unknown length is written.
             part = self._disk.rng.randint(0, len(data))
             self._inode.write(self._disk.tick(), offset, data[:part])
             raise
@@ -279,7 +281,7 @@ class SimulatedFile:
         return 0, id(self._inode)
 
     def times(self) -> tuple[int, int]:
-        return 0, 0  # nobody asks: there is no checkpoint in memory
+        return 0, 0  # unused: only checkpoints call it, and none is on a simulated disk
 
     def fdatasync(self) -> None:
         self._sync("fdatasync")
@@ -314,28 +316,28 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """A `disk.interface.Disk` in memory. `seed` decides all that is random.
+    """A `disk.interface.Disk` in memory. `seed` determines everything random.
 
     operations   (name, path) of every operation so far
-    before       called with the same two before each takes effect
-    real_root    a directory of the operating system that stands for `/` to libraries that work on files by
-                 themselves; what they do there, power loss does not reach. None: there is no such place
+    before       called with (name, path) before each operation takes effect
+    real_root    a directory of the operating system that is `/` for libraries that access files themselves;
+                 a simulated power cut does not affect it. None: such libraries have no directory
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self.background = False  # a thread's operations would come in another order each time
+        self.background = False  # with a thread, the order of operations would not be deterministic
         self.rng = random.Random(seed)
         self.operations: list[tuple[str, Path]] = []
         self.before: Callable[[str, Path], object] | None = None
         self.real_root: Path | None = None
         self._time = 0
         self._root = _Directory()
-        self._held: list[_Inode] = []  # that were ever locked
+        self._held: list[_Inode] = []  # every inode that was ever locked
 
-    # --- what a test does
+    # --- for tests
 
     def power_loss(self, rng: random.Random) -> SimulatedDisk:
-        """What the disk may hold if power goes now: one of many images, drawn with `rng`."""
+        """A possible state of the disk if power is cut now, drawn with `rng`."""
         image = SimulatedDisk(rng.getrandbits(32))
         files: dict[int, _Inode] = {}
 
@@ -355,17 +357,17 @@ class SimulatedDisk:
         return image
 
     def kill(self) -> None:
-        """All processes die: locks are free, and what was written is still in the page cache only."""
+        """Kill all processes: their locks are released, and unsynced writes stay in the page cache."""
         for inode in self._held:
             inode.locked = False
         self._held.clear()
 
     def killed(self) -> SimulatedDisk:
-        """A copy, all of it durable, of what the next process sees if this one is killed now."""
+        """A fully durable copy of what the next process sees if this one is killed now."""
         return self.of(self.tree())
 
     def synced(self) -> SimulatedDisk:
-        """What the disk holds if power goes now and nothing unsynced was written."""
+        """The state of the disk if power is cut now and every unsynced change is lost."""
         image = SimulatedDisk()
 
         def copy(names: dict[str, _Inode | _Directory], target: _Directory) -> None:
@@ -381,7 +383,7 @@ class SimulatedDisk:
         return image
 
     def tree(self) -> Tree:
-        """Everything as the running system sees it."""
+        """All files and directories as the running system sees them."""
         found: Tree = {}
 
         def walk(directory: _Directory, path: Path) -> None:
@@ -397,7 +399,7 @@ class SimulatedDisk:
 
     @classmethod
     def of(cls, tree: Tree, seed: int = 0) -> SimulatedDisk:
-        """A disk that durably holds `tree` (parents before their children)."""
+        """A disk that durably holds `tree`, in which parents come before their children."""
         disk = cls(seed)
         for name, content in tree.items():
             path = Path(name)
@@ -407,7 +409,7 @@ class SimulatedDisk:
         return disk
 
     def operation(self, name: str, path: Path) -> int:
-        """Count an operation and let the test have its say. Returns its time."""
+        """Record an operation and call `before`. Returns the operation's time."""
         self.operations.append((name, path))
         if self.before is not None:
             self.before(name, path)
@@ -417,10 +419,10 @@ class SimulatedDisk:
         self._time += 1
         return self._time
 
-    # --- what a program does
+    # --- for the program under test
 
     def guard(self, root: Path) -> None:
-        """Nothing to do: there are only plain files and directories here."""
+        """No effect, since this disk has only plain files and directories."""
 
     def kind(self, path: Path) -> Kind | None:
         try:

@@ -1,4 +1,4 @@
-"""The file of a Unix socket: made with its mode, and one that nobody listens on any more removed."""
+"""Unix socket files: creates one with the right mode, and removes a stale one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import stat
 
 
 def bind(path: str, mode: int) -> socket.socket:
-    """A socket bound to a path, its file with that mode, and never with more.
+    """A socket bound to `path`. Its file has the mode `mode`, and never a wider one in between.
 
-    What an earlier process left there is removed; raises OSError(EADDRINUSE) where somebody listens, and where the
-    path is something else than a socket.
+    A socket file without a listener is removed first. Raises OSError(EADDRINUSE) if a process listens on it, or if
+    `path` is not a socket; OSError.
     """
     try:
         found = os.lstat(path)
@@ -24,9 +24,9 @@ def bind(path: str, mode: int) -> socket.socket:
         os.unlink(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listening.fileno(), mode)  # the file takes it over
+        os.fchmod(listening.fileno(), mode)  # bind(2) creates the file with the socket's mode
         listening.bind(path)
-        os.chmod(path, mode)  # what the umask took of it
+        os.chmod(path, mode)  # restores bits that the umask removed
     except OSError as error:
         listening.close()
         raise OSError(error.errno, error.strerror or str(error), path) from error
@@ -34,7 +34,7 @@ def bind(path: str, mode: int) -> socket.socket:
 
 
 def remove(path: str) -> None:
-    """Remove the file of a socket that is not listened on any more."""
+    """Remove a socket's file once nothing listens on it. A missing file is ignored."""
     try:
         os.unlink(path)
     except FileNotFoundError:
