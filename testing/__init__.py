@@ -1,4 +1,4 @@
-"""For the tests of programs that use tidelog: stores and queues that leave nothing behind, and a clock moved by hand.
+"""Helpers for testing programs that use tidelog: temporary stores and queues, and a clock that the test moves.
 
     from tidelog import testing
 
@@ -8,7 +8,7 @@
         clock.advance(61)
         assert db.get("token") is None
 
-`tidelog.testing.fixtures` has the same as pytest fixtures; this package does without pytest.
+`tidelog.testing.fixtures` has pytest fixtures for a store and a clock; this package itself does not need pytest.
 """
 
 from tidelog.testing.clock import Clock

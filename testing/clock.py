@@ -1,8 +1,8 @@
 """Clock: time that stands still until a test moves it.
 
-The wall clock is kept in whole microseconds, as a datetime is, so that milliseconds, of which IDs and expiry are made,
-come out exact. The monotonic one is kept in nanoseconds and gains a hair with every advance: whoever waits computes
-a deadline in floats, and after advance(0.1), a wait of 0.2 seconds and advance(0.2) it has to be over.
+The wall clock is kept in whole microseconds, as in a datetime, so that the milliseconds of IDs and expiry are exact.
+The monotonic clock is kept in nanoseconds and gets a little extra with each advance. Waiting code computes deadlines
+in floats: a wait of 0.2 seconds that starts after advance(0.1) must end at advance(0.2) despite rounding.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WALL_MAX = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-_UPTIME_NS = 86_400 * 10**9  # a monotonic clock counts from whenever; here, from a day before
+_UPTIME_NS = 86_400 * 10**9  # the monotonic clock starts at one day; its origin is arbitrary
 
 
 class Clock:
-    """A clock for stores (`testing.store(clock=...)`, `tidelog.open(..., clock=...)`), moved by hand.
+    """A clock for stores (`testing.store(clock=...)`, `tidelog.open(..., clock=...)`) that only the test moves.
 
-    start   what the wall clock shows at first: a datetime with a time zone, 1970 or later; None = 2026-01-01 UTC
+    start   initial wall-clock time: a datetime with a time zone, 1970 or later; None = 2026-01-01 UTC
 
-    Several stores may share one, and any thread may move it. While nobody does, no key expires, no blocked call times
-    out and no pause ends, however long the test takes. Raises DataError if `start` is no such datetime.
+    Several stores may share a clock, and any thread may move it. Until then no key expires, no blocked call times out
+    and no pause ends, however long the test takes. Raises DataError for any other `start`.
     """
 
     manual = True  # see tidelog.store.clock.Clock
@@ -52,15 +52,16 @@ class Clock:
     # --- for tests
 
     def now(self) -> datetime:
-        """What the wall clock shows, in UTC."""
+        """The wall-clock time, in UTC."""
         return EPOCH + timedelta(microseconds=self._wall_us)
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass, on the wall and the monotonic clock. Wakes whoever was waiting for that.
+        """Advance the wall and the monotonic clock by `seconds`, and wake the calls whose deadlines passed.
 
-        Those who wait are told when this returns, and go on in their own threads and tasks. A call that begins to
-        block later waits from then on: see that it does block (`db.info()["blocked_clients"]`) before you
-        move the clock. Raises DataError for less than nothing.
+        Waiting calls have been signalled when this returns; they continue in their own threads and tasks. A call that
+        starts to block after this waits from the new time: make sure that it blocks (`db.info()["blocked_clients"]`)
+        before you move the clock. Raises DataError if `seconds` is negative or not a finite number, or if the wall
+        clock would pass the year 9999.
         """
         _check("advance", seconds)
         if seconds < 0:
@@ -70,10 +71,10 @@ class Clock:
         self._move("advance", seconds, seconds)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back if negative, as an operator or NTP might. No time passes.
+        """Set the wall clock forward, or back if `seconds` is negative, as an operator or NTP might. No time passes.
 
-        A store that has seen a later time goes on from there, as fast as time passes. Raises DataError if the clock
-        would show a time before 1970.
+        A store that has seen a later time continues from that time, at the speed of the monotonic clock. Raises
+        DataError if `seconds` is not a finite number, or if the wall clock would leave the years 1970 to 9999.
         """
         _check("jump", seconds)
         self._move("jump", seconds, 0)
@@ -85,11 +86,11 @@ class Clock:
         return self._wall_us * 1000
 
     def monotonic(self) -> float:
-        """Seconds since some time ago; they never run backwards."""
+        """Seconds since an arbitrary origin; never decreases."""
         return self._monotonic_ns / 1e9
 
     def ticked(self, callback: Callable[[], object]) -> None:
-        """Have a bound method called, in the mover's thread, whenever the clock was moved. Held weakly."""
+        """Call the bound method `callback` after each move of the clock, in the thread that moved it. Held weakly."""
         with self._lock:
             self._callbacks.append(weakref.WeakMethod(callback))
 
@@ -104,8 +105,8 @@ class Clock:
             self._wall_us = wall_us
             self._callbacks = [held for held in self._callbacks if held() is not None]
             callbacks = list(self._callbacks)
-        # Without the lock, for a store asks for the time while it holds its own. All are told, even if one raises;
-        # a stack unwinds from its end, and they are told in the order in which they came.
+        # Call without the lock, since a store reads the clock while it holds its own lock. The ExitStack calls every
+        # callback even if one raises. It unwinds from its end, so `reversed` keeps the order of registration.
         with ExitStack() as calls:
             for held in reversed(callbacks):
                 callback = held()

@@ -1,8 +1,8 @@
-"""Fixtures for pytest. Opt in with a line in the conftest.py at the top of the tests:
+"""Fixtures for pytest. To use them, add this line to the top-level conftest.py of your tests:
 
     pytest_plugins = ["tidelog.testing.fixtures"]
 
-The one module of tidelog that imports pytest.
+This is the only module of tidelog that imports pytest.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ def tidelog_clock() -> Clock:
 
 @pytest.fixture
 def tidelog_store(tidelog_clock: Clock) -> Iterator[Store]:
-    """An empty store that goes by `tidelog_clock`; gone after the test."""
+    """An empty store that uses `tidelog_clock`; removed after the test."""
     with store(tidelog_clock) as db:
         yield db

@@ -1,4 +1,4 @@
-"""Queues in a temporary store, which goes when the block ends, however it ends."""
+"""Queues in a temporary store, which is removed at the end of the block, also after an exception."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def queue(
     max_failures: int = 1000,
     fsync: str = "no",
 ) -> Iterator[Queue]:
-    """An empty queue in a store of its own (`.store`); closed, and all of it removed, at the end of the block.
+    """An empty queue in a store of its own (`.store`), which is closed and removed at the end of the block.
 
-    clock   a `testing.Clock`; None = the system's
-    fsync   `no`, since what is thrown away need not survive a power cut
+    clock   a `testing.Clock`; None = the system clock
+    fsync   default `no`, since a temporary store need not survive a power cut
 
-    The other options, and what is raised, are those of `tidelog.queue`.
+    The other options and the errors raised are those of `tidelog.queue`.
     """
     with store(clock, fsync=fsync) as db:
         with db.queue(
@@ -65,7 +65,7 @@ async def aqueue(
     max_failures: int = 1000,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
-    """`queue` for asyncio, with the options of `tidelog.aqueue`."""
+    """As `queue`, for asyncio. The other options and the errors raised are those of `tidelog.aqueue`."""
     async with astore(clock, fsync=fsync) as db:
         async with db.queue(
             name,

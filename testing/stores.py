@@ -1,4 +1,4 @@
-"""Stores in a temporary directory, which goes when the block ends, however it ends."""
+"""Stores in a temporary directory, which is removed at the end of the block, also after an exception."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def store(
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
 ) -> Iterator[Store]:
-    """An empty store; closed, and its directory removed, at the end of the block.
+    """An empty store, which is closed and its directory removed at the end of the block.
 
-    clock   a `testing.Clock`; None = the system's
-    fsync   `no`, since what is thrown away need not survive a power cut
-    disk    a file system of the test's own, such as one that fails; None = the real one
+    clock   a `testing.Clock`; None = the system clock
+    fsync   default `no`, since a temporary store need not survive a power cut
+    disk    the test's own file system, for example one that fails; None = the real one
 
-    The other options, and what is raised, are those of `tidelog.open`.
+    The other options and the errors raised are those of `tidelog.open`.
     """
     with (
         _directory(disk) as place,
@@ -61,8 +61,8 @@ async def astore(
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
 ) -> AsyncIterator[AsyncStore]:
-    """`store` for asyncio, with the options of `tidelog.aopen`."""
-    from tidelog.store.aio import aopen_store  # not with the rest: see tidelog.__getattr__
+    """As `store`, for asyncio. The other options and the errors raised are those of `tidelog.aopen`."""
+    from tidelog.store.aio import aopen_store  # here, so that synchronous tests need no asyncio
 
     with _directory(disk) as place:
         async with aopen_store(
@@ -76,14 +76,14 @@ async def astore(
             try:
                 yield db
             finally:
-                # In the loop's thread: a task that is cancelled while another thread closes the store
-                # would remove the directory under it.
+                # Close in the loop's thread. If another thread closed it, a cancelled task would remove the
+                # directory while the store is still open.
                 close(db._core)
 
 
 @contextmanager
 def _directory(disk: Disk | None) -> Iterator[Path]:
-    """A directory of its own, on `disk` too, for the length of the block."""
+    """A temporary directory for the length of the block, created on `disk` too."""
     owner = os.getpid()
     place = Path(tempfile.mkdtemp(prefix="tidelog-"))
     try:
@@ -93,5 +93,5 @@ def _directory(disk: Disk | None) -> Iterator[Path]:
                     disk.mkdir(folder)
         yield place
     finally:
-        if os.getpid() == owner:  # not in a forked child that unwinds: this is the parent's
+        if os.getpid() == owner:  # a forked child must not remove its parent's directory
             shutil.rmtree(place)

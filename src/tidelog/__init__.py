@@ -2,15 +2,15 @@
 
     import tidelog
 
-A durable queue, on one path and without a server:
+A durable queue in one directory, without a server:
 
     with tidelog.queue("mail-data", "mails") as mails:
         mails.put({"to": "ann@example.org"})
         for job in mails.consume(block=0):
-            with job:                               # acknowledged at its end, retried if it raises
+            with job:                               # acknowledges at the end; retries if it raises
                 print(job.value)
 
-The streams and consumer groups below it, with the methods, parameters and replies of redis-py:
+Streams and consumer groups, with the methods, parameters and replies of redis-py:
 
     with tidelog.open("orders") as db:
         db.xgroup_create("orders", "billing", id="0", mkstream=True)
@@ -19,12 +19,12 @@ The streams and consumer groups below it, with the methods, parameters and repli
             for id, fields in entries:
                 db.xack(key, "billing", id)
 
-`aqueue` and `aopen` are the same for asyncio.
+`aqueue` and `aopen` are the asyncio versions.
 """
 
 from importlib import import_module
 
-# As typing has it, whose import would be half of this module's.
+# A stand-in for `typing.TYPE_CHECKING`: importing typing would be half of this module's import time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -110,8 +110,8 @@ __all__ = [
 ]
 
 
-# Each is imported when it is asked for first: most programs need neither asyncio nor queues, and the command line
-# must be in charge of Ctrl-C before it imports the rest.
+# Each name is imported on first access. Most programs need neither asyncio nor queues, and the command line must
+# handle Ctrl-C before it imports the rest.
 _LATER = {
     "open": ("tidelog.store.opening", "open_store"),
     "Store": ("tidelog.store.sync", "Store"),
