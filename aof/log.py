@@ -170,17 +170,13 @@ class Log:
         self._seed = crc32c_of(uuid)
         self._gathered: list[bytes] = []  # units for the next frame
         self._gathered_now = 0  # `now_ms` of the newest gathered unit
-        self._dirty_since = (
-            0.0  # time.monotonic() of the oldest record written since the last sync began
-        )
+        self._dirty_since = 0.0  # time.monotonic() of the oldest record since the last sync began
         self._sync_since = 0.0  # the same for the records that a running sync covers
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
         self._fill_from = NEVER  # when frames reach this offset, the next chunk is started
-        self._near_end: list[
-            int
-        ] = []  # offsets of NEAR_END_SHIFTS still to come, the next one last
+        self._near_end: list[int] = []  # offsets of NEAR_END_SHIFTS not yet reached, next one last
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
         self._segment_bytes = segment_bytes
@@ -383,7 +379,7 @@ class Log:
             nbytes = self._base + self.offset - self._bases[at] - segment.HEADER_BYTES
         return nbytes + self._gathered_bytes(), self.next_lsn - 1 - position.lsn
 
-    # --- what is exposed, and the policy
+    # --- exposure and policy
 
     @property
     def policy(self) -> Policy:
@@ -662,7 +658,7 @@ class Log:
                 raise NoSpace(self._directory, nbytes) from error
             raise
 
-    # --- syncing, and the end
+    # --- syncing and closing
 
     def _sync(self) -> int:
         """One round of group commit: flush, sync, and return `synced_lsn`."""

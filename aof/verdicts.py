@@ -64,7 +64,7 @@ class Row(NamedTuple):
         )
 
 
-# The rows exclude one another, so their order means nothing.
+# The rows exclude one another, so their order does not matter.
 # fmt: off
 VERDICTS: Final = (
     #   verdict          found          last   promised

@@ -34,11 +34,11 @@ class File(Protocol):
         ...
 
     def pread(self, length: int, offset: int) -> bytes:
-        """At most `length` bytes; fewer only at the end of the file."""
+        """Read `length` bytes; fewer only at the end of the file."""
         ...
 
     def write(self, offset: int, data: bytes) -> None:
-        """All of `data`, or OSError with an unknown part of it written."""
+        """Write all of `data`, or raise OSError with an unknown part of it written."""
         ...
 
     def fill(self, start: int, end: int) -> int:

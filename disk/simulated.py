@@ -47,9 +47,7 @@ class _Inode:
         self.medium = bytes(data)
         # sector -> (time, content) after each write to it since the last sync
         self.dirty: dict[int, list[tuple[int, bytes]]] = {}
-        self.lengths: list[
-            tuple[int, int]
-        ] = []  # (time, length) after each change since the last sync
+        self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
         self.locked = False
 
     def write(self, time: int, offset: int, data: bytes) -> None:

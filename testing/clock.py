@@ -28,8 +28,8 @@ class Clock:
 
     start   initial wall-clock time: a datetime with a time zone, 1970 or later; None = 2026-01-01 UTC
 
-    Several stores may share a clock, and any thread may move it. Until then no key expires, no blocked call times out
-    and no pause ends, however long the test takes. Raises DataError for any other `start`.
+    Several stores may share a clock, and any thread may move it. While it stands still, no key expires, no
+    blocked call times out and no pause ends, however long the test takes. Raises DataError for any other `start`.
     """
 
     manual = True  # see tidelog.store.clock.Clock
