@@ -1,9 +1,9 @@
 """AsyncStore: the face for the tasks of an event loop.
 
-A command is decided at once, in the loop's thread, for that takes microseconds; what is awaited is the disk
-(by `Log.subscribe`: an fsync never blocks the loop) and other callers' writes.
+A command is decided at once in the loop's thread; that takes microseconds. A task awaits only the disk and other
+callers' writes. An fsync never blocks the loop: the log calls back (`Log.subscribe`).
 
-The only module that imports asyncio; loaded when `AsyncStore` or `aopen` is first asked for.
+This is the only module that imports asyncio. It is loaded when `AsyncStore` or `aopen` is first used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class AsyncStore(Face, AsyncMethods):
-    """An open store for asyncio. Made by `tidelog.aopen`; its loop's tasks, and other loops', may share it."""
+    """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it."""
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
         super().__init__(core, decode=decode, db=db, level=level)
@@ -78,7 +78,7 @@ class AsyncStore(Face, AsyncMethods):
         try:
             effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
         except CommandError as error:
-            await self._hold(core.look(nothing)[1])  # it tells something about the state
+            await self._hold(core.look(nothing)[1])
             raise from_command(error) from None
         await self._hold((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
@@ -92,15 +92,13 @@ class AsyncStore(Face, AsyncMethods):
             error = await _reached(log, lsn, level or core.durability.level())
             if error is not None:
                 raise unheld(error, wrote) from error
-            while (
-                wrote and core.durability.relief is not None
-            ):  # as Durability.hold, without holding up the loop
+            while wrote and core.durability.relief is not None:
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
             self._receive(promise)
 
     async def _wait(self, waiter: Waiter) -> Answer:
-        """A parked read. Cancelled before its turn it got nothing; after it, entries are pending for its consumer."""
+        """Wait for a parked read. Cancelled before it is served, it gets nothing; after, its entries stay pending."""
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
@@ -115,12 +113,17 @@ class AsyncStore(Face, AsyncMethods):
         return answer
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        """A command given as words; the reply in the shape redis-py gives it."""
+        """Run any command, given as words: `execute_command("XLEN", "orders")`. Returns the reply as redis-py shapes
+        it.
+        """
         words = call_words(args)
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 
     async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
-        """Add many entries as one unit and one record; their IDs, made only when looked at."""
+        """Add many entries as one unit and one record. Returns their IDs; each is formatted only when looked at.
+
+        Raises DataError if `rows` is not an iterable of dicts, and what `xadd` raises.
+        """
         try:
             reply, promise = self._many(key, rows)
         except CommandError as error:
@@ -135,7 +138,7 @@ class AsyncStore(Face, AsyncMethods):
         count: int | None = None,
         _type: str | None = None,
     ) -> AsyncIterator[Text]:
-        """Every name, by SCAN."""
+        """Iterate over the names of all keys with SCAN. `count` is a hint for the size of one step."""
         cursor = -1
         while cursor:
             cursor, names = await self.scan(max(cursor, 0), match, count, _type)
@@ -147,13 +150,13 @@ class AsyncStore(Face, AsyncMethods):
         return await self._call(shapes.pong, [b"PING"])
 
     async def time(self) -> tuple[int, int]:
-        """The store's clock: unix seconds, microseconds."""
+        """The store's clock: (Unix seconds, microseconds of the second)."""
         return await self._call(shapes.clock, [b"TIME"])
 
     # --- pipelines and transactions
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncPipeline:
-        """A queue of commands: one unit, or with `transaction=False` a unit each."""
+        """A pipeline: its commands run as one unit, or with `transaction=False` each as its own unit."""
         return AsyncPipeline(self, transaction)
 
     async def transaction(
@@ -164,7 +167,11 @@ class AsyncStore(Face, AsyncMethods):
         value_from_callable: bool = False,
         watch_delay: float | None = None,
     ) -> Any:
-        """Run `func(pipe)` and the pipeline with `watches` watched, again until none of them changed meanwhile."""
+        """Watch `watches`, call `func(pipe)` and execute; repeat until no watched key changed in between.
+
+        `func` may be a coroutine function. Returns the results, or with `value_from_callable` what `func` returned.
+        `watch_delay` (seconds) is the pause before a repeat.
+        """
         async with self.pipeline(True) as pipe:
             while True:
                 try:
@@ -195,15 +202,16 @@ class AsyncStore(Face, AsyncMethods):
     ) -> AsyncQueue:
         """A durable queue in this store; its methods are awaited.
 
-        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
-        max_deliveries   after so many failed ones a job goes to the dead
-        retry_after      seconds or a timedelta: the lease of a job whose worker died, the first pause before a retry
-        keep             acknowledged jobs that stay: a number, or until so long after they were put (timedelta); looked
-                         at while jobs are being done
-        max_depth        jobs that may be unfinished; beyond that `put` waits
-        max_failures     entries kept about what went wrong
+        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
+        max_deliveries   a job that was delivered this often without success becomes a dead job
+        retry_after      seconds or a timedelta: how long a job's lease outlives its worker, and the first pause before a
+                         retry
+        keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
+                         while jobs are being done
+        max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
+        max_failures     how many entries about failures to keep
 
-        Nothing of this is stored; nothing is written before the first job. Raises DataError.
+        The options are not stored. Nothing is written before the first job. Raises DataError.
         """
         from tidelog.store.queue.aio import make_queue
         from tidelog.store.queue.options import make_options
@@ -222,60 +230,66 @@ class AsyncStore(Face, AsyncMethods):
     # --- the store itself
 
     async def barrier(self, level: str = "fsynced") -> Receipt:
-        """Wait until all that was written before, by anyone, holds `level`."""
+        """Wait until everything written so far, by any caller, has reached `level` (`written` or `fsynced`).
+
+        Returns the receipt of the last record. Raises DataError, StorePoisoned.
+        """
         number = level_number(level)
         _, promise = self._core.look(nothing)
         await self._hold(promise, number)
         return Receipt(*promise[:2])
 
     async def digest(self) -> str:
-        """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
+        """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
         reply, promise = self._digest()
         await self._hold(promise)
         return str(reply)
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """What the store is and what is exposed at this moment (`unsynced_bytes`, `unsynced_seconds`)."""
+        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds` say what a power cut would lose."""
         return self._info()
 
     async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
-        """Settings by glob pattern: `appendfsync` and the stream limits."""
+        """The settings that match a glob pattern: `appendfsync` and the stream limits."""
         return self._config_get((pattern, *args))
 
     async def config_set(self, name: str, value: Any, *args: Any) -> bool:
-        """Change settings of this open; nothing of it is stored."""
+        """Change settings until the store is closed; they are not stored. Raises DataError, ResponseError."""
         return self._config_set(name, value, args)
 
     async def checkpoint(self) -> int:
-        """Fold the log into the checkpoint now, beside whatever goes on. The LSN up to which that holds everything.
+        """Fold the log into the checkpoint now; other calls go on. Returns the last LSN that the checkpoint covers.
 
         Raises CheckpointFailed; then nothing has changed, and the log is kept.
         """
         return await asyncio.to_thread(self._checkpoints().fold)
 
     async def snapshot(self) -> Snapshot:
-        """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
+        """Publish a portable copy of the store's current state under snapshots/. Returns its path and LSN.
 
         Raises CheckpointFailed.
         """
         return await asyncio.to_thread(self._checkpoints().snapshot)
 
     async def verify(self) -> list[Finding]:
-        """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""
+        """Read and check everything that is stored. Returns the findings; an empty list if there are none."""
         return await asyncio.to_thread(self._checkpoints().verify)
 
     async def refresh(self) -> int:
-        """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
+        """Apply what the writer has logged since the last look. Read-only stores only. Returns the last LSN.
+
+        Raises DataError on a writer's store, StoreDamaged, NewerFormat.
+        """
         return await asyncio.to_thread(self._core.refresh)
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+        """Sync the log and release the directory. Blocked calls raise StoreClosed. Closing twice is allowed.
 
-        Queues of the store hand out no more jobs; those in the hands of other living tasks and threads are waited for
-        first, `drain` seconds at most (None = for ever, 0 = not at all). Returns how many were left in their hands, and
-        logs it; they will be delivered again, as will the caller's own.
+        The store's queues stop handing out jobs. Then the call waits up to `drain` seconds (None = for ever, 0 = not at
+        all) for the jobs that other living tasks and threads have in hand. Returns how many of those were left, and
+        logs it. They will be delivered again, and so will the caller's own.
 
-        Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
+        Raises StorePoisoned, with the number of unconfirmed records, after the directory was released.
         """
         limit = patience("drain", drain)
         left = 0
@@ -305,7 +319,7 @@ class AsyncStore(Face, AsyncMethods):
 
 
 class Closable(Protocol):
-    """What is closed by awaiting it."""
+    """An object whose `aclose` is awaited."""
 
     async def aclose(self) -> object:
         """Release it."""
@@ -315,8 +329,8 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class Opening(Generic[Opened]):
-    """What `aopen` and `aqueue` return: `await` it for the store, or the queue; or use it in `async with`, which closes
-    what it opened.
+    """What `aopen` and `aqueue` return. `await` it to get the store or the queue, or use it in `async with`, which also
+    closes what it opened.
     """
 
     def __init__(self, open_: Callable[[], Opened]) -> None:
@@ -324,7 +338,7 @@ class Opening(Generic[Opened]):
         self._found: Opened | None = None
 
     async def _opened(self) -> Opened:
-        # Recovery reads the log: not in the loop.
+        # Recovery reads the log; in a thread it does not block the loop.
         return await asyncio.to_thread(self._open)
 
     def __await__(self) -> Generator[Any, None, Opened]:
@@ -345,7 +359,7 @@ class Opening(Generic[Opened]):
 
 
 async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
-    """Until `lsn` has reached `level`, or the error that it never will."""
+    """Wait until `lsn` has reached `level`. Returns the error if it never will."""
     loop = asyncio.get_running_loop()
     reached: asyncio.Future[LogPoisoned | None] = loop.create_future()
 
@@ -357,14 +371,14 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass
 
     log.subscribe(lsn, level, callback)
     return await reached
 
 
 async def _drain(drain: Drain, caller: TaskCaller) -> int:
-    """Wait for the jobs in the hands of others; how many were left."""
+    """Wait for the jobs that others have in hand. Returns how many were left."""
     try:
         drain.begin()
         while (pause := drain.look()) is not None:
@@ -375,15 +389,15 @@ async def _drain(drain: Drain, caller: TaskCaller) -> int:
 
 
 def this_task() -> Holder:
-    """The task that runs now, or the thread where there is none."""
+    """The running task; in a callback of the loop, which has no task, the thread."""
     task = asyncio.current_task()
     return get_ident() if task is None else (get_ident(), ref(task))
 
 
 class TaskCaller(Caller):
-    """A task of an event loop. Made by the task, in its loop.
+    """A waiting task of an event loop. The task makes it, in its loop.
 
-    gone    also from the moment on in which the task is cancelled, though it runs, and leaves, only later
+    gone    set as soon as the task is cancelled, though the task runs and leaves only later
     """
 
     __slots__ = ("_loop", "_future", "_gone")
@@ -405,14 +419,14 @@ class TaskCaller(Caller):
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            pass  # the loop is closed and nobody will look: what was delivered is pending, as after a crash
+            pass  # the loop is closed and no task will look: delivered entries stay pending, as after a crash
 
     def _wake(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
     async def sleep(self, seconds: float | None) -> None:
-        """Until nudged, or for so long; None = for ever."""
+        """Wait until nudged, or for `seconds`; None = for ever."""
         timer = None if seconds is None else self._loop.call_later(seconds, self._wake)
         try:
             await self._future

@@ -1,12 +1,12 @@
-"""Errors of the store. Everything that `tidelog` raises on purpose is a `TidelogError`.
+"""Errors of the store. Every error that `tidelog` raises on purpose is a `TidelogError`.
 
-Grouped by what the caller can do about it:
+Grouped by what the caller can do about them:
 
-    the call was refused, nothing changed      ResponseError and its kin, DataError, WatchError
+    the call was refused, nothing changed      ResponseError and its subclasses, DataError, WatchError
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
-    nobody knows whether it was stored         OutcomeUnknown
+    the outcome of the call is unknown         OutcomeUnknown
     no checkpoint now, nothing is lost         CheckpointFailed
-    this store object is of no more use        StoreClosed, StorePoisoned
+    this store object cannot be used any more  StoreClosed, StorePoisoned
     the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
 """
 
@@ -23,31 +23,31 @@ class TidelogError(Exception):
 
 
 class DataError(TidelogError):
-    """The arguments make no command; raised before the store is asked."""
+    """The arguments are invalid. Raised before the store is asked, so nothing changed."""
 
 
 class EncodeError(DataError):
-    """A queue's codec cannot encode a value. Of `put_many` the values before it were put: `stored` says how many."""
+    """A queue's codec cannot encode a value. `put_many` has put the values before it; `stored` is their number."""
 
     stored = 0
 
 
 class QueueFull(TidelogError):
-    """A bounded queue stayed full for as long as the caller would wait. Nothing was put; of `put_many` those before
-    were: `stored` says how many.
+    """A bounded queue stayed full until the caller's timeout. `put` has put nothing; `put_many` has put `stored`
+    values, the first ones.
     """
 
     stored = 0
 
 
 class DecodeError(TidelogError):
-    """A queue's codec cannot decode a value. A worker never sees it: such a job goes to the dead."""
+    """A queue's codec cannot decode a value. Workers never see this error: the job becomes a dead job."""
 
 
 class ResponseError(TidelogError):
-    """The command was refused with Redis's own words; nothing changed.
+    """The command was refused with Redis's error text; nothing changed.
 
-    `str()` is the text without a leading `ERR `, as redis-py has it; `code` is the first word Redis sends.
+    `str()` is the text without a leading `ERR `, as in redis-py; `code` is the first word that Redis sends.
     """
 
     def __init__(self, text: str, code: str = "ERR") -> None:
@@ -56,7 +56,7 @@ class ResponseError(TidelogError):
 
 
 class ReadOnlyError(ResponseError):
-    """A write was sent to a store opened with `read_only=True`."""
+    """A write was attempted on a store opened with `read_only=True`."""
 
 
 class ExecAbortError(ResponseError):
@@ -64,47 +64,47 @@ class ExecAbortError(ResponseError):
 
 
 class WatchError(TidelogError):
-    """A watched key changed between WATCH and EXEC; the transaction did nothing. Try again."""
+    """A watched key changed between WATCH and EXEC, so the transaction did nothing. Try again."""
 
 
 # --- not stored
 
 
 class NotStored(TidelogError):
-    """The call changed nothing, neither in memory nor on disk. It may be repeated."""
+    """The call changed nothing, in memory or on disk. The caller may repeat it."""
 
 
 class OutOfSpace(NotStored):
-    """No room on the disk for this write. Reads go on; writes go on when there is room."""
+    """The disk has no room for this write. Reads still work; writes work again once there is room."""
 
 
 class UnitTooLarge(NotStored):
-    """The call's records would exceed the largest frame. Split it."""
+    """The call's records would exceed the largest frame. Split the call."""
 
 
 # --- unknown
 
 
 class OutcomeUnknown(TidelogError):
-    """The call was under way when the store failed: after reopening its effects are there whole, or not at all."""
+    """The store failed while the call was under way. After reopening, its effects are there as a whole or not at all."""
 
 
-# --- the log goes on
+# --- the log stays usable
 
 
 class CheckpointFailed(TidelogError):
-    """No checkpoint, or no snapshot, could be made. Nothing stored has changed, and the log is kept. Try again."""
+    """A checkpoint or snapshot could not be made. Nothing stored has changed, and the log is kept. Try again."""
 
 
-# --- this object is of no more use
+# --- this object cannot be used any more
 
 
 class StoreClosed(TidelogError):
-    """The store was closed, or belongs to the process before a fork. Open the directory again."""
+    """The store was closed, or was opened before a fork and belongs to the parent. Open the directory again."""
 
 
 class StorePoisoned(TidelogError):
-    """A sync of the log failed, so this open acknowledges nothing any more. Close it and open again."""
+    """A sync of the log failed, so this store acknowledges nothing any more. Close it and open it again."""
 
 
 # --- cannot be opened
@@ -115,7 +115,7 @@ class CannotOpen(TidelogError):
 
 
 class StoreLocked(CannotOpen):
-    """Another process (or another Store in this one) has the directory open for writing. `pid` is its process."""
+    """Another process (or another Store in this one) has the directory open for writing. `pid` is that process's ID."""
 
     def __init__(self, text: str, pid: int | None) -> None:
         super().__init__(text)
@@ -123,11 +123,12 @@ class StoreLocked(CannotOpen):
 
 
 class NotAStore(CannotOpen):
-    """The path is no store directory, and nothing was created there."""
+    """The path is not a store directory. Nothing was created there."""
 
 
 class StoreDamaged(CannotOpen):
-    """Recovery met something it may not decide: a damaged frame that was promised, a gap, a foreign file.
+    """Recovery found damage that it must not repair by itself: a damaged frame that may have been acknowledged,
+    a gap, a foreign file.
 
     The text names the file, the offset and the command that shows what a repair would lose.
     """
@@ -137,7 +138,7 @@ class NewerFormat(CannotOpen):
     """The store was written by a newer tidelog. Open it with that version or a later one."""
 
 
-# Codes that redis-py turns into a class of their own; they leave the text. Every other code stays in it.
+# redis-py has a class for each of these codes and drops the code from the text. Other codes stay in the text.
 _CLASSES: dict[str, type[ResponseError]] = {
     "ERR": ResponseError,
     "EXECABORT": ExecAbortError,
@@ -146,7 +147,7 @@ _CLASSES: dict[str, type[ResponseError]] = {
 
 
 def from_command(error: CommandError) -> ResponseError:
-    """The exception a caller sees for an error reply of the engine."""
+    """The exception that a caller gets for an error reply of the engine."""
     text = str(error)
     code, _, rest = text.partition(" ")
     if code in _CLASSES:

@@ -1,4 +1,4 @@
-"""What the sync and the asyncio face share: a view on a core, and everything that waits for nothing."""
+"""The part that the sync and the asyncio face share: views on a core, and everything that does not wait."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from tidelog.store.checkpoints import Checkpoints
 
 REDIS_VERSION = "8.8.0"
-# CONFIG names that an embedded store has, and the setting behind each.
+# CONFIG names that an embedded store has, and the setting behind each name.
 LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 
 
 class Face(Missing):
-    """A view on one open store: a database, a durability level, whether receipts are kept.
+    """A view on one open store: a database, a durability level, and whether receipts are kept.
 
-    `db`, `at` and `receipts` give further views on the same store. Views are cheap and may be used by many
-    threads, but for the receipts: `last_receipt` is of the last write through that view.
+    `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one,
+    except for receipts: `last_receipt` is that of the last write through that view, by any thread.
     """
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
@@ -50,7 +50,7 @@ class Face(Missing):
         return face
 
     def db(self, number: int) -> Self:
-        """The same store, another database (0 to 15)."""
+        """The same store, another database (0 to 15). Raises DataError."""
         count = len(self._core.state.databases)
         if not isinstance(number, int) or not 0 <= number < count:
             raise DataError(f"there is no database {number!r}; they are 0 to {count - 1}")
@@ -59,9 +59,9 @@ class Face(Missing):
         return face
 
     def at(self, level: str) -> Self:
-        """The same store, its replies at another level: `written` (the kernel has it) or `fsynced` (the disk has it).
+        """The same store with replies at another level: `written` (the kernel has it) or `fsynced` (the disk has it).
 
-        Below the level that the fsync policy promises, reads may show what a power cut still takes back.
+        At a level below that of the fsync policy, reads may show data that a power cut still loses. Raises DataError.
         """
         number = level_number(level)
         face = self._view()
@@ -69,19 +69,19 @@ class Face(Missing):
         return face
 
     def _holds_already(self, promise: Promise) -> bool:
-        """Whether a promise holds this view's level now, so that `_hold` would have nothing to do."""
+        """Whether a promise already holds this view's level, so that `_hold` has nothing to do."""
         log, lsn, _ = promise
         return not self._keeps_receipts and lsn <= self._core.durability.through(log, self._level)
 
     def receipts(self) -> Self:
-        """The same store; after each write through this view, `last_receipt` is that write's."""
+        """The same store; after each write through this view, `last_receipt` is the receipt of that write."""
         face = self._view()
         face._keeps_receipts = True
         return face
 
     @property
     def fsync(self) -> str:
-        """The fsync policy: `always`, `everysec` or `no`. Assign to change it."""
+        """The fsync policy: `always`, `everysec` or `no`. Assign to change it; raises DataError, NotStored."""
         return self._core.log.policy
 
     @fsync.setter
@@ -92,7 +92,7 @@ class Face(Missing):
 
     @property
     def closed(self) -> bool:
-        """Whether this store is of no more use."""
+        """Whether the store was closed or belongs to the parent process of a fork."""
         return self._core.ended
 
     def __reduce__(self) -> Any:
@@ -127,7 +127,7 @@ class Face(Missing):
         return IdRange(ms, seq, count, self._decode)
 
     def _checkpoints(self) -> Checkpoints:
-        self._core.look(nothing)  # raises if the store was closed
+        self._core.look(nothing)
         found: Checkpoints | None = self._core.checkpoints
         if found is None:
             raise DataError(
@@ -139,7 +139,7 @@ class Face(Missing):
         return self._core.look(digest)
 
     def _info(self) -> dict[str, Any]:
-        """Without waiting for anything; not for a poisoned or closed store's state."""
+        """Does not wait, and does not check that the store is open or sound."""
         core, log = self._core, self._core.log
         nbytes, age = log.exposed()
         with core.lock:
@@ -183,7 +183,7 @@ class Face(Missing):
     def _config_set(self, name: str, value: Any, more: tuple[Any, ...]) -> bool:
         if len(more) % 2:
             raise DataError("CONFIG SET needs a value for each name")
-        self._core.look(nothing)  # raises if the store was closed
+        self._core.look(nothing)
         pairs = [(name, value), *zip(more[::2], more[1::2], strict=True)]
         for option, setting in pairs:
             if option == "appendfsync":
@@ -197,4 +197,4 @@ class Face(Missing):
 
 
 def nothing(state: State) -> None:
-    """Looks at nothing; for `Core.look`, whose promise is on all that was applied."""
+    """Look at nothing. `Core.look` then returns only the promise on all applied units."""

@@ -1,8 +1,8 @@
-"""The methods of a store, written once: the names, parameters and replies of redis-py's Redis (protocol=2).
+"""The methods of a store, written once, with the names, parameters and replies of redis-py's Redis (protocol=2).
 
-This file is the source of `async_methods.py` and `pipeline_methods.py`; after a change run
+`async_methods.py` and `pipeline_methods.py` are generated from this file; after a change run
 `python tools/dev/make_faces.py`. A method checks what redis-py checks (DataError), builds the words of one
-command and hands them over with the shape of the reply: `return self._call(shape, words)`, nothing after it.
+command and ends with `return self._call(shape, words)`; `shape` converts the reply.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ REF_POLICIES = ("KEEPREF", "DELREF", "ACKED")
 
 
 def positive(command: str, name: str, value: int | None) -> None:
-    """Refuse a COUNT-like option that is given and not a positive int."""
+    """Raise DataError if a COUNT-like option is given and not a positive int."""
     if value is not None and (not isinstance(value, int) or value < 1):
         raise DataError(f"{command} {name} must be a positive integer")
 
 
 def not_negative(command: str, name: str, value: int | None) -> None:
-    """Refuse an option that is given and not an int of at least 0."""
+    """Raise DataError if an option is given and not an int of at least 0."""
     if value is not None and (not isinstance(value, int) or value < 0):
         raise DataError(f"{command} {name} must be a non-negative integer")
 
 
 def known_policy(command: str, value: str | None) -> None:
-    """Refuse a reference policy that does not exist."""
+    """Raise DataError for an unknown reference policy."""
     if value is not None and value not in REF_POLICIES:
         raise DataError(f"{command} ref_policy must be one of: {', '.join(REF_POLICIES)}")
 
@@ -53,7 +53,7 @@ def known_policy(command: str, value: str | None) -> None:
 def read_limits(
     command: str, count: int | None, block: int | None, max_count: int | None, max_size: int | None
 ) -> list[Any]:
-    """The words that XREAD and XREADGROUP share."""
+    """The option words common to XREAD and XREADGROUP."""
     if block is None and max_count is None and max_size is None:  # nearly always
         positive(command, "count", count)
         return [] if count is None else [b"COUNT", count]
@@ -97,13 +97,13 @@ def unix_milliseconds(value: AbsExpiryT) -> int:
 
 
 def conditions(nx: bool, xx: bool, gt: bool, lt: bool) -> list[bytes]:
-    """The conditions of the EXPIRE family."""
+    """The condition words of the EXPIRE family."""
     given = ((b"NX", nx), (b"XX", xx), (b"GT", gt), (b"LT", lt))
     return [word for word, wanted in given if wanted]
 
 
 def several(keys: KeyT | Iterable[KeyT], args: tuple[Any, ...]) -> list[Any]:
-    """One name or an iterable of names, and more names."""
+    """One name or an iterable of names, followed by more names, as one list."""
     first = [keys] if isinstance(keys, bytes | str | bytearray | memoryview) else list(keys)
     return [*first, *args]
 
@@ -115,7 +115,7 @@ def trimming(
     minid: StreamIdT | None,
     limit: int | None,
 ) -> list[Any]:
-    """MAXLEN or MINID with = or ~ and LIMIT."""
+    """The words MAXLEN or MINID, with = or ~, and LIMIT."""
     if maxlen is not None and minid is not None:
         raise DataError("Only one of ``maxlen`` or ``minid`` may be specified")
     words: list[Any] = []
@@ -132,11 +132,11 @@ class Methods:
     """Streams, keys and strings, one method per command."""
 
     def _call(self, shape: Shape[T], words: list[Any]) -> T:
-        """Run one command and shape its reply. Raises ResponseError, and what DURABILITY.md says about stores."""
+        """Run one command and shape its reply. Raises ResponseError, and the store errors that DURABILITY.md lists."""
         raise NotImplementedError
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
-        """XADD with nothing but defaults."""
+        """XADD without options."""
         raise NotImplementedError
 
     # --- streams: writing
@@ -155,15 +155,16 @@ class Methods:
         idmpauto: str | None = None,
         idmp: tuple[str, bytes] | None = None,
     ) -> Text | None:
-        """Append one entry; its ID, or None with `nomkstream` and no stream.
+        """Append one entry. Returns its ID; None with `nomkstream` if there is no stream.
 
-        fields      at least one; names and values are bytes, str (stored as UTF-8), int or float
-        id          `*` = the store's clock, `ms-*`, or a whole ID above the last one
-        maxlen      trim to about so many entries; exactly with `approximate=False`. `minid`: below that ID
-        limit       of entries that an approximate trim may remove
-        ref_policy  what trimming does with pending references: KEEPREF, DELREF, ACKED
-        idmp        (producer, its own ID of the message): what it added already is not added again, and the
-                    entry's ID is returned; `idmpauto` is the producer alone, the fields make the ID
+        fields      dict with at least one field; names and values are bytes, str (stored as UTF-8), int or float
+        id          `*` = made from the store's clock, `ms-*`, or a whole ID above the last one
+        maxlen      trim to about this many entries; to exactly as many with `approximate=False`
+        minid       trim entries with IDs below this one
+        limit       how many entries an approximate trim may remove
+        ref_policy  what a trim does with pending references: KEEPREF, DELREF, ACKED
+        idmp        (producer, the producer's ID of the entry): an entry added before is not added again, and its ID is
+                    returned. `idmpauto` is the producer alone; the ID is then computed from the fields
 
         Raises DataError (arguments), ResponseError (Redis's refusals), OutOfSpace and UnitTooLarge (nothing
         changed), OutcomeUnknown (a failed fsync).
@@ -213,7 +214,7 @@ class Methods:
         limit: int | None = None,
         ref_policy: RefPolicy | None = None,
     ) -> int:
-        """Trim from the old end; the number of entries removed."""
+        """Remove the oldest entries. Returns how many were removed."""
         if maxlen is None and minid is None:
             raise DataError("One of ``maxlen`` or ``minid`` must be specified")
         known_policy("XTRIM", ref_policy)
@@ -223,11 +224,11 @@ class Methods:
         return self._call(shapes.integer, words)
 
     def xdel(self, name: KeyT, *ids: StreamIdT) -> int:
-        """Delete entries; how many there were."""
+        """Delete entries. Returns how many existed."""
         return self._call(shapes.integer, [b"XDEL", name, *ids])
 
     def xdelex(self, name: KeyT, *ids: StreamIdT, ref_policy: RefPolicy = "KEEPREF") -> list[int]:
-        """Delete entries under a reference policy; per ID 1 deleted, -1 missing, 2 kept for a group."""
+        """Delete entries under a reference policy. Returns per ID: 1 deleted, -1 missing, 2 kept for a group."""
         if not ids:
             raise DataError("XDELEX requires at least one message ID")
         known_policy("XDELEX", ref_policy)
@@ -236,7 +237,9 @@ class Methods:
     def xcfgset(
         self, name: KeyT, idmp_duration: int | None = None, idmp_maxsize: int | None = None
     ) -> Text:
-        """Set how long (s) and how many idempotency IDs a stream remembers."""
+        """Set for how many seconds (1 to 300) and how many idempotency IDs per producer (1 to 10,000) a stream
+        remembers.
+        """
         if idmp_duration is None and idmp_maxsize is None:
             raise DataError("XCFGSET requires at least one of idmp_duration or idmp_maxsize")
         words: list[Any] = [b"XCFGSET", name]
@@ -284,11 +287,13 @@ class Methods:
         max_count: int | None = None,
         max_size: int | None = None,
     ) -> list[Any]:
-        """Entries after the given IDs, `[[key, entries], ...]`, or `[]`; an entry is `(id, {field: value})`.
+        """Entries after the given IDs: `[[key, entries], ...]`, or `[]`. An entry is `(id, {field: value})`.
 
-        streams     {key: ID}; `$` = only what comes from now on, `+` = the last entry, 0 = all
-        count       at most so many entries of each stream
-        block       wait up to so many ms for the first entry, 0 = for ever; None = do not wait
+        streams     {key: ID}; `$` = only entries added from now on, `+` = the last entry, 0 = all
+        count       at most this many entries per stream
+        block       wait up to this many ms for an entry, 0 = for ever; None = do not wait
+        max_count   at most this many entries of all streams together
+        max_size    add no further entry once the reply has reached this many bytes; at least one is returned
         """
         words: list[Any] = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
         if not isinstance(streams, dict) or not streams:
@@ -296,7 +301,7 @@ class Methods:
         return self._call(shapes.streams, [*words, b"STREAMS", *streams.keys(), *streams.values()])
 
     def xinfo_stream(self, name: KeyT, full: bool = False) -> dict[str, Any]:
-        """XINFO STREAM, with `full` the FULL form."""
+        """XINFO STREAM; with `full`, XINFO STREAM FULL."""
         if full:
             return self._call(shapes.stream_info_full, [b"XINFO", b"STREAM", name, b"FULL"])
         return self._call(shapes.stream_info, [b"XINFO", b"STREAM", name])
@@ -319,7 +324,7 @@ class Methods:
         mkstream: bool = False,
         entries_read: int | None = None,
     ) -> bool:
-        """Create a group that starts after `id`."""
+        """Create a group that starts after `id`. With `mkstream`, create the stream too if it is missing."""
         words: list[Any] = [b"XGROUP", b"CREATE", name, groupname, id]
         if mkstream:
             words.append(b"MKSTREAM")
@@ -330,23 +335,23 @@ class Methods:
     def xgroup_setid(
         self, name: KeyT, groupname: GroupT, id: StreamIdT, entries_read: int | None = None
     ) -> bool:
-        """Move a group's last delivered ID."""
+        """Set a group's last delivered ID."""
         words: list[Any] = [b"XGROUP", b"SETID", name, groupname, id]
         if entries_read is not None:
             words += (b"ENTRIESREAD", entries_read)
         return self._call(shapes.ok, words)
 
     def xgroup_destroy(self, name: KeyT, groupname: GroupT) -> bool:
-        """Destroy a group; whether there was one."""
+        """Destroy a group. Returns whether it existed."""
         return self._call(shapes.boolean, [b"XGROUP", b"DESTROY", name, groupname])
 
     def xgroup_createconsumer(self, name: KeyT, groupname: GroupT, consumername: ConsumerT) -> int:
-        """Create a consumer; 1 if it is new."""
+        """Create a consumer. Returns 1 if it is new, 0 if it existed."""
         words: list[Any] = [b"XGROUP", b"CREATECONSUMER", name, groupname, consumername]
         return self._call(shapes.integer, words)
 
     def xgroup_delconsumer(self, name: KeyT, groupname: GroupT, consumername: ConsumerT) -> int:
-        """Delete a consumer and its pending entries; how many those were."""
+        """Delete a consumer and its pending entries. Returns how many entries were pending."""
         words: list[Any] = [b"XGROUP", b"DELCONSUMER", name, groupname, consumername]
         return self._call(shapes.integer, words)
 
@@ -362,15 +367,15 @@ class Methods:
         max_count: int | None = None,
         max_size: int | None = None,
     ) -> list[Any]:
-        """New entries (`>`) or history as a consumer of a group, `[[key, entries], ...]`.
+        """Read as a consumer of a group, new entries (`>`) or its own pending ones: `[[key, entries], ...]`.
 
-        streams     {key: ID}; `>` = what no consumer got yet, an ID = what this consumer has pending behind it
-        count       at most so many entries of each stream
-        block       wait up to so many ms for new entries, 0 = for ever; None = do not wait
-        noack       delivered is acknowledged: nothing becomes pending
+        streams     {key: ID}; `>` = entries not delivered yet; an ID = this consumer's pending entries above it
+        count       at most this many entries per stream
+        block       wait up to this many ms for new entries, 0 = for ever; None = do not wait
+        noack       entries count as acknowledged when delivered; nothing becomes pending
 
-        What was delivered stays pending for this consumer until `xack`. With `claim_min_idle_time` (ms) entries that
-        others left idle come first, and an entry is `(id, fields, idle, deliveries)`.
+        Delivered entries stay pending for this consumer until `xack`. With `claim_min_idle_time` (ms), entries that
+        were idle that long with any consumer come first, and an entry is `(id, fields, idle, deliveries)`.
         """
         words: list[Any] = [b"XREADGROUP", b"GROUP", groupname, consumername]
         words += read_limits("XREADGROUP", count, block, max_count, max_size)
@@ -387,7 +392,7 @@ class Methods:
         return self._call(shapes.streams, words)
 
     def xack(self, name: KeyT, groupname: GroupT, *ids: StreamIdT) -> int:
-        """Acknowledge entries; how many were pending."""
+        """Acknowledge entries. Returns how many were pending."""
         return self._call(shapes.integer, [b"XACK", name, groupname, *ids])
 
     def xackdel(
@@ -397,7 +402,7 @@ class Methods:
         *ids: StreamIdT,
         ref_policy: RefPolicy = "KEEPREF",
     ) -> list[int]:
-        """Acknowledge and delete; per ID 1 deleted, -1 not pending, 2 acknowledged and kept."""
+        """Acknowledge and delete entries. Returns per ID: 1 deleted, -1 not pending, 2 acknowledged and kept."""
         if not ids:
             raise DataError("XACKDEL requires at least one message ID")
         known_policy("XACKDEL", ref_policy)
@@ -413,7 +418,7 @@ class Methods:
         retrycount: int | None = None,
         force: bool = False,
     ) -> int:
-        """Give pending entries back to the group; how many."""
+        """Release pending entries to the group for redelivery. Returns how many."""
         if not ids:
             raise DataError("XNACK requires at least one message ID")
         if mode not in ("SILENT", "FAIL", "FATAL"):
@@ -440,7 +445,7 @@ class Methods:
         force: bool = False,
         justid: bool = False,
     ) -> StreamEntries:
-        """Take pending entries over; the entries, or their IDs with `justid`. Times in ms."""
+        """Transfer pending entries to a consumer. Returns the entries, or their IDs with `justid`. Times are in ms."""
         if not isinstance(min_idle_time, int) or min_idle_time < 0:
             raise DataError("XCLAIM min_idle_time must be a non negative integer")
         if not isinstance(message_ids, list | tuple) or not message_ids:
@@ -472,7 +477,9 @@ class Methods:
         count: int | None = None,
         justid: bool = False,
     ) -> list[Any]:
-        """Take over what is idle: `[next start, entries, gone IDs]`, or the IDs alone with `justid`."""
+        """Transfer entries idle for `min_idle_time` ms. Returns `[next start, entries, deleted IDs]`; with `justid`,
+        IDs.
+        """
         if int(min_idle_time) < 0:
             raise DataError("XAUTOCLAIM min_idle_time must be a nonnegative integer")
         words: list[Any] = [b"XAUTOCLAIM", name, groupname, consumername, min_idle_time, start_id]
@@ -485,7 +492,7 @@ class Methods:
         return self._call(shapes.autoclaim, words)
 
     def xpending(self, name: KeyT, groupname: GroupT) -> dict[str, Any]:
-        """Summary of a group's pending entries: pending, min, max, consumers."""
+        """Summary of a group's pending entries: a dict with pending, min, max, consumers."""
         return self._call(shapes.pending, [b"XPENDING", name, groupname])
 
     def xpending_range(
@@ -516,15 +523,15 @@ class Methods:
     # --- keys
 
     def delete(self, *names: KeyT) -> int:
-        """Delete keys; how many there were."""
+        """Delete keys. Returns how many existed."""
         return self._call(shapes.integer, [b"DEL", *names])
 
     def unlink(self, *names: KeyT) -> int:
-        """As `delete`."""
+        """Same as `delete`."""
         return self._call(shapes.integer, [b"UNLINK", *names])
 
     def exists(self, *names: KeyT) -> int:
-        """How many of the names exist, counting repeats."""
+        """How many of the names exist; a repeated name counts each time."""
         return self._call(shapes.integer, [b"EXISTS", *names])
 
     def touch(self, *args: KeyT) -> int:
@@ -550,7 +557,7 @@ class Methods:
         destination_db: str | None = None,
         replace: bool = False,
     ) -> bool:
-        """Copy a key; whether it was copied."""
+        """Copy a key. Returns whether it was copied."""
         words: list[Any] = [b"COPY", source, destination]
         if destination_db is not None:
             words += (b"DB", destination_db)
@@ -559,7 +566,7 @@ class Methods:
         return self._call(shapes.boolean, words)
 
     def move(self, name: KeyT, db: int) -> bool:
-        """Move a key to another database; whether it was moved."""
+        """Move a key to another database. Returns whether it was moved."""
         return self._call(shapes.boolean, [b"MOVE", name, db])
 
     def swapdb(self, first: int, second: int) -> bool:
@@ -575,7 +582,7 @@ class Methods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Let a key expire in seconds or a timedelta; whether it was set."""
+        """Make a key expire after `time` (seconds or a timedelta). Returns whether the expiry was set."""
         words: list[Any] = [b"EXPIRE", name, seconds(time), *conditions(nx, xx, gt, lt)]
         return self._call(shapes.boolean, words)
 
@@ -588,7 +595,7 @@ class Methods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Let a key expire in milliseconds or a timedelta."""
+        """Make a key expire after `time` (milliseconds or a timedelta). Returns whether the expiry was set."""
         words: list[Any] = [b"PEXPIRE", name, milliseconds(time), *conditions(nx, xx, gt, lt)]
         return self._call(shapes.boolean, words)
 
@@ -601,7 +608,7 @@ class Methods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Let a key expire at a unix time in seconds or a datetime."""
+        """Make a key expire at a Unix time in seconds or a datetime. Returns whether the expiry was set."""
         words: list[Any] = [b"EXPIREAT", name, unix_seconds(when), *conditions(nx, xx, gt, lt)]
         return self._call(shapes.boolean, words)
 
@@ -614,7 +621,7 @@ class Methods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Let a key expire at a unix time in milliseconds or a datetime."""
+        """Make a key expire at a Unix time in milliseconds or a datetime. Returns whether the expiry was set."""
         words: list[Any] = [
             b"PEXPIREAT",
             name,
@@ -624,23 +631,23 @@ class Methods:
         return self._call(shapes.boolean, words)
 
     def ttl(self, name: KeyT) -> int:
-        """Seconds to live, -1 without expiry, -2 without key."""
+        """Seconds to live; -1 if the key does not expire, -2 if it does not exist."""
         return self._call(shapes.integer, [b"TTL", name])
 
     def pttl(self, name: KeyT) -> int:
-        """Milliseconds to live, -1 without expiry, -2 without key."""
+        """Milliseconds to live; -1 if the key does not expire, -2 if it does not exist."""
         return self._call(shapes.integer, [b"PTTL", name])
 
     def expiretime(self, key: str) -> int:
-        """Unix seconds at which a key expires, -1 without expiry, -2 without key."""
+        """Unix seconds at which the key expires; -1 if it does not expire, -2 if it does not exist."""
         return self._call(shapes.integer, [b"EXPIRETIME", key])
 
     def pexpiretime(self, key: str) -> int:
-        """Unix milliseconds at which a key expires, -1 without expiry, -2 without key."""
+        """Unix milliseconds at which the key expires; -1 if it does not expire, -2 if it does not exist."""
         return self._call(shapes.integer, [b"PEXPIRETIME", key])
 
     def persist(self, name: KeyT) -> bool:
-        """Remove a key's expiry; whether it had one."""
+        """Remove a key's expiry. Returns whether it had one."""
         return self._call(shapes.boolean, [b"PERSIST", name])
 
     def keys(self, pattern: PatternT = "*") -> list[Text]:
@@ -654,7 +661,7 @@ class Methods:
         count: int | None = None,
         _type: str | None = None,
     ) -> tuple[int, list[Text]]:
-        """One step over the names: `(next cursor, names)`; the cursor is 0 at the end."""
+        """One step over the names of the keys: `(next cursor, names)`. The cursor is 0 at the end."""
         words: list[Any] = [b"SCAN", cursor]
         for word, value in ((b"MATCH", match), (b"COUNT", count), (b"TYPE", _type)):
             if value is not None:
@@ -662,7 +669,7 @@ class Methods:
         return self._call(shapes.cursor, words)
 
     def randomkey(self) -> Text | None:
-        """Some name, or None."""
+        """The name of a random key, or None if there is none."""
         return self._call(shapes.optional_text, [b"RANDOMKEY"])
 
     def dbsize(self) -> int:
@@ -682,7 +689,7 @@ class Methods:
         return self._call(shapes.raw, [b"OBJECT", infotype, key])
 
     def memory_usage(self, key: KeyT, samples: int | None = None) -> int | None:
-        """Bytes a key takes, about; None without key."""
+        """Approximate bytes that a key takes; None if it does not exist."""
         words: list[Any] = [b"MEMORY", b"USAGE", key]
         if isinstance(samples, int):
             words += (b"SAMPLES", samples)
@@ -711,7 +718,7 @@ class Methods:
         ifdeq: str | None = None,
         ifdne: str | None = None,
     ) -> Any:
-        """Set a string: True, or None if a condition failed; with `get` the old value."""
+        """Set a string. Returns True, or None if a condition failed; with `get`, the old value."""
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(keepttl) > 1:
             raise DataError(
@@ -745,19 +752,19 @@ class Methods:
         return self._call(shapes.set_result, words)
 
     def setnx(self, name: KeyT, value: EncodableT) -> bool:
-        """Set a string unless the key exists; whether it was set."""
+        """Set a string unless the key exists. Returns whether it was set."""
         return self._call(shapes.boolean, [b"SETNX", name, value])
 
     def setex(self, name: KeyT, time: ExpiryT, value: EncodableT) -> bool:
-        """Set a string that expires after so many seconds or a timedelta."""
+        """Set a string that expires after `time` (seconds or a timedelta)."""
         return self._call(shapes.ok, [b"SETEX", name, seconds(time), value])
 
     def psetex(self, name: KeyT, time_ms: ExpiryT, value: EncodableT) -> bool:
-        """Set a string that expires after so many milliseconds or a timedelta."""
+        """Set a string that expires after `time_ms` (milliseconds or a timedelta)."""
         return self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
 
     def getset(self, name: KeyT, value: EncodableT) -> Text | None:
-        """Set a string; the old value or None."""
+        """Set a string. Returns the old value or None."""
         return self._call(shapes.optional_text, [b"GETSET", name, value])
 
     def getex(
@@ -769,7 +776,7 @@ class Methods:
         pxat: AbsExpiryT | None = None,
         persist: bool = False,
     ) -> Text | None:
-        """The value of a string or None; its time to live is set, or taken away with `persist`."""
+        """The value of a string or None. Also sets its expiry, or removes it with `persist`."""
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(persist) > 1:
             raise DataError(
@@ -789,45 +796,45 @@ class Methods:
         return self._call(shapes.optional_text, words)
 
     def getdel(self, name: KeyT) -> Text | None:
-        """Delete a string; its value or None."""
+        """Delete a string. Returns its value or None."""
         return self._call(shapes.optional_text, [b"GETDEL", name])
 
     def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[Text | None]:
-        """The values of several strings, None where there is none."""
+        """The values of several strings; None for each that does not exist."""
         return self._call(shapes.optional_texts, [b"MGET", *several(keys, args)])
 
     def mset(self, mapping: Mapping[Any, EncodableT]) -> bool:
-        """Set several strings at once."""
+        """Set several strings as one unit."""
         words: list[Any] = [b"MSET"]
         for pair in mapping.items():
             words += pair
         return self._call(shapes.ok, words)
 
     def msetnx(self, mapping: Mapping[Any, EncodableT]) -> bool:
-        """Set several strings at once, unless one of the keys exists; whether they were set."""
+        """Set several strings as one unit, or none if one of the keys exists. Returns whether they were set."""
         words: list[Any] = [b"MSETNX"]
         for pair in mapping.items():
             words += pair
         return self._call(shapes.boolean, words)
 
     def incrby(self, name: KeyT, amount: int = 1) -> int:
-        """Add to a string that holds an integer; the new value."""
+        """Add to a string that holds an integer. Returns the new value."""
         return self._call(shapes.integer, [b"INCRBY", name, amount])
 
     def incr(self, name: KeyT, amount: int = 1) -> int:
-        """As `incrby`."""
+        """Same as `incrby`."""
         return self._call(shapes.integer, [b"INCRBY", name, amount])
 
     def decrby(self, name: KeyT, amount: int = 1) -> int:
-        """Subtract from a string that holds an integer; the new value."""
+        """Subtract from a string that holds an integer. Returns the new value."""
         return self._call(shapes.integer, [b"DECRBY", name, amount])
 
     def decr(self, name: KeyT, amount: int = 1) -> int:
-        """As `decrby`."""
+        """Same as `decrby`."""
         return self._call(shapes.integer, [b"DECRBY", name, amount])
 
     def append(self, key: KeyT, value: EncodableT) -> int:
-        """Append to a string; its new length."""
+        """Append to a string. Returns its new length in bytes."""
         return self._call(shapes.integer, [b"APPEND", key, value])
 
     def strlen(self, name: KeyT) -> int:

@@ -1,6 +1,6 @@
-"""Opening: lock, recover, and hand over a store; and rebuilding its memory when a call broke in two.
+"""Opening: lock the directory, recover, and return a store. Also rebuilds the memory after a call that broke halfway.
 
-A directory that holds anything else is refused and left as it is. Options of an open are not stored.
+A directory that holds anything else is refused and left unchanged. The options of an open are not stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tidelog.store.sync import Store
 
 AnyPath = str | os.PathLike[str]
 
-# What to do about an error of the system, where that can be said.
+# Advice for errors of the operating system.
 ADVICE = {
     errno.EACCES: "writing needs a directory that this user may write to; to look, read_only=True is enough",
     errno.EROFS: "to look into a store on it, open it with read_only=True",
@@ -79,25 +79,25 @@ def open_store(
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
 ) -> Store:
-    """Open the store in a directory, creating it if the directory is empty or missing.
+    """Open the store in a directory. Creates it if the directory is empty or missing.
 
-    fsync               `always`: a reply means the disk has it; `everysec`, `no`: the kernel has it
+    fsync               `always`: a reply means that the disk has the data; `everysec`, `no`: that the kernel has it
     decode_responses    replies hold str instead of bytes
-    read_only           a view of what the store holds, also beside a running writer; `refresh` follows on
-    memory_budget       bytes that entries, groups and strings may take in memory, about; what is not used leaves it
-                        after a checkpoint and is read from there again. None = nothing leaves
-    checkpoint_bytes    the log is folded into the checkpoint when so much of it was written since; 0 = not by bytes
-    save                and by these rules, (seconds, changes): after so long if so much has changed; () = not by time
-    snapshot_every      seconds (or a timedelta) between snapshots that are made by themselves; None = none are
-    keep_snapshots      how many snapshots stay, the newest; 0 = all
-    retain_bytes        of the log that is folded already, so much stays, for followers and to go back to a moment
-    retain_seconds      and at least what is younger than this (seconds or a timedelta)
-    segment_bytes       size at which the log goes on in a new file, 4,096 bytes or more
-    disk, clock         the file system and the time; others in tests (see tidelog.testing)
+    read_only           only look, also beside a running writer; `refresh` catches up with the writer
+    memory_budget       approximate bytes for entries, groups and strings in memory. After a checkpoint the least
+                        recently used data is evicted; it is read back when needed. None = nothing is evicted
+    checkpoint_bytes    make a checkpoint after this many bytes of log; 0 = not by bytes
+    save                rules (seconds, changes): make a checkpoint after so many seconds if there were so many changes;
+                        () = not by time
+    snapshot_every      seconds (or a timedelta) between automatic snapshots; None = no automatic snapshots
+    keep_snapshots      how many of the newest snapshots to keep; 0 = all
+    retain_bytes        bytes of log to keep that a checkpoint already covers, for followers and point-in-time restores
+    retain_seconds      also keep log that is younger than this (seconds or a timedelta)
+    segment_bytes       size at which the log starts a new file, 4,096 bytes or more
+    disk, clock         the file system and the time; tests replace them (see tidelog.testing)
 
-    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, NewerFormat, and CannotOpen for what
-    the operating system refuses; DataError for options that make no sense. Nothing stored is ever changed by an
-    open that fails.
+    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, NewerFormat; CannotOpen if the operating
+    system refuses; DataError for invalid options. A failed open never changes stored data.
 
         with tidelog.open("orders") as db:
             db.xadd("orders", {"item": "tea"})
@@ -121,7 +121,7 @@ def open_store(
 
 
 def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) -> Core:
-    """What both faces open; see `open_store`."""
+    """Open the core that both faces use; see `open_store`."""
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise DataError(f"{name!r} is no path of a directory")
@@ -135,7 +135,7 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
 
 
 def is_new(path: AnyPath) -> bool:
-    """Whether an open would create the store. Raises as `open_store` where that could not even look."""
+    """Whether an open would create the store. Raises CannotOpen and its subclasses if the directory cannot be read."""
     root = Path(os.fsdecode(path)).absolute()
     with _explained(root, False):
         return identity.is_new(RealDisk(), root)
@@ -143,7 +143,7 @@ def is_new(path: AnyPath) -> bool:
 
 @contextmanager
 def _explained(root: Path, read_only: bool) -> Iterator[None]:
-    """The errors of an open, as this package's own."""
+    """Turn the errors of an open into those of store/errors.py."""
     try:
         yield
     except aof.StoreLocked as error:
@@ -177,7 +177,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
             f"{root} is a snapshot: look into it with read_only=True, or make a store of it: {aof.RESTORE}"
         )
     else:
-        identity.read(disk, root)  # before LOCK is created in a directory of something else
+        identity.read(disk, root)
     layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:
@@ -190,7 +190,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
 
 
 class _Opener:
-    """What it takes to open a store, and to open its log again when it is in doubt."""
+    """Opens a store, and opens its log again when the end of the log is in doubt."""
 
     def __init__(self, disk: Disk, root: Path, options: Options, clock: Clock) -> None:
         self._disk, self._root, self._options = disk, root, options
@@ -201,7 +201,7 @@ class _Opener:
         self._retired: Log | None = None
 
     def open(self, lock: Any) -> Core:
-        """Recover and start. The lock file is released with the store."""
+        """Recover and start. The lock file is released when the store ends."""
         try:
             policy: Policy = self._options.fsync  # type: ignore[assignment]  # it was checked
             log, state = self._log(policy, None)
@@ -217,10 +217,10 @@ class _Opener:
         return core
 
     def rebuild(self, landing: Landing) -> State:
-        """[lock] A new state from checkpoint and log, after memory may have got ahead of them.
+        """[lock] Build a new state from checkpoint and log, because memory may be ahead of them.
 
-        If the log itself is sound, units that others gathered are written first and it goes on. If a write
-        broke off, only recovery can say where it ends: another life begins. Raises AofError, OSError, CorruptBlock.
+        If the log is sound, the units gathered by others are written first and the log stays in use. If a write broke
+        off, only recovery can find the log's end, and a new life begins. Raises AofError, OSError, CorruptBlock.
         """
         log = landing.log
         if log.failure is None:
@@ -231,7 +231,7 @@ class _Opener:
                 pass
         if not log.in_doubt and log is not self._retired:
             raise StorePoisoned("the log failed; close the store and open it again")
-        # Remembered first: an interrupt may strike anywhere from here on, and then this runs again.
+        # Set before retiring: an interrupt may strike anywhere below, and then this runs again.
         self._retired = log
         log.retire()
         landing.log, state = self._log(log.policy, landing.lock)

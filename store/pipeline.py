@@ -1,7 +1,7 @@
-"""Pipelines: commands queued by the methods of `PipelineMethods` and run together.
+"""Pipelines: the methods of `PipelineMethods` queue commands, and `execute` runs them together.
 
-With `transaction=True` (the default, as in redis-py) they are one unit, MULTI to EXEC; otherwise each is a unit of
-its own, and units share frames. Between `watch` and `multi` methods run at once and return their reply.
+With `transaction=True` (the default, as in redis-py) the commands are one unit, as between MULTI and EXEC. Otherwise
+each is its own unit, and units share frames. Between `watch` and `multi`, methods run at once and return their reply.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Staged = tuple[Shape[Any], list[bytes]] | PlainAdd
 _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
-_ERROR_CHARS = 100  # of the command that an error message quotes
+_ERROR_CHARS = 100
 
 
 class _Queue(PipelineMethods, Missing):
-    """What both kinds of pipeline are: a stack of commands and the state of a transaction."""
+    """The common part of both pipelines: the queued commands and the state of a transaction."""
 
     def __init__(self, store: Store | AsyncStore, transaction: bool) -> None:
         self._face: Any = store
@@ -44,7 +44,7 @@ class _Queue(PipelineMethods, Missing):
         self._stage = self._staged.append
         self._session = Transaction(self._core.watches)
         self._explicit = False
-        self._at_once = False  # between WATCH and MULTI
+        self._at_once = False
         self.transaction = transaction
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class _Queue(PipelineMethods, Missing):
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
         if self._at_once:
             return self._face._add(name, fields)
-        row: list[bytes] = []  # as encode_row; a call less
+        row: list[bytes] = []
         add = row.append
         for f, v in fields.items():
             add(f.encode() if f.__class__ is str else f if f.__class__ is bytes else encode(f))
@@ -80,7 +80,7 @@ class _Queue(PipelineMethods, Missing):
         return self
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Queue a command given as words; before `multi` and after `watch`, run it."""
+        """Queue a command given as words; between `watch` and `multi`, run it. Raises DataError."""
         words = command_words(args)
         if not words:
             raise DataError("execute_command needs a command")
@@ -95,7 +95,7 @@ class _Queue(PipelineMethods, Missing):
         return self
 
     def multi(self) -> None:
-        """From here on methods queue again, until `execute`."""
+        """After `watch`: queue commands again, until `execute`. Raises TidelogError if called twice or too late."""
         if self._explicit:
             raise TidelogError("Cannot issue nested calls to MULTI")
         if self._staged:
@@ -121,7 +121,7 @@ class _Queue(PipelineMethods, Missing):
         self._core.forget(self._session)
 
     def _run(self) -> Answer:
-        """Run what is queued."""
+        """Run the queued commands."""
         core, db = self._core, self._face._db
         queued: list[Queued] = [s if s[1].__class__ is tuple else s[1] for s in self._staged]  # type: ignore[misc]
         if self.transaction or self._explicit:
@@ -129,7 +129,7 @@ class _Queue(PipelineMethods, Missing):
         return run_pipeline(core, db, queued)
 
     def _finish(self, reply: Reply, staged: list[Staged], raise_on_error: bool) -> list[Any]:
-        """The reply of `_run` as redis-py gives it."""
+        """Shape the reply of `_run` as redis-py does."""
         if reply is NULL_ARRAY:
             raise WatchError("Watched variable changed.")
         if isinstance(reply, CommandError):
@@ -168,19 +168,23 @@ class Pipeline(_Queue):
         self.reset()
 
     def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if one changes before."""
+        """Watch keys: `execute` raises WatchError if another caller changes one of them first."""
         _, promise = self._watch(names)
         self._face._hold(promise)
         return True
 
     def unwatch(self) -> bool:
-        """Watch nothing any more."""
+        """Stop watching all keys."""
         self._core.forget(self._session)
         self._at_once = False
         return True
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the queue; one result per command. Raises the first error unless told to put errors in the list."""
+        """Run the queued commands. Returns one result per command.
+
+        Raises the first error; with `raise_on_error=False` errors are put in the list instead. Raises WatchError if a
+        watched key changed.
+        """
         staged = self._staged
         try:
             if not staged and not self.watching:
@@ -192,7 +196,7 @@ class Pipeline(_Queue):
             self._clear()
 
     def reset(self) -> None:
-        """Drop the queue and the watches."""
+        """Drop the queued commands and the watches."""
         self._clear()
 
     def close(self) -> None:
@@ -205,7 +209,7 @@ class Pipeline(_Queue):
 
 
 class AsyncPipeline(_Queue):
-    """A pipeline of an `AsyncStore`: queuing is not awaited, running is."""
+    """A pipeline of an `AsyncStore`. Queuing methods are not awaited; `watch` and `execute` are."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,19 +229,23 @@ class AsyncPipeline(_Queue):
         return self
 
     async def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if one changes before."""
+        """Watch keys: `execute` raises WatchError if another caller changes one of them first."""
         _, promise = self._watch(names)
         await self._face._hold(promise)
         return True
 
     async def unwatch(self) -> bool:
-        """Watch nothing any more."""
+        """Stop watching all keys."""
         self._core.forget(self._session)
         self._at_once = False
         return True
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the queue; one result per command. Raises the first error unless told to put errors in the list."""
+        """Run the queued commands. Returns one result per command.
+
+        Raises the first error; with `raise_on_error=False` errors are put in the list instead. Raises WatchError if a
+        watched key changed.
+        """
         staged = self._staged
         try:
             if not staged and not self.watching:
@@ -249,7 +257,7 @@ class AsyncPipeline(_Queue):
             self._clear()
 
     async def reset(self) -> None:
-        """Drop the queue and the watches."""
+        """Drop the queued commands and the watches."""
         self._clear()
 
     async def aclose(self) -> None:
@@ -262,13 +270,13 @@ class AsyncPipeline(_Queue):
 
 
 def command_words(args: Sequence[Any]) -> list[bytes]:
-    """The words of `execute_command`: a name with a blank in it is a command and its subcommand."""
+    """The words of `execute_command`. A name with a blank in it is a command and its subcommand."""
     words = encode_all(args)
     return [*words[0].split(), *words[1:]] if words else words
 
 
 def call_words(args: Sequence[Any]) -> list[bytes]:
-    """`command_words` of a command run at once. Raises DataError for no words, and for SELECT."""
+    """`command_words` for a command that runs at once. Raises DataError if there are no words, and for SELECT."""
     words = command_words(args)
     if not words:
         raise DataError("execute_command needs a command")

@@ -37,9 +37,9 @@ T = TypeVar("T")
 
 
 class Store(Face, Methods):
-    """An open store. Made by `tidelog.open`; safe to use from many threads.
+    """An open store. `tidelog.open` makes it; many threads may use it at once.
 
-    As a context manager it closes itself; leaving the context of a view (`db`, `at`, `receipts`) closes nothing.
+    Leaving `with tidelog.open(...)` closes the store. Leaving the context of a view (`db`, `at`, `receipts`) does not.
     """
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
@@ -77,7 +77,7 @@ class Store(Face, Methods):
             if name.__class__ is str
             else encode(name)
         )
-        row: list[bytes] = []  # as encode_row; a call less
+        row: list[bytes] = []
         add = row.append
         for f, v in fields.items():
             add(f if f.__class__ is bytes else f.encode() if f.__class__ is str else encode(f))
@@ -85,7 +85,7 @@ class Store(Face, Methods):
         try:
             effect, log, lsn = core.add(self._db, key, tuple(row))
         except CommandError as error:
-            self._hold(core.look(nothing)[1])  # it tells something about the state
+            self._hold(core.look(nothing)[1])
             raise from_command(error) from None
         if self._keeps_receipts or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
@@ -98,7 +98,9 @@ class Store(Face, Methods):
             self._receive(promise)
 
     def _wait(self, waiter: Waiter) -> Answer:
-        """A parked read: until it is served, or its time is up. An interrupt leaves nothing delivered to nobody."""
+        """Wait until a parked read is served or its time is up. An interrupt withdraws it, so nothing is delivered to
+        it.
+        """
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
@@ -113,12 +115,17 @@ class Store(Face, Methods):
         return answer
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """A command given as words; the reply in the shape redis-py gives it."""
+        """Run any command, given as words: `execute_command("XLEN", "orders")`. Returns the reply as redis-py shapes
+        it.
+        """
         words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
-        """Add many entries as one unit and one record; their IDs, made only when looked at."""
+        """Add many entries as one unit and one record. Returns their IDs; each is formatted only when looked at.
+
+        Raises DataError if `rows` is not an iterable of dicts, and what `xadd` raises.
+        """
         try:
             reply, promise = self._many(key, rows)
         except CommandError as error:
@@ -133,7 +140,7 @@ class Store(Face, Methods):
         count: int | None = None,
         _type: str | None = None,
     ) -> Iterator[Text]:
-        """Every name, by SCAN."""
+        """Iterate over the names of all keys with SCAN. `count` is a hint for the size of one step."""
         cursor = -1
         while cursor:
             cursor, names = self.scan(max(cursor, 0), match, count, _type)
@@ -144,7 +151,7 @@ class Store(Face, Methods):
         return self._call(shapes.pong, [b"PING"])
 
     def time(self) -> tuple[int, int]:
-        """The store's clock: unix seconds, microseconds."""
+        """The store's clock: (Unix seconds, microseconds of the second)."""
         return self._call(shapes.clock, [b"TIME"])
 
     def __contains__(self, name: KeyT) -> bool:
@@ -165,7 +172,7 @@ class Store(Face, Methods):
     # --- pipelines and transactions
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        """A queue of commands: one unit, or with `transaction=False` a unit each."""
+        """A pipeline: its commands run as one unit, or with `transaction=False` each as its own unit."""
         return Pipeline(self, transaction)
 
     def transaction(
@@ -176,7 +183,11 @@ class Store(Face, Methods):
         value_from_callable: bool = False,
         watch_delay: float | None = None,
     ) -> Any:
-        """Run `func(pipe)` and the pipeline with `watches` watched, again until none of them changed meanwhile."""
+        """Watch `watches`, call `func(pipe)` and execute; repeat until no watched key changed in between.
+
+        Returns the results, or with `value_from_callable` what `func` returned. `watch_delay` (seconds) is the pause
+        before a repeat.
+        """
         with self.pipeline(True) as pipe:
             while True:
                 try:
@@ -205,17 +216,18 @@ class Store(Face, Methods):
     ) -> Queue:
         """A durable queue in this store.
 
-        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model
-        max_deliveries   after so many failed ones a job goes to the dead
-        retry_after      seconds or a timedelta: the lease of a job whose worker died, the first pause before a retry
-        keep             acknowledged jobs that stay: a number, or until so long after they were put (timedelta); looked
-                         at while jobs are being done
-        max_depth        jobs that may be unfinished; beyond that `put` waits
-        max_failures     entries kept about what went wrong
+        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
+        max_deliveries   a job that was delivered this often without success becomes a dead job
+        retry_after      seconds or a timedelta: how long a job's lease outlives its worker, and the first pause before a
+                         retry
+        keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
+                         while jobs are being done
+        max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
+        max_failures     how many entries about failures to keep
 
-        Nothing of this is stored; nothing is written before the first job. Raises DataError.
+        The options are not stored. Nothing is written before the first job. Raises DataError.
         """
-        # Not with the rest: who needs no queue does without its import.
+        # Imported here: a program without queues does not load them.
         from tidelog.store.queue.face import make_queue
         from tidelog.store.queue.options import make_options
 
@@ -233,7 +245,10 @@ class Store(Face, Methods):
     # --- the store itself
 
     def barrier(self, level: str = "fsynced") -> Receipt:
-        """Wait until all that was written before, by anyone, holds `level`."""
+        """Wait until everything written so far, by any caller, has reached `level` (`written` or `fsynced`).
+
+        Returns the receipt of the last record. Raises DataError, StorePoisoned.
+        """
         number = level_number(level)
         core = self._core
         _, promise = core.look(nothing)
@@ -241,53 +256,56 @@ class Store(Face, Methods):
         return Receipt(*promise[:2])
 
     def digest(self) -> str:
-        """One hexadecimal digest of the whole state, equal for equal states, however they came about."""
+        """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
         reply, promise = self._digest()
         self._hold(promise)
         return str(reply)
 
     def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """What the store is and what is exposed at this moment (`unsynced_bytes`, `unsynced_seconds`)."""
+        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds` say what a power cut would lose."""
         return self._info()
 
     def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
-        """Settings by glob pattern: `appendfsync` and the stream limits."""
+        """The settings that match a glob pattern: `appendfsync` and the stream limits."""
         return self._config_get((pattern, *args))
 
     def config_set(self, name: str, value: Any, *args: Any) -> bool:
-        """Change settings of this open; nothing of it is stored."""
+        """Change settings until the store is closed; they are not stored. Raises DataError, ResponseError."""
         return self._config_set(name, value, args)
 
     def checkpoint(self) -> int:
-        """Fold the log into the checkpoint now, beside whatever goes on. The LSN up to which that holds everything.
+        """Fold the log into the checkpoint now; other calls go on. Returns the last LSN that the checkpoint covers.
 
         Raises CheckpointFailed; then nothing has changed, and the log is kept.
         """
         return self._checkpoints().fold()
 
     def snapshot(self) -> Snapshot:
-        """Publish a portable copy of the store as it is now, in its folder snapshots/: where it is, and its LSN.
+        """Publish a portable copy of the store's current state under snapshots/. Returns its path and LSN.
 
         Raises CheckpointFailed.
         """
         return self._checkpoints().snapshot()
 
     def verify(self) -> list[Finding]:
-        """Read everything that is stored, and say what is wrong with it: an empty list if nothing is."""
+        """Read and check everything that is stored. Returns the findings; an empty list if there are none."""
         return self._checkpoints().verify()
 
     def refresh(self) -> int:
-        """Read-only stores: follow the writer on to what the log holds now. The last LSN."""
+        """Apply what the writer has logged since the last look. Read-only stores only. Returns the last LSN.
+
+        Raises DataError on a writer's store, StoreDamaged, NewerFormat.
+        """
         return self._core.refresh()
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Sync, release the directory, wake whoever waits with StoreClosed. Closing twice is allowed.
+        """Sync the log and release the directory. Blocked calls raise StoreClosed. Closing twice is allowed.
 
-        Queues of the store hand out no more jobs; those in the hands of other living threads and tasks are waited for
-        first, `drain` seconds at most (None = for ever, 0 = not at all). Returns how many were left in their hands, and
-        logs it; they will be delivered again, as will the caller's own.
+        The store's queues stop handing out jobs. Then the call waits up to `drain` seconds (None = for ever, 0 = not at
+        all) for the jobs that other living threads and tasks have in hand. Returns how many of those were left, and
+        logs it. They will be delivered again, and so will the caller's own.
 
-        Raises StorePoisoned, after releasing, with the number of records that were never confirmed.
+        Raises StorePoisoned, with the number of unconfirmed records, after the directory was released.
         """
         return close(self._core, drain)
 
