@@ -78,7 +78,7 @@ class AsyncStore(Face, AsyncMethods):
         try:
             effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
         except CommandError as error:
-            await self._hold(core.look(nothing)[1])
+            await self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
             raise from_command(error) from None
         await self._hold((log, lsn, True))
         text = b"%d-%d" % (effect[3], effect[4])
@@ -92,7 +92,9 @@ class AsyncStore(Face, AsyncMethods):
             error = await _reached(log, lsn, level or core.durability.level())
             if error is not None:
                 raise unheld(error, wrote) from error
-            while wrote and core.durability.relief is not None:
+            while (
+                wrote and core.durability.relief is not None
+            ):  # as in Durability.hold, without blocking the loop
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
             self._receive(promise)
@@ -204,8 +206,7 @@ class AsyncStore(Face, AsyncMethods):
 
         codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
         max_deliveries   a job that was delivered this often without success becomes a dead job
-        retry_after      seconds or a timedelta: how long a job's lease outlives its worker, and the first pause before a
-                         retry
+        retry_after      seconds or a timedelta: how long a lease outlives its worker, and the first retry pause
         keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
                          while jobs are being done
         max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
@@ -246,7 +247,7 @@ class AsyncStore(Face, AsyncMethods):
         return str(reply)
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds` say what a power cut would lose."""
+        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds`: what a power cut would lose."""
         return self._info()
 
     async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
@@ -371,7 +372,7 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
-            pass
+            pass  # the loop is closed: no task waits any more
 
     log.subscribe(lsn, level, callback)
     return await reached
@@ -419,7 +420,7 @@ class TaskCaller(Caller):
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            pass  # the loop is closed and no task will look: delivered entries stay pending, as after a crash
+            pass  # the loop is closed: delivered entries stay pending, as after a crash
 
     def _wake(self) -> None:
         if not self._future.done():

@@ -86,7 +86,7 @@ class UnitTooLarge(NotStored):
 
 
 class OutcomeUnknown(TidelogError):
-    """The store failed while the call was under way. After reopening, its effects are there as a whole or not at all."""
+    """The store failed while the call was under way. After reopening, all of its effects are there or none."""
 
 
 # --- the log stays usable

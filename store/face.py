@@ -127,7 +127,7 @@ class Face(Missing):
         return IdRange(ms, seq, count, self._decode)
 
     def _checkpoints(self) -> Checkpoints:
-        self._core.look(nothing)
+        self._core.look(nothing)  # raises if the store is closed
         found: Checkpoints | None = self._core.checkpoints
         if found is None:
             raise DataError(
@@ -183,7 +183,7 @@ class Face(Missing):
     def _config_set(self, name: str, value: Any, more: tuple[Any, ...]) -> bool:
         if len(more) % 2:
             raise DataError("CONFIG SET needs a value for each name")
-        self._core.look(nothing)
+        self._core.look(nothing)  # raises if the store is closed
         pairs = [(name, value), *zip(more[::2], more[1::2], strict=True)]
         for option, setting in pairs:
             if option == "appendfsync":

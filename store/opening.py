@@ -177,7 +177,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
             f"{root} is a snapshot: look into it with read_only=True, or make a store of it: {aof.RESTORE}"
         )
     else:
-        identity.read(disk, root)
+        identity.read(disk, root)  # before LOCK is created: the directory may be foreign
     layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Staged = tuple[Shape[Any], list[bytes]] | PlainAdd
 _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
-_ERROR_CHARS = 100
+_ERROR_CHARS = 100  # of the command text, in an error message
 
 
 class _Queue(PipelineMethods, Missing):
@@ -44,7 +44,7 @@ class _Queue(PipelineMethods, Missing):
         self._stage = self._staged.append
         self._session = Transaction(self._core.watches)
         self._explicit = False
-        self._at_once = False
+        self._at_once = False  # between WATCH and MULTI, methods run at once
         self.transaction = transaction
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class _Queue(PipelineMethods, Missing):
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Any:
         if self._at_once:
             return self._face._add(name, fields)
-        row: list[bytes] = []
+        row: list[bytes] = []  # inlined encode_row, saves a call
         add = row.append
         for f, v in fields.items():
             add(f.encode() if f.__class__ is str else f if f.__class__ is bytes else encode(f))

@@ -77,7 +77,7 @@ class Store(Face, Methods):
             if name.__class__ is str
             else encode(name)
         )
-        row: list[bytes] = []
+        row: list[bytes] = []  # inlined encode_row, saves a call
         add = row.append
         for f, v in fields.items():
             add(f if f.__class__ is bytes else f.encode() if f.__class__ is str else encode(f))
@@ -85,7 +85,7 @@ class Store(Face, Methods):
         try:
             effect, log, lsn = core.add(self._db, key, tuple(row))
         except CommandError as error:
-            self._hold(core.look(nothing)[1])
+            self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
             raise from_command(error) from None
         if self._keeps_receipts or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
@@ -218,8 +218,7 @@ class Store(Face, Methods):
 
         codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
         max_deliveries   a job that was delivered this often without success becomes a dead job
-        retry_after      seconds or a timedelta: how long a job's lease outlives its worker, and the first pause before a
-                         retry
+        retry_after      seconds or a timedelta: how long a lease outlives its worker, and the first retry pause
         keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
                          while jobs are being done
         max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
@@ -262,7 +261,7 @@ class Store(Face, Methods):
         return str(reply)
 
     def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds` say what a power cut would lose."""
+        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds`: what a power cut would lose."""
         return self._info()
 
     def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:

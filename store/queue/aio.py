@@ -6,8 +6,8 @@
             async with job:
                 await send(job.value)
 
-A change is made at once, in the loop's thread; what is awaited is the disk, a job, or room. So a call that is cancelled
-has either done nothing yet, or all of it.
+A change is made at once, in the loop's thread; only the disk, a job or room is awaited. So a cancelled call has done
+either nothing or everything.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from tidelog.store.queue.units import in_units
 
 
 class AsyncQueue(QueueBase):
-    """A durable queue of an open store. Made by `db.queue` or `tidelog.aqueue`.
+    """A durable queue of an open store. `db.queue` or `tidelog.aqueue` makes it.
 
-    dead      the jobs that were given up
+    dead      the dead jobs: those that were given up
     """
 
     _opened_here = False
@@ -74,7 +74,7 @@ class AsyncQueue(QueueBase):
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
     ) -> str:
-        """Put one job; its ID, once the store's promise holds. As `Queue.put`."""
+        """Put one job. Returns its ID once the job has reached the store's durability level. As `Queue.put`."""
         if dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
@@ -98,7 +98,7 @@ class AsyncQueue(QueueBase):
             await self._sleep(caller, deadline, 0)
 
     async def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
-        """Put many jobs, 1,000 as one unit with one sync; how many. As `Queue.put_many`."""
+        """Put many jobs, 1,000 per unit and sync. Returns how many. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
@@ -115,11 +115,11 @@ class AsyncQueue(QueueBase):
                 if isinstance(error, EncodeError):
                     error.stored = total
                 raise error
-            await asyncio.sleep(0)  # others have their turn between two batches
+            await asyncio.sleep(0)  # other tasks run between two batches
         return total
 
     async def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
-        """Until there may be room. Raises QueueFull."""
+        """Sleep until there may be room. Raises QueueFull."""
         try:
             if caller is None or (wait := self._nap(deadline)) == 0:
                 raise self._full(stored)
@@ -138,33 +138,33 @@ class AsyncQueue(QueueBase):
         time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> AsyncConsumer:
-        """Jobs one after the other: `async for job in queue.consume()`. As `Queue.consume`."""
+        """Iterate over jobs: `async for job in queue.consume()`. As `Queue.consume`."""
         return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
 
     async def get(
         self, worker: str | None = None, block: Duration | None = None
     ) -> AsyncJob | None:
-        """One job, or None if none came within `block` seconds."""
+        """Fetch one job. Returns None if none came within `block` seconds (None = wait for ever, 0 = not at all)."""
         async for job in self.consume(worker, 1, block):
             return job
         return None
 
     async def subscribe(self) -> None:
-        """See that the group exists, from now on. As `Queue.subscribe`."""
+        """Create the group now if it is missing. As `Queue.subscribe`."""
         await self._face._hold(self._subscribe())
 
     # --- looking
 
     async def stats(self) -> Stats:
-        """Figures of this moment."""
+        """Figures about the queue now."""
         return await self._told(self._stats())  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next jobs that are due, those to be tried again first; they stay where they are."""
+        """The next `count` jobs that are due, retries first. They are not delivered."""
         return self._waiting_jobs(await self._told(self._peek(count)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """What went wrong lately, the newest first; of one job if its ID is given."""
+        """The last `count` recorded failures, newest first; only those of one job if `job_id` is given."""
         return await self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
 
     async def _told(self, answer: Answer) -> Any:
@@ -175,9 +175,10 @@ class AsyncQueue(QueueBase):
     # --- the rest
 
     async def purge(self) -> int:
-        """Drop every job that is not in flight; how many those were.
+        """Delete every job that is not in flight. Returns how many.
 
-        A queue whose stream is damaged in the checkpoint is deleted whole; its jobs are not counted.
+        If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs are not
+        counted.
         """
         total, more = 0, True
         while more:
@@ -188,7 +189,7 @@ class AsyncQueue(QueueBase):
         return total
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Close the store as `AsyncStore.aclose` does, if `tidelog.aqueue` opened it; else do nothing."""
+        """Close the store, as `AsyncStore.aclose` does, if `tidelog.aqueue` opened it. Otherwise do nothing."""
         return int(await self._face.aclose(drain)) if self._opened_here else 0
 
     close = aclose
@@ -206,8 +207,8 @@ class AsyncQueue(QueueBase):
 
 
 class AsyncConsumer(ConsumerBase):
-    """An async iterator of jobs. Closed when it ends, by `aclose` or as an async context manager; then jobs it has
-    fetched and not handed out go back at once.
+    """An async iterator of jobs. It is closed when it ends, by `aclose`, or as an async context manager. Closing
+    returns jobs that were fetched but not handed out to the queue at once.
     """
 
     _queue: AsyncQueue
@@ -222,7 +223,7 @@ class AsyncConsumer(ConsumerBase):
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else await self._fetch()
                 if delivery is None or self._closed:
-                    if delivery is not None:  # closed meanwhile, by another task
+                    if delivery is not None:  # another task closed it meanwhile
                         self._queue._shared.leave(delivery)
                         self._delivery = delivery
                     await self.aclose()
@@ -230,12 +231,12 @@ class AsyncConsumer(ConsumerBase):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                continue  # the store is being closed by another thread, and they went back
+                continue  # another thread is closing the store, and the jobs went back
             me = this_task()
             if delivery.holder != me:
                 delivery.taken(entry[0], me)
             if not delivery.gathers:
-                self._delivery = None  # the job alone keeps it alive
+                self._delivery = None  # only the job keeps the delivery alive
             row = entry[1]
             queue = self._queue
             try:
@@ -275,15 +276,13 @@ class AsyncConsumer(ConsumerBase):
                 return None
 
     async def aclose(self) -> None:
-        """No more jobs from here; a task that waits for one is woken, and its iteration ends. Closing twice is
-        allowed.
-        """
+        """Stop the iteration, also of a task that waits for a job. Closing twice is allowed."""
         try:
             promise = self._give_back()
             if promise is not None:
                 await self._queue._face._hold(promise)
         except StoreClosed:
-            pass  # whatever was not written is delivered again
+            pass  # unwritten acknowledgements: those jobs are delivered again
 
     close = aclose
 
@@ -300,7 +299,7 @@ class AsyncConsumer(ConsumerBase):
 
 
 class AsyncDead(DeadBase):
-    """The dead jobs of a queue; an async iterable of them, the oldest first. As `Dead`."""
+    """The dead jobs of a queue. Iterates over them with `async for`, oldest first. As `Dead`."""
 
     _queue: AsyncQueue
 
@@ -313,7 +312,7 @@ class AsyncDead(DeadBase):
                 yield job
 
     async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first `count` of them (None: all) for which `where` is true."""
+        """The first `count` dead jobs (None = all) for which `where(job)` is true."""
         chosen = chooser(where, None, 0)
         at_most(count)
         found: Jobs = []
@@ -325,24 +324,24 @@ class AsyncDead(DeadBase):
         return found
 
     async def count(self) -> int:
-        """How many there are."""
+        """Number of dead jobs."""
         return int(await self._queue._told(self._count()))
 
     async def get(self, id: str) -> DeadJob | None:
-        """One of them by the ID it has among the dead, or None."""
+        """The dead job with this ID (`DeadJob.id`), or None. Raises DataError."""
         found: DeadJob | None = await self._queue._told(self._one(id))
         return found
 
     async def redrive(
         self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
     ) -> int:
-        """Make them jobs again, by default all. How many. As `Dead.redrive`."""
+        """Put dead jobs back into the queue; all by default. Returns how many. As `Dead.redrive`."""
         return await self._each(ids, where, None, None if dry_run else self._redrive)
 
     async def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
-        """Delete them, by default all. How many. As `Dead.purge`."""
+        """Delete dead jobs; all by default. Returns how many. As `Dead.purge`."""
         return await self._each(ids, where, older_than, self._drop)
 
     async def _each(
@@ -380,7 +379,7 @@ class AsyncDead(DeadBase):
 
 
 def make_queue(store: AsyncStore, options: Options) -> AsyncQueue:
-    """The queue of an open store."""
+    """A queue of an open store."""
     return AsyncQueue(store, options)
 
 

@@ -1,4 +1,4 @@
-"""The queue without waiting: everything that threads and asyncio do alike."""
+"""The queue without waiting: the common part of the faces for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from tidelog.store.queue.streams import depth, find, lost_of, waiting
 from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.waiters import Caller
 
-BATCH_JOBS: Final = 1_000  # that put_many stores as one unit, at most about UNIT_BYTES of values
-# How long a putter sleeps at most: whoever acknowledges without this layer wakes nobody.
+BATCH_JOBS: Final = 1_000  # of put_many in one unit, and at most about UNIT_BYTES of values
+# The longest sleep of a putter. Plain XACKs, made without this layer, do not wake putters.
 ROOM_SECONDS: Final = 1.0
-PURGE_JOBS: Final = 1_000  # that leave with one unit
+PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
-PRODUCER: Final = b"queue"  # whose idempotency IDs dedup IDs are
+PRODUCER: Final = b"queue"  # the producer under which XADD remembers dedup IDs
 
 log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
@@ -57,15 +57,15 @@ class Stats:
     """A queue at one moment.
 
     depth               jobs that are not done: waiting, in flight, paused
-    waiting             due: never delivered yet, given back, or their pause is over
-    in_flight           worker -> jobs in its hands, also of workers that died and whose jobs are not taken over yet
-    paused              failed, waiting for their retry
-    dead                given up
-    failures            entries kept of what went wrong
-    kept                done and still there: retention, or another group needs them
+    waiting             jobs that are due: new, given back, or their pause is over
+    in_flight           worker -> number of its jobs, also of dead workers whose jobs were not taken over yet
+    paused              failed jobs that wait for their retry
+    dead                jobs that were given up
+    failures            recorded failures that are kept
+    kept                jobs that are done and still stored: for `keep`, or because another group needs them
     oldest_seconds      age of the oldest job that is not done, None if there is none
-    put_per_second      over the last minute at most; None until there are two moments to compare
-    done_per_second     likewise, of jobs that left the queue: done or dead
+    put_per_second      jobs put, over the last minute at most; None until there are two samples to compare
+    done_per_second     likewise, jobs that left the queue: done or dead
     """
 
     name: str
@@ -82,12 +82,12 @@ class Stats:
     done_per_second: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The figures as a dict, for JSON."""
         return asdict(self)
 
 
 class Put:
-    """A job to be put by `done_and`. Made by `queue.new`."""
+    """A job that `done_and` is to put. `queue.new` makes it."""
 
     __slots__ = ("queue", "row", "dedup_id")
 
@@ -95,14 +95,14 @@ class Put:
         self.queue, self.row, self.dedup_id = queue, row, dedup_id
 
     def is_known(self, ctx: Context) -> bool:
-        """Whether putting it would add nothing, so that no room is needed."""
+        """Whether its `dedup_id` is known, so that putting it adds nothing and needs no room."""
         stream = ctx.stream(self.queue._key)
         if self.dedup_id is None or stream is None or stream.idmp is None:
             return False
         return stream.idmp.lookup(PRODUCER, self.dedup_id, ctx.now) is not None
 
     def words(self, ctx: Context, prepared: set[bytes]) -> list[list[bytes]]:
-        """The commands that put it. `prepared`: the keys that the unit has made ready so far.
+        """The commands that put it. `prepared`: keys for which the unit already has the commands that set up dedup IDs.
 
         Raises CommandError for a key of another type.
         """
@@ -117,12 +117,12 @@ class Put:
 
 
 def _create_group(options: Options) -> list[bytes]:
-    """The command that makes a queue's group, and its stream if that is missing, too."""
+    """The command that creates a queue's group, and its stream if that is missing."""
     return [b"XGROUP", b"CREATE", options.key, options.group_key, b"0", b"MKSTREAM"]
 
 
 def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
-    """The commands that have a stream remember dedup IDs for long, made if it is missing."""
+    """The commands that make a stream remember dedup IDs for DEDUP_SECONDS, and create it if it is missing."""
     words: list[list[bytes]] = []
     if stream is None:
         words.append(_create_group(options))
@@ -135,10 +135,10 @@ def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
 
 
 class QueueBase:
-    """What both faces of a queue are.
+    """The common part of both faces of a queue.
 
     name, group    as given
-    store          the open store it is in
+    store          the open store that holds the queue
     """
 
     def __init__(self, face: Any, options: Options) -> None:
@@ -148,7 +148,7 @@ class QueueBase:
         self._options = options
         self._key = options.key
         self._encode, self._decode = options.codec.encode, options.codec.decode
-        self._raw = options.codec.name == "bytes"  # bytes are their own encoding
+        self._raw = options.codec.name == "bytes"  # bytes need no encoding
         self._leases = leases_of(self._core)
         self._shared = self._leases.of(self._core, self._db, options)
         self._bounded, self._keeps = options.max_depth is not None, options.keeps
@@ -179,12 +179,12 @@ class QueueBase:
     def new(
         self, value: Any, *, dedup_id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Put:
-        """A job that `job.done_and(...)` is to put. Raises EncodeError, DataError."""
+        """A job for `job.done_and(...)` to put. Raises EncodeError, DataError."""
         row = rows.job_row(rows.encode_value(self._options, value), headers)
         return Put(self, row, None if dedup_id is None else named("dedup_id", dedup_id))
 
     def _put_once(self, put: Put, caller: Callable[[], Caller] | None) -> tuple[Any, Caller | None]:
-        """Try to put one job the long way: ((reply, promise), None), or (None, who waits for room)."""
+        """Try to put one job, with all options: ((reply, promise), None), or (None, the caller that waits for room)."""
         waiting_caller = None
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -200,7 +200,7 @@ class QueueBase:
         return (rows.shown(reply[-1]), promise), None
 
     def _room(self, ctx: Context, wanted: int) -> int:
-        """How many of so many jobs there is room for."""
+        """How many of the `wanted` jobs there is room for."""
         if self._options.max_depth is None:
             return wanted
         ctx.stream(self._key)  # raises for a key of another type
@@ -216,7 +216,7 @@ class QueueBase:
         return made
 
     def _nap(self, deadline: float | None) -> float | None:
-        """Seconds that a putter may sleep before it tries again, None: until it is woken. 0: its time is over."""
+        """Seconds that a putter may sleep before it tries again. None: until it is woken. 0: its time is up."""
         left = None if deadline is None else max(0.0, deadline - self._core.monotonic())
         if left == 0 or not self._core.clock.manual:
             return ROOM_SECONDS if left is None else min(left, ROOM_SECONDS)
@@ -233,7 +233,9 @@ class QueueBase:
     def _put_values(
         self, batch: list[bytes], caller: Callable[[], Caller] | None
     ) -> tuple[int, Any, Caller | None]:
-        """Put as many of these encoded values as there is room for, as one unit: (how many, promise, who waits)."""
+        """Put as many of these encoded values as there is room for, in one unit: (how many, promise, waiting
+        caller).
+        """
         waiting_caller = None
 
         def work(ctx: Context) -> Reply:
@@ -251,7 +253,7 @@ class QueueBase:
         return stored, promise, waiting_caller
 
     def _batches(self, values: Iterable[Any]) -> Iterator[tuple[list[bytes], Exception | None]]:
-        """The encoded values of put_many, batch by batch; with the error that ends them."""
+        """The encoded values of put_many in batches; the last one comes with the error that ended them, if any."""
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise DataError(f"put_many needs an iterable of values, not {type(values).__name__!r}")
         source = iter(values)
@@ -259,7 +261,7 @@ class QueueBase:
         while error is None:
             chunk: list[Any] = []
             try:
-                chunk.extend(islice(source, BATCH_JOBS))  # keeps what came before an error
+                chunk.extend(islice(source, BATCH_JOBS))  # keeps the values before an error
             except Exception as broken:
                 error = broken
             if not chunk and error is None:
@@ -286,12 +288,12 @@ class QueueBase:
                 encoded.append(rows.encode_value(self._options, value))
             except EncodeError as error:
                 return encoded, error
-        return encoded, None  # a codec that does not fail twice
+        return encoded, None  # the codec failed only once
 
     # --- consuming
 
     def _value(self, row: Row) -> Any:
-        """The value of a job's row, whatever it is like. Raises DecodeError, which says what is wrong."""
+        """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._options.codec, row)
 
     def _worker(self, worker: Any) -> str:
@@ -304,7 +306,7 @@ class QueueBase:
         return name
 
     def _subscribe(self) -> Any:
-        """See that the stream and the group exist; a promise."""
+        """Create the stream and the group if they are missing. Returns a promise."""
         options = self._options
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
@@ -317,19 +319,19 @@ class QueueBase:
         return promise
 
     def _acknowledged(self, jobs: int) -> None:
-        """So many more are done: retention looks now and then."""
+        """Count jobs that are done. Retention sweeps after every SWEEP_JOBS of them."""
         if self._options.keeps:
             self._shared.unswept += jobs
             self._sweep(SWEEP_JOBS)
 
     def _sweep(self, least: int) -> None:
-        """Let go what is not to be kept any more, if at least so many jobs were done since the last time."""
+        """Delete jobs that `keep` no longer covers, if at least `least` jobs were done since the last sweep."""
         shared = self._shared
         if self._options.keeps and shared.unswept >= least:
             try:
                 sweep(self._core, shared, self._options)
             except (TidelogError, CommandError) as error:
-                # What the caller did is done; the next one tries again.
+                # the caller's call succeeded; the next sweep tries again
                 log.warning("queue %s: done jobs could not be let go: %s", self.name, error)
 
     # --- looking
@@ -381,7 +383,7 @@ class QueueBase:
         return answer
 
     def _due(self, state: State, mono: float) -> list[int]:
-        """[lock] Jobs that were delivered before and are due, in their order."""
+        """[lock] Jobs that were delivered before and are due, in delivery order."""
         shared, options = self._shared, self._options
         stream, group = find(state, self._db, options)
         if stream is None or group is None or not group.pending.nacked():
@@ -389,7 +391,7 @@ class QueueBase:
         core = self._core
         ctx = Context(state, core.settings)
         ctx.db, ctx.now = self._db, core.now
-        if core.checkpoints is None:  # open read-only: nobody tells the cache what its writer does
+        if core.checkpoints is None:  # open read-only: the writer does not invalidate this cache
             shared.stale()
         shared.fresh(ctx, options, stream, group)
         return shared.due(group, mono)
@@ -443,14 +445,14 @@ class QueueBase:
     # --- purging
 
     def _purge_some(self) -> tuple[int, Any, bool]:
-        """One unit of a purge: (jobs dropped, promise, whether more are left)."""
+        """One unit of a purge: (jobs deleted, promise, whether more are left)."""
         options = self._options
         dropped, more = 0, False
 
         def plan(ctx: Context) -> list[list[bytes]] | None:
             nonlocal dropped, more
             lost = lost_of(ctx, options)
-            if lost:  # nobody knows how many jobs that were
+            if lost:  # their jobs cannot be counted
                 more = True
                 return [[b"DEL", *lost]]
             ctx.stream(options.key)
@@ -491,7 +493,7 @@ class QueueBase:
 
         reply, promise = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
-            more = True  # only the group was made, or what cannot be read went
+            more = True  # only the group was created, or unreadable streams were deleted
         if dropped:
             self._shared.made_room()
         return dropped, promise, more
@@ -504,7 +506,7 @@ class QueueBase:
 
 
 class ConsumerBase:
-    """What both kinds of consumer are: a worker's place in a queue.
+    """The common part of both kinds of consumer: a worker's place in a queue.
 
     worker    its name
     """
@@ -528,25 +530,25 @@ class ConsumerBase:
         self._queue = queue
         self._name = self.worker.encode()
         self._batch: int = batch
-        # To the engine 0 is for ever; to the caller it is not at all.
+        # The engine takes 0 as for ever; the caller means not at all.
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._place = Place(queue, self.worker, reraise)
-        # An anonymous worker has had no earlier life; and whoever was here before, in this process, got it all then.
+        # Only a named worker can have jobs of an earlier life. If it consumed before in this process, it got them then.
         new = worker is not None and self._name not in queue._shared.returned
         self._history: int | None = 0 if new else None
         self._delivery: Delivery | None = None
-        self._fetched: Fetch | None = None  # the request before, to be used again
+        self._fetched: Fetch | None = None  # the last request, for reuse
         self._closed = False
-        self._parked: set[Waiter] = set()  # its calls that wait, of several threads perhaps
+        self._parked: set[Waiter] = set()  # its blocked calls, of any thread
         queue._shared.workers[id(self)] = self
 
     def __repr__(self) -> str:
         return f"<consumer {self.worker!r} of {self._queue.name!r}>"
 
     def _park(self, waiter: Waiter) -> None:
-        """A call of this consumer is about to wait. Closing it ends the wait, whichever comes first."""
+        """Note a call of this consumer that is about to wait. Closing the consumer ends the wait, in either order."""
         self._parked.add(waiter)
         if self._closed:
             self._queue._core.dismiss(waiter)
@@ -568,23 +570,23 @@ class ConsumerBase:
         return request
 
     def _broke(self, request: Fetch) -> None:
-        """The fetch did not return. What it may have been handed all the same goes back at once, with its count: the
-        caller may have gone for good, and what it raised may keep this consumer for as long as the process lives.
+        """Handle a fetch that raised. Jobs it was given anyway go back at once, with their delivery count: the caller
+        may have gone for good, and its exception may keep this consumer alive as long as the process.
         """
         request.failed()
         queue, delivery = self._queue, request.delivery
         queue._shared.stale()
         if queue._shared.leave(delivery) is None:
             return
-        queue._leases.arm()  # if it cannot be written now, a beat writes it
+        queue._leases.arm()  # if writing fails now, a beat writes it
         try:
             self._write_leftovers()
         except Exception as error:
-            # The fetch's own error is the caller's.
+            # The caller gets the fetch's own error.
             log.debug("queue %s: jobs go back later: %s", queue.name, repr(error))
 
     def _write_leftovers(self) -> Any:
-        """See to what deliveries left that went away; a promise. They stay listed if that fails."""
+        """Write what ended deliveries left behind. Returns a promise. If this fails, the leftovers stay listed."""
         queue = self._queue
         options, shared = queue._options, queue._shared
         left: list[Leftover] = []
@@ -596,7 +598,7 @@ class ConsumerBase:
                 shared.fresh(ctx, options, stream, group)
                 left.extend(log_leftovers(shared, ctx, stream, group, shared.monotonic()))
             else:
-                left.extend(shared.leftovers)  # about nothing that is still there
+                left.extend(shared.leftovers)  # stream or group is gone: nothing to write
 
         _, promise = queue._ask(shared.unit, partial(queue._core.decided, queue._db, work))
         shared.dealt_with(left)
@@ -604,7 +606,7 @@ class ConsumerBase:
         return promise
 
     def _take(self, request: Fetch) -> Delivery:
-        """The delivery that a request got. From here on only its jobs and this consumer keep it alive."""
+        """The delivery of a request. From here on only its jobs and this consumer keep it alive."""
         self._fetched, self._history = request, request.history
         delivery = self._delivery = request.delivery
         del request.delivery
@@ -615,7 +617,7 @@ class ConsumerBase:
         return delivery
 
     def _got(self, request: Fetch, reply: Reply) -> bool | None:
-        """What came of a fetch: True = jobs, False = none for as long as one would wait, None = ask again."""
+        """The outcome of a fetch: True = jobs, False = no job came in time, None = ask again."""
         request.written()
         shared = self._queue._shared
         if shared.room:
@@ -634,11 +636,9 @@ class ConsumerBase:
         return False
 
     def _give_back(self) -> Any:
-        """Closed: whoever waits with it is woken, jobs not handed out go back, finished ones are written. A promise, or
-        None.
-        """
+        """Close: wake the blocked calls, return jobs not handed out, write finished ones. Returns a promise or None."""
         self._closed = True
-        self._fetched = None  # it may still know the delivery before
+        self._fetched = None  # it may still refer to the last delivery
         queue = self._queue
         for waiter in list(self._parked):
             queue._core.dismiss(waiter)
@@ -652,7 +652,8 @@ class ConsumerBase:
         return promise
 
     def __del__(self) -> None:
-        # As `Delivery.__del__`: nothing here may wait. Jobs may keep the delivery alive; those not handed out go back.
+        # As in `Delivery.__del__`: this must not wait. Jobs may keep the delivery alive, but jobs not handed out go
+        # back.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()

@@ -1,6 +1,6 @@
-"""The dead: jobs that were given up, in `<name>:dead`, with the evidence. To look at, to try again, to throw away.
+"""The dead jobs of a queue: jobs that were given up, kept in `<name>:dead` with the evidence. Look, redrive, purge.
 
-They are those of the queue, whichever group gave them up (`DeadJob.group`).
+All groups of the queue share them; `DeadJob.group` is the group that gave the job up.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from tidelog.store.queue.base import QueueBase
     from tidelog.store.queue.face import Queue
 
-PAGE: Final = 100  # looked at, or changed, as one unit
+PAGE: Final = 100  # dead jobs read, or changed, as one unit
 Where = Callable[[DeadJob], bool]
 Ids = str | Iterable[str] | None
-Jobs = list[DeadJob]  # by another name, for `list` is a method below
+Jobs = list[DeadJob]  # an alias, because `list` is a method below
 Texts = list[str]
 
 
 class DeadBase:
-    """What both faces of the dead are: walks over them, page by page."""
+    """The common part of both faces: walking over the dead jobs page by page."""
 
     def __init__(self, queue: QueueBase) -> None:
         self._queue = queue
@@ -44,7 +44,7 @@ class DeadBase:
     def _page(
         self, start: int, count: int = PAGE, end: int = MAX
     ) -> tuple[list[DeadJob], int | None, Promise]:
-        """A page of the dead from an ID on, and where the next one starts."""
+        """One page of dead jobs from the ID `start`, the ID where the next page starts, and the promise."""
 
         def at(stream: Stream | None) -> list[Any]:
             return [] if stream is None else list(stream.range(start, end, count))
@@ -56,7 +56,7 @@ class DeadBase:
         return jobs, following, promise
 
     def _last(self) -> int:
-        """The last ID there is: a walk that redrives must not meet what dies meanwhile."""
+        """The last ID now. A redrive stops there, so that it does not meet jobs that die meanwhile."""
         last, _ = self._look(lambda stream: 0 if stream is None else stream.last_id)
         return int(last)
 
@@ -64,7 +64,7 @@ class DeadBase:
         return self._look(lambda stream: 0 if stream is None else stream.length)
 
     def _look(self, at: Callable[[Stream | None], Any]) -> Answer:
-        """Look at the stream of the dead. Raises ResponseError for a key of another type."""
+        """Look at the stream of dead jobs. Raises ResponseError for a key of another type."""
         queue = self._queue
         key = queue._options.dead_key
 
@@ -82,7 +82,7 @@ class DeadBase:
         return (found[0] if found and found[0].id == rows.text(_number(id)) else None), promise
 
     def _redrive(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
-        """One unit: these are jobs again, as far as they are still dead."""
+        """Put these back into the queue as one unit; those no longer dead are skipped."""
         options = self._queue._options
 
         def words(row: Row) -> list[list[bytes]]:
@@ -91,7 +91,7 @@ class DeadBase:
         return self._change(chosen, words)
 
     def _drop(self, chosen: list[DeadJob]) -> tuple[int, Promise]:
-        """One unit: these are gone for good."""
+        """Delete these as one unit."""
         return self._change(chosen, lambda row: [])
 
     def _change(
@@ -118,7 +118,7 @@ class DeadBase:
 
 
 def chooser(where: Where | None, older_than: Duration | None, now: float) -> Where:
-    """Which jobs a call means, as one condition. Raises DataError."""
+    """One condition from `where` and `older_than` (seconds). Raises DataError."""
     age = None if older_than is None else seconds("older_than", older_than, zero=True)
     if where is not None and not callable(where):
         raise DataError(f"where must be a function of a dead job, not {where!r}")
@@ -137,13 +137,13 @@ def value_bytes(job: DeadJob) -> int:
 
 
 def at_most(count: int | None) -> None:
-    """Check a number of jobs to list. Raises DataError."""
+    """Check the `count` of `list`. Raises DataError."""
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
         raise DataError(f"count must be an integer of at least 0, or None, not {count!r}")
 
 
 def listed_ids(given: Ids) -> list[str] | None:
-    """The IDs of a call, None if it means all. Raises DataError."""
+    """The IDs that the caller gave, None for all. Raises DataError."""
     if given is None:
         return None
     if not isinstance(given, Iterable):
@@ -162,7 +162,7 @@ def _number(id: str) -> int:
 
 
 class Dead(DeadBase):
-    """The dead jobs of a queue; an iterable of them, the oldest first."""
+    """The dead jobs of a queue. Iterates over them, oldest first."""
 
     _queue: Queue
 
@@ -174,7 +174,7 @@ class Dead(DeadBase):
             yield from page
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first `count` of them (None: all) for which `where` is true."""
+        """The first `count` dead jobs (None = all) for which `where(job)` is true. Raises DataError."""
         chosen = chooser(where, None, 0)
         at_most(count)
         found: Jobs = []
@@ -186,7 +186,7 @@ class Dead(DeadBase):
         return found
 
     def count(self) -> int:
-        """How many there are."""
+        """Number of dead jobs."""
         return int(self._queue._told(self._count()))
 
     def __len__(self) -> int:
@@ -196,20 +196,21 @@ class Dead(DeadBase):
         return True
 
     def get(self, id: str) -> DeadJob | None:
-        """One of them by the ID it has among the dead, or None."""
+        """The dead job with this ID (`DeadJob.id`), or None. Raises DataError."""
         found: DeadJob | None = self._queue._told(self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
-        """Make them jobs again, by default all: put anew with `origin`, in one unit with their removal, up to 100 of
-        them. How many. A bound of the queue (max_depth) does not hold for them.
+        """Put dead jobs back into the queue; all by default. Returns how many; with `dry_run`, how many it would be.
+
+        Each is put as a new job with `origin`, up to 100 in one unit with their removal. `max_depth` does not apply.
         """
         return self._each(ids, where, None, None if dry_run else self._redrive)
 
     def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
-        """Delete them, by default all; `older_than`: seconds since they died. How many."""
+        """Delete dead jobs; all by default, or those that died more than `older_than` seconds ago. Returns how many."""
         return self._each(ids, where, older_than, self._drop)
 
     def _each(

@@ -33,9 +33,9 @@ from tidelog.store.waiters import ThreadCaller
 
 
 class Queue(QueueBase):
-    """A durable queue of an open store. Made by `db.queue` or `tidelog.queue`; safe to use from many threads.
+    """A durable queue of an open store. `db.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
-    dead      the jobs that were given up
+    dead      the dead jobs: those that were given up
     """
 
     _opened_here = False
@@ -54,14 +54,14 @@ class Queue(QueueBase):
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
     ) -> str:
-        """Put one job; its ID, once the store's promise holds (see `fsync`).
+        """Put one job. Returns its ID once the job has reached the store's durability level (see `fsync`).
 
-        dedup_id    of puts with one ID, within a day and the last 10,000 such IDs, only the first adds a job; the
-                    others return its ID
-        headers     str -> str, beside the value
+        dedup_id    deduplicates puts: if the ID is among the last 10,000 and at most a day old, no job is added and the
+                    ID of the first job is returned
+        headers     str -> str, stored beside the value
         timeout     seconds to wait while a bounded queue is full: None = for ever, 0 = not at all
 
-        Raises EncodeError (the codec), DataError (arguments), QueueFull, and what writing raises: OutOfSpace,
+        Raises EncodeError (the codec), DataError (arguments), QueueFull, and the errors of writing: OutOfSpace,
         OutcomeUnknown.
         """
         if dedup_id is None and timeout is None and not self._bounded:
@@ -71,7 +71,7 @@ class Queue(QueueBase):
                 try:
                     data = self._encode(value)
                 except Exception:
-                    data = rows.encode_value(self._options, value)  # says what and where
+                    data = rows.encode_value(self._options, value)  # a clear EncodeError
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
             face, core = self._face, self._core
             try:
@@ -95,10 +95,10 @@ class Queue(QueueBase):
             self._sleep(caller, deadline, 0)
 
     def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
-        """Put many jobs, 1,000 as one unit with one sync; how many. Of any length, in constant memory.
+        """Put many jobs, 1,000 per unit and sync. Returns how many. Memory is constant, however many there are.
 
-        Raises as `put`. Of an error in the middle everything before it is in the queue; an EncodeError says how many
-        those are (`stored`).
+        Raises as `put`. After an error in the middle, all values before it are in the queue; EncodeError and QueueFull
+        say how many those are (`stored`).
         """
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
@@ -121,7 +121,7 @@ class Queue(QueueBase):
         return total
 
     def _sleep(self, caller: Any, deadline: float | None, stored: int) -> None:
-        """Until there may be room. Raises QueueFull."""
+        """Sleep until there may be room. Raises QueueFull."""
         try:
             if caller is None or (wait := self._nap(deadline)) == 0:
                 raise self._full(stored)
@@ -140,52 +140,54 @@ class Queue(QueueBase):
         time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> Consumer:
-        """Jobs one after the other, for as long as there are some or may come.
+        """Iterate over jobs, for as long as there are some or may be some.
 
-        worker        who asks. A name of your own has its unfinished jobs back right after a restart; without one they
-                      come back, to whoever asks, `retry_after` later
-        batch         fetched together, and acknowledged together when all of them are done, a second later at most: a
-                      crash repeats at most so many
-        block         seconds without a job after which the iteration ends: None = never, 0 = at once
-        time_limit    a job's lease is renewed while the job is held, but no longer than so many seconds
-        reraise       an exception in a job's `with` block propagates too; else it is only recorded and logged
+        worker        the worker's name. After a restart a worker with the same name gets its unfinished jobs at once;
+                      without a name, any worker gets them `retry_after` later
+        batch         jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
+                      crash repeats at most this many
+        block         end the iteration after this many seconds without a job: None = never, 0 = at once
+        time_limit    renew a job's lease for at most this many seconds; None = as long as the job is held
+        reraise       True: an exception in a job's `with` block also propagates. False: it is only recorded and logged
 
-        First comes what this worker had before, then abandoned jobs and retries that are due, then new ones.
+        Jobs come in this order: earlier jobs of this worker, abandoned jobs and retries that are due, new jobs. Raises
+        DataError, StoreClosed.
         """
         return Consumer(self, worker, batch, block, time_limit, reraise)
 
     def get(self, worker: str | None = None, block: Duration | None = None) -> Job | None:
-        """One job, or None if none came within `block` seconds."""
+        """Fetch one job. Returns None if none came within `block` seconds (None = wait for ever, 0 = not at all)."""
         return next(self.consume(worker, 1, block), None)
 
     def subscribe(self) -> None:
-        """See that the group exists, from now on: it gets every job that is there and that will be put. Made by the
-        first fetch too; but what other groups finished before that is not kept for it.
+        """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
+
+        The first fetch creates the group too; but jobs that other groups finished before that are not kept for it.
         """
         self._face._hold(self._subscribe())
 
     # --- looking
 
     def stats(self) -> Stats:
-        """Figures of this moment."""
+        """Figures about the queue now."""
         return self._told(self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next jobs that are due, those to be tried again first; they stay where they are."""
+        """The next `count` jobs that are due, retries first. They are not delivered."""
         return self._waiting_jobs(self._told(self._peek(count)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """What went wrong lately, the newest first; of one job if its ID is given."""
+        """The last `count` recorded failures, newest first; only those of one job if `job_id` is given."""
         return self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
 
     def _told(self, answer: Answer) -> Any:
-        """What an answer says, once it holds."""
+        """The result of an answer, once its promise holds."""
         found, promise = answer
         self._face._hold(promise)
         return found
 
     def __len__(self) -> int:
-        """Jobs that are not done."""
+        """Number of jobs that are not done."""
         return int(self._told(self._depth()))
 
     def __bool__(self) -> bool:
@@ -194,9 +196,10 @@ class Queue(QueueBase):
     # --- the rest
 
     def purge(self) -> int:
-        """Drop every job that is not in flight; how many those were.
+        """Delete every job that is not in flight. Returns how many.
 
-        A queue whose stream is damaged in the checkpoint is deleted whole; its jobs are not counted.
+        If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs are not
+        counted.
         """
         total, more = 0, True
         while more:
@@ -206,7 +209,7 @@ class Queue(QueueBase):
         return total
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Close the store as `Store.close` does, if `tidelog.queue` opened it for this queue; else do nothing."""
+        """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing."""
         return int(self._face.close(drain)) if self._opened_here else 0
 
     def __enter__(self) -> Self:
@@ -222,8 +225,8 @@ class Queue(QueueBase):
 
 
 class Consumer(ConsumerBase):
-    """An iterator of jobs. Closed when it ends, by `close` or as a context manager; then jobs it has fetched and not
-    handed out go back at once.
+    """An iterator of jobs. It is closed when it ends, by `close`, or as a context manager. Closing returns jobs that
+    were fetched but not handed out to the queue at once.
     """
 
     _queue: Queue
@@ -238,7 +241,7 @@ class Consumer(ConsumerBase):
             if delivery is None or not delivery.jobs:
                 delivery = None if self._closed else self._fetch()
                 if delivery is None or self._closed:
-                    if delivery is not None:  # closed meanwhile, by another thread
+                    if delivery is not None:  # another thread closed it meanwhile
                         self._queue._shared.leave(delivery)
                         self._delivery = delivery
                     self.close()
@@ -246,13 +249,13 @@ class Consumer(ConsumerBase):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                continue  # another thread with this consumer was handed it meanwhile, or it went back
+                continue  # another thread took it from this consumer, or it went back
             try:
                 me = get_ident()
                 if delivery.holder != me:
                     delivery.taken(entry[0], me)
                 if not delivery.gathers:
-                    self._delivery = None  # the job alone keeps it alive
+                    self._delivery = None  # only the job keeps the delivery alive
                 row = entry[1]
                 queue = self._queue
                 try:
@@ -265,7 +268,7 @@ class Consumer(ConsumerBase):
                         continue
                 return Job(self._place, delivery, entry, value)
             except BaseException as error:
-                if not isinstance(error, Exception):  # an interrupt: nobody has seen the job
+                if not isinstance(error, Exception):  # an interrupt: the job was not seen
                     delivery.jobs.append(entry)
                     self._delivery = delivery
                 raise
@@ -301,15 +304,13 @@ class Consumer(ConsumerBase):
                 return None
 
     def close(self) -> None:
-        """No more jobs from here; a thread that waits for one is woken, and its iteration ends. Closing twice is
-        allowed.
-        """
+        """Stop the iteration, also of a thread that waits for a job. Closing twice is allowed."""
         try:
             promise = self._give_back()
             if promise is not None:
                 self._queue._face._hold(promise)
         except StoreClosed:
-            pass  # whatever was not written is delivered again
+            pass  # unwritten acknowledgements: those jobs are delivered again
 
     def __enter__(self) -> Self:
         return self
@@ -324,5 +325,5 @@ class Consumer(ConsumerBase):
 
 
 def make_queue(store: Store, options: Options) -> Queue:
-    """The queue of an open store."""
+    """A queue of an open store."""
     return Queue(store, options)

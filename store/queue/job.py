@@ -1,4 +1,4 @@
-"""Job: one delivered job in a worker's hands. `Job` is for threads, `AsyncJob` the same for asyncio."""
+"""Job: one delivered job that a worker has in hand. `Job` is for threads, `AsyncJob` for asyncio."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 OPEN: Final = "open"
 ACKED: Final = "acked"
 GIVEN: Final = "given"  # nacked, failed or released
-LOST: Final = "lost"  # given to somebody else, or done by somebody else
+LOST: Final = "lost"  # given to another worker, or settled by one
 
 log = logging.getLogger("tidelog.queue")
 Settled = tuple[bool, Promise | None]
 
 
 class JobBase:
-    """What both kinds of job are.
+    """The common part of both kinds of job.
 
-    value         decoded by the queue's codec      deliveries    how often it was delivered, with this one: 1 = first
+    value         decoded by the queue's codec      deliveries    how often it was delivered, from 1
     id            `ms-seq`                          enqueued_at   datetime, UTC
-    headers       str -> str                        worker        the name it was delivered to
-    origin        its ID before it died, for a redriven one; None
+    headers       str -> str                        worker        name of the worker it was delivered to
+    origin        for a redriven job its ID before it died, else None
     """
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
@@ -93,7 +93,7 @@ class JobBase:
 
     @property
     def state(self) -> str:
-        """`open`; `acked`; `given` back, to a retry or the dead; or `lost` to somebody else."""
+        """`open`; `acked`; `given` (back for a retry, or dead); or `lost` to another worker."""
         return self._state
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class JobBase:
             "a job does not pickle: its lease belongs to this process. Send its value, and settle it here"
         )
 
-    # --- how it ends; each (whether it was still ours, what has to hold before that may be told)
+    # --- settling: each returns (whether the lease was still ours, the promise to hold before the caller is told)
 
     def _ack(self) -> Settled:
         if self._state is not OPEN:
@@ -125,8 +125,8 @@ class JobBase:
         self._state = ACKED if done else LOST
         delivery.open.pop(number, None)
         if done and not (delivery.gathers or delivery.open):
-            # The place's next job is delivered with it. First it is forgotten here: a job that is kept when it is done
-            # is not to keep the next one from being given up. A job is done once, whoever else tries to settle it.
+            # The place reuses this delivery for its next job. This job drops it first: a caller that keeps a finished
+            # job must not keep the next job's lease alive. A second settle of the job does nothing.
             self._delivery = place.past
             place.spare = delivery
         if shared.room:
@@ -136,7 +136,7 @@ class JobBase:
         return done, None if queue._face._holds_already(promise) else promise
 
     def _plan(self, plan: Callable[[settle.Held, Context], Any], end: str) -> Settled:
-        """One unit of commands that end this delivery as `end`; OPEN: it goes on."""
+        """Run one unit of commands that ends this delivery as `end`. OPEN: the delivery goes on."""
         if self._state is not OPEN:
             return False, None
         queue, delivery = self._queue, self._delivery
@@ -205,9 +205,9 @@ class JobBase:
     # --- the with block
 
     def _leave(self, error: BaseException) -> Settled:
-        """The block was left by an exception."""
+        """Settle the job after an exception left its block."""
         if not isinstance(error, (Exception, SystemExit)):
-            return self._release()  # KeyboardInterrupt, CancelledError: not the job's fault
+            return self._release()  # KeyboardInterrupt, CancelledError: not a failure of the job
         done = self._nack(error, None)
         if isinstance(error, Exception) and not self._place.reraise:
             log.error(
@@ -218,17 +218,17 @@ class JobBase:
         return done
 
     def _kept(self, failure: TidelogError) -> None:
-        """The job could not be given back."""
+        """Log that the job could not be given back."""
         log.warning(
             "queue %s: job %s could not be given back, and comes back by its lease: %s",
-            *(self._queue.name, self.id, str(failure)),  # not itself: its frames would keep the job
+            *(self._queue.name, self.id, str(failure)),  # str: its frames would keep the job
         )
 
     def _swallows(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and not self._place.reraise
 
     def _too_late(self, error: BaseException) -> None:
-        """The block was left by an exception after the job had been settled in it: told, but nothing to retry."""
+        """Log an exception that left the block after the job was settled; there is nothing to retry."""
         if self._swallows(error):
             log.error(
                 "queue %s: job %s was %s, and then its block raised: %s",
@@ -244,7 +244,7 @@ class JobBase:
 
 
 def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
-    """Raise QueueFull if a bounded queue has no room for these; the job itself makes room in its own."""
+    """Raise QueueFull if a bounded queue has no room for `puts`. The job itself makes room in its own queue."""
     wanted: dict[bytes, list[Put]] = {}
     told: set[tuple[bytes, bytes]] = set()
     for put in puts:
@@ -276,44 +276,47 @@ def _bound(queue: QueueBase) -> float:
 class Job(JobBase):
     """A job for threads.
 
-        with job:                 # acknowledged at the end; an exception in the block is recorded, and the job retried
+        with job:                 # acknowledged at the end; an exception is recorded, and the job retried
             send(job.value)
 
-    Every method that settles it returns False if it was meanwhile given to somebody else; then nothing was done.
+    Every method that settles the job returns False, and does nothing, if the lease was lost. They raise the errors of
+    writing: OutOfSpace, OutcomeUnknown.
     """
 
     __slots__ = ()
 
     def ack(self) -> bool:
-        """The job is done. True once that holds at the queue's level."""
+        """Mark the job as done. Returns True once the acknowledgement has reached the queue's durability level."""
         return self._told(self._ack())
 
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds.
+        """Record that this delivery failed. The job is retried after a growing pause, or after `delay` seconds.
 
-        After the queue's last delivery the job goes to the dead instead.
+        After the last of `max_deliveries` the job becomes a dead job instead. Raises DataError (`delay`).
         """
         return self._told(self._nack(reason, delay))
 
     def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up: it goes to the dead with the evidence."""
+        """Give the job up at once: it becomes a dead job, with the evidence."""
         return self._told(self._fail(reason))
 
     def release(self) -> bool:
-        """Give the job back as if it had not been delivered; it is due at once."""
+        """Give the job back as if it had not been delivered. It is due at once."""
         return self._told(self._release())
 
     def extend(self, seconds: Duration) -> bool:
-        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
+        """Keep the job from other workers for `seconds`, even if this process ends. Also extends a time limit.
 
-        What was promised for longer before stays.
+        Never shortens an earlier extension. Raises DataError.
         """
         return self._told(self._extend(seconds))
 
     def done_and(self, *puts: Put) -> bool:
-        """The job is done, and these are put, in one unit: both or neither. Raises QueueFull (still open then).
+        """Mark the job as done and put other jobs, in one unit: both happen or neither.
 
-        job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
+        Raises DataError, and QueueFull if a bounded queue has no room; the job then stays open.
+
+            job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
         """
         return self._told(self._done_and(puts))
 
@@ -338,7 +341,7 @@ class Job(JobBase):
         if error is None:
             if self._state is OPEN:
                 delivery = self._delivery
-                if delivery.gathers:  # its end is written with that of the batch
+                if delivery.gathers:  # written with the rest of the batch
                     delivery.finished.append(self._entry[0])
                     self._state = ACKED
                     leases = self._place.queue._leases
@@ -357,44 +360,50 @@ class Job(JobBase):
             except TidelogError as failure:
                 if isinstance(error, Exception):
                     raise
-                self._kept(failure)  # an interrupt stays what it is
+                self._kept(failure)  # the interrupt propagates
         else:
             self._too_late(error)
         return self._swallows(error)
 
 
 class AsyncJob(JobBase):
-    """A job for asyncio: `async with job:`. What is awaited is the disk; the change itself is made at once, so a
-    cancelled call has settled the job all the same.
+    """A job for asyncio: `async with job:`. Only the disk is awaited; the change itself is made at once, so a cancelled
+    call has settled the job.
     """
 
     __slots__ = ()
 
     async def ack(self) -> bool:
-        """The job is done. True once that holds at the queue's level."""
+        """Mark the job as done. Returns True once the acknowledgement has reached the queue's durability level."""
         return await self._told(self._ack())
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """This delivery failed: recorded, and retried after a growing pause, or after `delay` seconds."""
+        """Record that this delivery failed. The job is retried after a growing pause, or after `delay` seconds.
+
+        After the last of `max_deliveries` the job becomes a dead job instead. Raises DataError (`delay`).
+        """
         return await self._told(self._nack(reason, delay))
 
     async def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up: it goes to the dead with the evidence."""
+        """Give the job up at once: it becomes a dead job, with the evidence."""
         return await self._told(self._fail(reason))
 
     async def release(self) -> bool:
-        """Give the job back as if it had not been delivered; it is due at once."""
+        """Give the job back as if it had not been delivered. It is due at once."""
         return await self._told(self._release())
 
     async def extend(self, seconds: Duration) -> bool:
-        """Nobody is given the job for so long, even if this process ends. Also prolongs a time limit.
+        """Keep the job from other workers for `seconds`, even if this process ends. Also extends a time limit.
 
-        What was promised for longer before stays.
+        Never shortens an earlier extension. Raises DataError.
         """
         return await self._told(self._extend(seconds))
 
     async def done_and(self, *puts: Put) -> bool:
-        """The job is done, and these are put, in one unit: both or neither. Raises QueueFull (still open then)."""
+        """Mark the job as done and put other jobs, in one unit: both happen or neither.
+
+        Raises DataError, and QueueFull if a bounded queue has no room; the job then stays open.
+        """
         return await self._told(self._done_and(puts))
 
     async def _told(self, settled: Settled) -> bool:
@@ -419,7 +428,7 @@ class AsyncJob(JobBase):
         if error is None:
             if self._state is OPEN:
                 delivery = self._delivery
-                if delivery.gathers:  # its end is written with that of the batch
+                if delivery.gathers:  # written with the rest of the batch
                     delivery.finished.append(self._entry[0])
                     self._state = ACKED
                     leases = self._place.queue._leases
@@ -438,7 +447,7 @@ class AsyncJob(JobBase):
             except TidelogError as failure:
                 if isinstance(error, Exception):
                     raise
-                self._kept(failure)  # an interrupt stays what it is
+                self._kept(failure)  # the interrupt propagates
         else:
             self._too_late(error)
         return self._swallows(error)
