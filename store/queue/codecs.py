@@ -1,4 +1,4 @@
-"""Codecs: values of jobs as bytes."""
+"""Codecs: encode the values of jobs as bytes, and decode them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How a queue's values become bytes and come back.
+    """How a queue's values become bytes and back.
 
-    name      stands in the evidence of dead jobs
+    name      recorded in dead jobs
     encode    value -> bytes; may raise anything
     decode    bytes -> value; may raise anything
     """
@@ -34,13 +34,14 @@ _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 _json_value = json.JSONDecoder().decode
 
 
-_open: dict[int, Any] = {}  # what is being written, by id(): what contains itself is found by that
+_open: dict[int, Any] = {}  # objects being encoded, by id(); the encoder finds cycles with it
 
 
 def _json_parts() -> Callable[[Any, int], Iterable[str]]:
-    """What makes the text of a value in `_json`, which makes a new one for each: half of the work, where that is small.
+    """The function that makes the JSON text of a value. `_json` makes such a function for each value, which is half of
+    the work for small values.
 
-    How that is made is no promise of the library; where it is not as expected, all goes the promised way.
+    This uses internals of the json module. If they are not as expected, fall back to the documented `_json.encode`.
     """
     try:
         make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
@@ -62,7 +63,7 @@ def _encode_json(value: Any) -> bytes:
     try:
         return "".join(_parts(value, 0)).encode()
     except Exception:
-        # It may be another thread that has the same object open. The promised way tells, and says what is wrong.
+        # Another thread may be encoding the same object. The documented way does not mind, and its error is right.
         _open.clear()
         return _json.encode(value).encode()
 
@@ -121,7 +122,7 @@ def _checked(encode: Callable[[Any], Any]) -> Encode:
 
 
 def _encode_adapted(adapter: Any, value: Any) -> bytes:
-    # A dump alone checks little: what it lets through would come back as a job that nobody can decode.
+    # dump_json alone checks little: an invalid value would become a job that cannot be decoded.
     raw: bytes = adapter.dump_json(adapter.validate_python(value), by_alias=True)
     return raw
 
@@ -130,7 +131,7 @@ def _model(model: Any) -> Codec:
     def encode(value: Any) -> bytes:
         if not isinstance(value, model):
             raise TypeError(f"a {model.__name__} is required, not {type(value).__name__!r}")
-        text: str = value.model_dump_json(by_alias=True)  # as it is validated
+        text: str = value.model_dump_json(by_alias=True)  # the names that validation expects
         return text.encode()
 
     return Codec(f"pydantic:{model.__name__}", encode, model.model_validate_json)

@@ -1,15 +1,15 @@
-"""Drain: before a store is closed, jobs in the hands of other threads and tasks are waited for.
+"""Drain: before a store is closed, wait for the jobs that other threads and tasks have in hand.
 
-A drain goes through three steps:
+A drain has three steps:
 
-    begin     no queue of the store hands out jobs any more: workers that wait, or ask, get StoreClosed. Jobs that were
-              fetched and not handed out go back. Everything else goes on: acknowledgements, retries, puts
-    look      again and again: how many jobs are still in the hands of others?
-    end       how many were left; a line of the log, if there are any
+    begin     the queues stop handing out jobs: workers that wait or ask get StoreClosed, and jobs that were fetched but
+              not handed out go back. Everything else still works: acknowledgements, retries, puts
+    look      repeated: count the jobs that others still have in hand
+    end       return how many were left, and log a line if there are any
 
-A job is in the hands of the thread or task that took it, or that entered its `with` block last. The caller waits for
-none of its own jobs, since it cannot finish them meanwhile, and for none whose thread or task has ended. What is left
-stays pending, as after a crash: a worker of the same name has it back at once, others when its lease is over.
+A job is in the hands of the thread or task that took it, or that entered its `with` block last. The caller does not
+wait for its own jobs, which it cannot finish meanwhile, nor for jobs whose thread or task has ended. Jobs that are left
+stay pending, as after a crash: a worker of the same name gets them at once, others when the lease is over.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tidelog.store.core import Core
     from tidelog.store.queue.leases import Leases
 
-# How often the drain looks without being told: nobody tells when a block of a batch ends, when a job is dropped, or
-# when a thread ends that had one.
+# How often the drain looks without a nudge. There is none when a block of a batch ends, when a job is dropped, or when
+# a thread that had one ends.
 LOOK_SECONDS: Final = 0.05
 
 log = logging.getLogger("tidelog.queue")
@@ -38,8 +38,8 @@ log = logging.getLogger("tidelog.queue")
 class Drain:
     """One caller's wait before it closes a store.
 
-    limit     seconds to wait at most, None = for ever
-    caller    what sleeps meanwhile; it is nudged when a job is settled
+    limit     longest wait in seconds, None = for ever
+    caller    sleeps meanwhile; it is nudged when a job is settled
     me        the thread or task that closes the store
     """
 
@@ -48,12 +48,12 @@ class Drain:
     ) -> None:
         self._core, self._leases = core, leases
         self._me, self._caller = me, caller
-        # Real time, also beside a clock that is moved by hand: somebody waits.
+        # Real time, even with a manual clock, because a caller really waits.
         self._until = None if limit is None else SYSTEM.monotonic() + limit
         self._left: dict[str, int] = {}
 
     def begin(self) -> None:
-        """From here on no job is handed out."""
+        """Stop handing out jobs."""
         core, leases = self._core, self._leases
         leases.stop()
         shared = leases.queues()
@@ -68,7 +68,7 @@ class Drain:
         leases.beat()
 
     def look(self) -> float | None:
-        """Seconds to sleep before the next look, unless nudged; None: there is nothing to wait for any more."""
+        """Seconds to sleep before the next look, unless nudged. None: the wait is over."""
         self._left = {}
         for shared in self._leases.queues():
             count = sum(self._others(delivery) for delivery in shared.deliveries())
@@ -82,7 +82,7 @@ class Drain:
         return min(LOOK_SECONDS, left) if left > 0 else None
 
     def end(self) -> int:
-        """How many jobs were left in the hands of others when it was looked last."""
+        """How many jobs others had in hand at the last look."""
         for shared in self._leases.queues():
             shared.room.pop(self._caller, None)
         total = sum(self._left.values())
@@ -96,7 +96,7 @@ class Drain:
         return total
 
     def _others(self, delivery: Delivery) -> int:
-        """How many of a delivery's jobs are in the hands of living others."""
+        """How many of a delivery's jobs other living threads and tasks have in hand."""
         told = {*delivery.finished, *(job for job, _, _ in list(delivery.jobs))}
         hands, holder = delivery.hands, delivery.holder
         return sum(
@@ -114,5 +114,5 @@ class Drain:
         task = reference()
         if task is None or task.done():
             return False
-        # A thread that sleeps runs none of its tasks; a task that sleeps lets the others run.
+        # While this thread sleeps, none of its tasks run. While a task sleeps, the loop's other tasks do.
         return thread != me if isinstance(me, int) else task is not me[1]()

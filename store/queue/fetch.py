@@ -1,8 +1,8 @@
-"""Fetch: what a worker gets next. One decision under the store's lock, asked again when a parked worker is woken.
+"""Fetch: which jobs a worker gets next. One decision under the store's lock, made again when a parked worker wakes.
 
-In this order: what the worker's own name had in hand when an earlier life of it ended; jobs whose pause is over, and
-abandoned ones; new ones. What was delivered too often already goes to the dead instead. Acknowledgements that were
-gathered are written in the same unit.
+Order: jobs that this worker's name held when its earlier life ended; jobs whose pause is over, and abandoned jobs; new
+jobs. A job that was delivered too often becomes a dead job instead. Gathered acknowledgements are written in the same
+unit.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from tidelog.store.queue.shared import Delivery, Hold, Job, Leftover, Shared
 from tidelog.store.queue.streams import among_held, many, stream_at
 from tidelog.store.queue.units import UNIT_BYTES
 
-LOOK_MAX: Final = 100  # jobs that one decision gives up, and about UNIT_BYTES of them
+LOOK_MAX: Final = 100  # jobs that one decision makes dead jobs, and about UNIT_BYTES of them
 ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
 
 DELIVERED: Final = b"delivered"
-NEXT: Final = b"next"  # delivered, one new job and nothing else
+NEXT: Final = b"next"  # delivered: one new job and nothing else
 NO_GROUP: Final = b"no group"  # the queue's stream or group is missing
-AGAIN: Final = b"again"  # nothing yet, but ask once more
+AGAIN: Final = b"again"  # nothing yet; ask once more
 
 
 def closing() -> StoreClosed:
-    """What a worker is told that asks for a job while the store is being closed."""
+    """The error for a worker that asks for a job while the store is being closed."""
     return StoreClosed("the store is being closed: no more jobs are handed out")
 
 
 class Fetch:
-    """One worker's request, and after it the delivery it got. May be made again when it is through.
+    """One worker's request, and afterwards the delivery it got. Can be made again once it is answered.
 
-    batch       at most so many jobs
-    timeout_ms  to wait for the first one: 0 = for ever, None = not at all
-    history     where in its own history the worker is, None when that is through
-    time_limit  seconds for which its leases are renewed at most, None = without end
+    batch       how many jobs at most
+    timeout_ms  how long to wait for the first one: 0 = for ever, None = not at all
+    history     where the worker is in its own history, None after the end
+    time_limit  seconds for which its leases are renewed at most, None = without limit
 
-    and, given each time it is made:
+    Set for each request:
 
-    delivery    what is to hold the jobs, with nothing open; taken away with them: they alone keep it alive
-    before      the delivery before, whose gathered acknowledgements go along
+    delivery    holds the jobs; empty before. Removed from the request afterwards: only the jobs keep it alive
+    before      the previous delivery, whose gathered acknowledgements are written too
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Fetch:
         self._left: list[Leftover] = []
 
     def written(self) -> None:
-        """The acknowledgements that the last decision took along are in the log."""
+        """The acknowledgements that the last decision included are in the log."""
         if self._writing:
             assert self.before is not None
             self.before.written(self._writing, self._held)
@@ -96,7 +96,7 @@ class Fetch:
             self._left = []
 
     def failed(self) -> None:
-        """The last decision came to nothing, or nobody knows: they are to be written (perhaps again)."""
+        """The last decision failed or its outcome is unknown: its acknowledgements have to be written (again)."""
         if self._writing:
             assert self.before is not None
             self.before.finished.extendleft(reversed(self._writing))
@@ -119,7 +119,7 @@ class Fetch:
         look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
         delivery = self.delivery
         if self.batch == 1 and not look and self.before is None and not shared.leftovers:
-            # Nothing of earlier is to be seen to: nearly every fetch of who takes jobs one by one. As below.
+            # Nothing older to look for: nearly every fetch with batch=1. Same result as below.
             new = next_one(ctx, options.key, stream, group, self.worker)
             if new is not None:
                 job, row = new
@@ -166,7 +166,7 @@ class Fetch:
                 delivery.until = mono + self.time_limit
             return DELIVERED
         if self.timeout_ms is None:
-            # What went back in this very unit is there for the next one.
+            # Jobs that went back in this very unit are there for the next request.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],
@@ -180,7 +180,7 @@ class Fetch:
 def log_finished(
     shared: Shared, options: Options, ctx: Context, stream: Stream, jobs: list[int]
 ) -> None:
-    """[lock] These jobs are done."""
+    """[lock] Log that these jobs are done."""
     if shared.extended or shared.failed:
         shared.drop_notes(ctx, options, jobs)
         for job in jobs:
@@ -192,9 +192,9 @@ def log_finished(
 def log_leftovers(
     shared: Shared, ctx: Context, stream: Stream, group: Group, mono: float
 ) -> list[Leftover]:
-    """[lock] See to what deliveries left that went away: finished jobs are done, unseen ones go back.
+    """[lock] Write what ended deliveries left behind: finished jobs are done, unseen ones go back.
 
-    They stay listed until the unit is in the log (`Shared.dealt_with`); to see to one twice does nothing.
+    The leftovers stay listed until the unit is in the log (`Shared.dealt_with`). Writing one twice does nothing.
     """
     left = list(shared.leftovers)
     for leftover in left:
@@ -217,7 +217,7 @@ def give_back(
     unseen: list[Job],
     mono: float,
 ) -> None:
-    """[lock] Jobs that were fetched but never handed to the worker are as if they had not been delivered."""
+    """[lock] Undo the delivery of jobs that were fetched but never handed to the worker."""
     counts = {job: count for job, _, count in unseen}
     back = among_held(group, worker, counts.items())
     if back:
@@ -230,10 +230,10 @@ def give_back(
 
 
 class _Look:
-    """Looking for jobs that were delivered before: history, paused ones that are due, abandoned ones.
+    """Looks for jobs that were delivered before: own history, paused jobs that are due, abandoned jobs.
 
-    claims     job -> deliveries, with this one         got     the same with their rows
-    doomed     delivered too often                      gone    without message: somebody deleted it
+    claims     job -> deliveries, this one included     got     the same jobs with their rows
+    doomed     delivered too often                      gone    no entry: it was deleted
     """
 
     def __init__(
@@ -252,7 +252,8 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        # Not to be taken: what this unit deals with already, and what is in living hands (nothing that is paused is).
+        # Not available: jobs that this unit handles already, and jobs that living workers hold. Paused jobs are held by
+        # nobody.
         self._handled = set(done)
         for leftover in fetch._left:
             self._handled.update(leftover.finished)
@@ -277,7 +278,7 @@ class _Look:
         )
 
     def _own(self) -> None:
-        """What is pending for a worker of this name that nobody living has."""
+        """Take jobs pending for this worker's name that no living delivery holds."""
         fetch, pending = self._fetch, self._group.pending
         consumer = self._group.consumers.get(fetch.worker)
         while consumer is not None and fetch.history is not None and not self._full:
@@ -295,8 +296,8 @@ class _Look:
             fetch.shared.returned.add(fetch.worker)
 
     def _comes_later(self, job: int) -> bool:
-        """Whether a job is in the hands of somebody beyond the time limit, dropped, or lent for longer: it has to be
-        late before even a worker of that name gets it back.
+        """Whether the job waits until its lease is over, even for a worker of the same name: it was dropped, its
+        delivery is beyond the time limit, or the lease was extended.
         """
         shared = self._fetch.shared
         hold = shared.extended.get(job)
@@ -318,14 +319,14 @@ class _Look:
                 continue
             row = pending.get(job)
             if row is None or row[1] != NOBODY:
-                shared.drop_notes(self._ctx, self._fetch.options, (job,))  # somebody else's by now
+                shared.drop_notes(self._ctx, self._fetch.options, (job,))  # settled or delivered again
             else:
                 self._take(job, row[2], b"")
         for item in again:
             heappush(heap, item)
 
     def _late(self) -> None:
-        """Jobs whose lease was not renewed for `retry_after`, the oldest first."""
+        """Take jobs whose lease was not renewed for `retry_after`, oldest first."""
         shared, mono = self._fetch.shared, self._mono
         period = self._fetch.options.retry_after
         cutoff = self._ctx.now - int(period * 1000)
@@ -352,7 +353,7 @@ class _Look:
             self._take(job, row[2], b"" if owner is None else owner.name)
         if shared.heap:
             look_at = min(look_at, shared.heap[0][0])
-        if len(shared.dropped) > len(pending):  # others have settled some
+        if len(shared.dropped) > len(pending):  # others settled some
             for job in [job for job in list(shared.dropped) if not pending.contains(job)]:
                 shared.dropped.pop(job, None)
         shared.looks[period] = look_at
@@ -377,15 +378,15 @@ class _Look:
             self.got.append((job, row, count + 1))
 
     def log(self) -> list[int]:
-        """Append the effects of all but the claims; the jobs that are done for (to be logged as such)."""
+        """Append the effects of all but the claims. Returns the jobs that become dead jobs, to be logged as done."""
         ctx, options, shared = self._ctx, self._fetch.options, self._fetch.shared
         if self._doomed:
             stream_at(ctx, options.dead_key)
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
-            # Whole nodes alone, never the last one: what is added is decided for the stream as it was. The next
-            # failure, or beat, trims to the entry.
+            # Trim whole nodes only, never the last one: the entries to add are decided for the stream as it was. The
+            # next failure, or beat, trims exactly.
             latest = list(self._abandoned.items())[-options.max_failures :]
             most = b"%d" % max(1, options.max_failures - len(latest))
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])

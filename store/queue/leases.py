@@ -1,10 +1,10 @@
-"""Leases: what keeps the jobs of living workers from being taken over, and tidies up behind them.
+"""Leases: keep jobs of living workers from being taken over, and clean up after workers.
 
-One daemon thread for each open store, asleep while nobody has a job in hand. At each beat, for every queue:
+One daemon thread per open store; it sleeps while no worker has a job in hand. On each beat, for every queue:
 
-    acknowledgements that were gathered are written         leases older than a third of `retry_after` are renewed
-    what vanished deliveries left is seen to                retention by age goes on
-    now and then consumers that nobody uses any more are removed
+    write gathered acknowledgements                         renew leases older than a third of `retry_after`
+    write what ended deliveries left behind                 go on with retention by age
+    now and then, remove consumers that are no longer used
 
 It is a thread, not a task, so that a blocked event loop or a busy worker keeps its jobs.
 """
@@ -36,10 +36,10 @@ from tidelog.store.queue.shared import Delivery, Holder, Leftover, Shared
 from tidelog.store.queue.streams import depth
 from tidelog.store.waiters import Bell, Caller
 
-BEAT_SECONDS: Final = 1.0  # at most, while somebody has a job in hand
-STALE_MS: Final = 86_400_000  # a consumer that holds nothing and was not seen for so long goes
+BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker has a job in hand
+STALE_MS: Final = 86_400_000  # a consumer without jobs that was not seen for this long is removed
 TIDY_SECONDS: Final = 3600.0
-CONSUMERS_MAX: Final = 100  # removed by one beat
+CONSUMERS_MAX: Final = 100  # that one beat removes
 LATEST_MAX: Final = 1_000  # queues that are remembered though nobody uses them
 
 Place = tuple[int, bytes, bytes]  # database, key, group
@@ -50,15 +50,15 @@ log = logging.getLogger("tidelog.queue")
 class Leases:
     """The queues of one open store, and the thread that looks after them.
 
-    shared    (database, key, group) -> what their workers know together
-    armed     the thread runs, or is about to          over    it has ended, as has the store
-    closing   the store is being closed: its queues hand out no jobs any more
+    shared    (database, key, group) -> what the workers of that queue share
+    armed     the thread runs or is about to           over    the thread has ended, and so has the store
+    closing   the store is being closed: its queues hand out no more jobs
     """
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
-        # A program may ask for a queue for each of its users: what nobody uses goes, but for the latest ones.
+        # A program may use one queue per user. Unused queues are freed, except for the latest ones.
         self.shared: weakref.WeakValueDictionary[Place, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.armed = self.over = self.closing = False
@@ -69,7 +69,7 @@ class Leases:
         core.clock.ticked(self.ticked)
 
     def of(self, core: Core, db: int, options: Options) -> Shared:
-        """What the workers of a queue share; made when it is first asked for."""
+        """What the workers of a queue share; made on first use."""
         place = db, options.key, options.group_key
         found = self.shared.get(place)
         if found is None:
@@ -82,12 +82,12 @@ class Leases:
         return found
 
     def queues(self) -> list[Shared]:
-        """Those that are in use, or were lately."""
+        """The queues that are in use or were lately."""
         found = [reference() for reference in self.shared.valuerefs()]
         return [shared for shared in found if shared is not None]
 
     def arm(self) -> None:
-        """Somebody has a job in hand."""
+        """Start the beats: a worker has a job in hand."""
         self.armed = True
         if self._manual:
             return
@@ -98,9 +98,10 @@ class Leases:
                         self._start()
             self._wake.ring()
         except RuntimeError as error:
-            # The system gives no thread. Nothing is lost: this process knows who lives, and only one that comes after
-            # a crash could take a lease for over too early. Acknowledgements of a batch go along with the next fetch.
-            self.armed = False  # the next one tries again
+            # The system gives no thread. Nothing is lost: this process knows which workers live. Only a process that
+            # opens the store after a crash could take over a lease too early. A batch's acknowledgements are written by
+            # the next fetch.
+            self.armed = False  # the next call tries again
             if not self._troubled:
                 log.warning("leases are not renewed, and that is tried again: %s", error)
             self._troubled = True
@@ -117,28 +118,28 @@ class Leases:
             daemon=True,
         )
         thread.start()
-        self._thread = thread  # an interrupt before this costs a second thread, and no lease
+        self._thread = thread  # an interrupt before this line costs a second thread, but no lease
 
     def stop(self) -> None:
-        """From here on no queue hands out jobs."""
+        """Stop all queues from handing out jobs."""
         with self._starting:
             self.closing = True
             for shared in self.queues():
                 shared.closing = True
 
     def take_back(self) -> None:
-        """Jobs that were fetched and not handed out are to go back, with the next beat."""
+        """Return jobs that were fetched but not handed out; the next beat writes it."""
         for shared in self.queues():
             for delivery in shared.deliveries():
                 shared.leave(delivery)
 
     def drain(self, limit: float | None, caller: Caller, me: Holder) -> Drain | None:
-        """A wait for the jobs in the hands of others, at most for so many seconds; None for a store that has ended."""
+        """A wait of at most `limit` seconds for the jobs that others have in hand. None if the store has ended."""
         core = self._core()
         return None if core is None or core.ended else Drain(core, self, limit, caller, me)
 
     def close(self) -> None:
-        """The store is about to be closed: a last beat, and the thread ends."""
+        """Before the store is closed: make a last beat and end the thread."""
         self.stop()
         self.take_back()
         self.beat()
@@ -146,24 +147,24 @@ class Leases:
         self._wake.ring()
 
     def ticked(self) -> None:
-        """A clock that is moved by hand was moved."""
+        """A manual clock was moved."""
         self.beat()
         for shared in self.queues():
             shared.made_room()
 
     def reloaded(self) -> None:
-        """[lock] Memory was rebuilt: what is cached of it is to be read again."""
+        """[lock] Memory was rebuilt: invalidate the caches."""
         for shared in self.queues():
             shared.stale()
 
     def ended(self) -> None:
-        """[lock] The store was closed: who waits for room is to find out."""
+        """[lock] The store was closed: wake the callers that wait for room, so that they raise."""
         for shared in self.queues():
             for caller in list(shared.room):
                 caller.nudge()
 
     def beat(self) -> float | None:
-        """One round over the queues: seconds until the next one, None while there is nothing to look after."""
+        """One round over the queues. Returns seconds until the next one, None if there is nothing to look after."""
         core = self._core()
         if core is None or core.ended:
             return None
@@ -201,7 +202,7 @@ class Leases:
         if busy:
             return pause
         self.armed = False
-        # Somebody may have been given a job just before, and found it armed.
+        # A worker may have got a job just before, and seen `armed` still set.
         if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
             self.armed = True
             return 0.0
@@ -209,7 +210,7 @@ class Leases:
 
 
 class _Beat:
-    """The unit of one beat for one queue. Called under the store's lock."""
+    """The unit of one beat for one queue. Runs under the store's lock."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -223,7 +224,7 @@ class _Beat:
         self._shared.dealt_with(self._left)
 
     def failed(self) -> None:
-        """It is not, or nobody knows: what was done is still to be acknowledged."""
+        """The unit is not in the log, or its outcome is unknown: the finished jobs still have to be acknowledged."""
         for delivery, jobs, _ in self._writing:
             delivery.finished.extendleft(reversed(jobs))
 
@@ -233,7 +234,7 @@ class _Beat:
         stream = value if isinstance(value, Stream) else None
         group = None if stream is None else stream.groups.get(shared.group_key)
         if stream is None or group is None:
-            self._left = list(shared.leftovers)  # about nothing that is still there
+            self._left = list(shared.leftovers)  # stream or group is gone: nothing to write
             return
         mono = shared.monotonic()
         shared.sample(mono, stream.entries_added, depth(stream, group))
@@ -266,13 +267,13 @@ class _Beat:
 def _renew(
     ctx: Context, delivery: Delivery, group: Group, mono: float, finished: list[int]
 ) -> None:
-    """Renew the leases of a delivery, but for the jobs that this unit acknowledges."""
+    """Renew the leases of a delivery, except for jobs that this unit acknowledges."""
     delivery.renewed = mono
     told = set(finished)
     opened = [job for job in list(delivery.open) if job not in told]
     claims = {job: delivery.open.get(job, 0) for job in delivery.still_held(group, opened)}
     for job in [job for job in opened if job not in claims]:
-        delivery.settled(job)  # somebody else's by now
+        delivery.settled(job)  # lost to another worker
     if claims:
         options = delivery.options
         log_claim(
@@ -281,7 +282,7 @@ def _renew(
 
 
 def _tidy(ctx: Context, shared: Shared, options: Options, group: Group) -> bool:
-    """Remove consumers that hold nothing and were not seen for a day; whether some are left for the next beat."""
+    """Remove consumers without jobs that were not seen for a day. Returns whether some are left for the next beat."""
     consumers = [reference() for reference in shared.workers.valuerefs()]
     live = {consumer.worker.encode() for consumer in consumers if consumer is not None}
     stale = [
@@ -302,10 +303,10 @@ def _to_look_after(shared: Shared) -> list[Delivery]:
 
 
 def leases_of(core: Core) -> Leases:
-    """Those of an open store."""
+    """The leases of an open store."""
     found: Leases | None = core.queues
     if found is None:
-        with core.lock:  # a closed or forked store says so here
+        with core.lock:  # raises if the store was closed or forked
             if core.queues is None:
                 core.queues = Leases(core)
                 core.landing.rebuilt.append(core.queues.reloaded)
@@ -324,7 +325,7 @@ def _run(leases_ref: weakref.ref[Leases], wake: Bell) -> None:
             break
         del leases
         wake.wait(pause)
-    wake.ring()  # another one, of a start that was interrupted
+    wake.ring()  # wake a second thread, of a start that was interrupted
 
 
 def _end(wake: Bell, gone: object) -> None:
@@ -335,10 +336,10 @@ _started: weakref.WeakSet[Leases] = weakref.WeakSet()
 
 
 def _see_to_the_end(leases: Leases) -> None:
-    """At the end of the process what was gathered is written, so that no finished job is done again."""
+    """Have gathered acknowledgements written when the process ends, so that no finished job is repeated."""
     if not _started:
         atexit.unregister(_flush)
-        atexit.register(_flush)  # after the stores' own, so it is called before them
+        atexit.register(_flush)  # registered after the stores' own handler, so called before it
     _started.add(leases)
 
 

@@ -1,4 +1,4 @@
-"""Which queues a store holds. Nothing marks a stream as a queue: what has a group of consumers may be one."""
+"""Which queues a store holds. Streams are not marked as queues, so every stream with a group counts as one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidelog.store.queue.rows import VALUE, shown
 
 
 def queue_names(store: Any) -> list[tuple[str, str]]:
-    """(name, group) of every stream with a group, and of those that were only put to so far; the streams that belong
-    to another queue left out, and keys that are no text. `store` is a face of either kind.
+    """(name, group) of every stream with a group, and of queues that have only been put to. Leaves out the streams that
+    belong to another queue, and keys that are not UTF-8. `store` is a face of either kind.
     """
     answer = store._core.look(lambda state: _names(state, store._db))
     found: list[tuple[str, str]] = answer[0]

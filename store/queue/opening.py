@@ -1,4 +1,4 @@
-"""`tidelog.queue`: open a store for the sake of one queue; `tidelog.aqueue` is in store.queue.aio."""
+"""`tidelog.queue`: open a store for one queue. `tidelog.aqueue` is in store.queue.aio."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def open_queue(
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue:
-    """Open the store in a directory, creating it if it is empty or missing, for one queue; closing that closes it.
+    """Open the store in a directory for one queue. Creates it if the directory is empty or missing. Closing the queue
+    closes the store.
 
-    For the options of the queue see `Store.queue`, for `fsync` and what is raised see `tidelog.open`. For several
-    queues open the store, and ask it for each.
+    For the queue's options see `Store.queue`; for `fsync` and the errors raised see `tidelog.open`. To use several
+    queues, open the store and call `db.queue` for each.
 
         with tidelog.queue("mail-data", "mails") as mails:
             mails.put({"to": "ann@example.org"})

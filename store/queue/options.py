@@ -1,4 +1,4 @@
-"""What a queue can be told when it is made. None of it is stored; two programs may differ in it."""
+"""The options of a queue. They are not stored; two programs may use different ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
 
 DELIVERIES_MAX = (1 << 62) - 1
-PAUSE_MAX = 3600.0  # seconds, for the growing pause between retries
-DEDUP_SECONDS = 86_400  # how long a dedup ID is remembered: Redis's greatest
-DEDUP_IDS = 10_000  # and how many of them: as well
+PAUSE_MAX = 3600.0  # seconds, bound of the growing pause between retries
+DEDUP_SECONDS = 86_400  # how long a dedup ID is remembered: Redis's maximum
+DEDUP_IDS = 10_000  # how many dedup IDs are remembered: Redis's maximum
 SUFFIXES = (":holds", ":failures", ":dead")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A queue's name and settings, checked. Times in seconds.
+    """A queue's name and settings, checked. Times are in seconds.
 
-    keep_count, keep_seconds    acknowledged jobs that stay: so many, or for so long; with neither they go at once
-    keeps                       whether they stay at all; stored, since each job's end asks
+    keep_count, keep_seconds    how many acknowledged jobs to keep, or for how long; 0 and 0 = delete them at once
+    keeps                       whether any are kept; precomputed, because the end of each job asks for it
     """
 
     name: str
@@ -54,7 +54,9 @@ class Options:
         return self.key + b":dead"
 
     def pause(self, deliveries: int, chance: float) -> float:
-        """Seconds before the retry that follows so many deliveries; `chance` from 0 to 1 is the jitter's."""
+        """Seconds before the retry after `deliveries` deliveries. `chance`, from 0 to 1, is the jitter: 0.75 to 1.25
+        times.
+        """
         longest = max(PAUSE_MAX, self.retry_after)
         doubled = self.retry_after * 2.0 ** min(deliveries - 1, 64)
         return min(doubled, longest) * (0.75 + chance / 2)
@@ -71,7 +73,7 @@ def make_options(
     max_depth: Any = None,
     max_failures: Any = 1000,
 ) -> Options:
-    """Check what the caller gave. Raises DataError, which names the option."""
+    """Check the options that the caller gave. Raises DataError, which names the option."""
     key, group_key = named("name", name), named("group", group)
     if name.endswith(SUFFIXES):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Retention: acknowledged jobs that stay for a while (`keep`), and go from the old end. Unfinished ones never go."""
+"""Retention: keep acknowledged jobs for a while (`keep`), and delete the oldest. Never deletes unfinished jobs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.shared import Shared
 from tidelog.store.queue.streams import depth, find
 
-SWEEP_JOBS = 256  # acknowledged before retention looks again
+SWEEP_JOBS = 256  # acknowledged jobs between two sweeps
 
 
 def sweep(core: Core, shared: Shared, options: Options) -> None:
-    """Let go what `keep` does not ask for: one unit, nothing if nothing is to go. Raises as any write."""
+    """Delete jobs that `keep` does not cover, as one unit; no unit if there are none. Raises the errors of a write."""
     run_unit(core, shared.db, lambda ctx: _words(ctx, shared.db, options))
     shared.unswept = 0
 
@@ -41,7 +41,7 @@ def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:
 
 
 def needed_from(stream: Stream) -> int:
-    """The smallest ID that some group still needs; all before are acknowledged everywhere."""
+    """The smallest ID that some group still needs. All smaller ones are acknowledged in every group."""
     return min(
         (
             min(group.pending.first(), group.last_id + 1)

@@ -1,11 +1,11 @@
-"""Rows: what the entries of a queue's four streams hold, and what is made of them.
+"""Rows: the fields of the entries in a queue's four streams, and the objects made of them.
 
-Of the queue `mails`:
+For the queue `mails`:
 
-    mails            value, header.<name> ..., origin (the ID a redriven job had first)
+    mails            value, header.<name> ..., origin (a redriven job's first ID)
     mails:holds      group, job, until (unix ms)
     mails:failures   group, job, worker, deliveries, error, traceback
-    mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was no job of a queue), id,
+    mails:dead       value, header.<name> ..., origin (or field.<name> ... of an entry that was not put by a queue), id,
                      group, deliveries, reason, codec, workers (JSON list of names), errors (JSON list of {"at": unix
                      ms, "worker", "deliveries", "error", "traceback"})
 """
@@ -27,11 +27,11 @@ from tidelog.store.queue.options import Options
 
 VALUE = b"value"
 HEADER = b"header."
-FIELD = b"field."  # marks, among the dead, the fields of an entry that was no job of a queue
+FIELD = b"field."  # prefix, in dead jobs, of the fields of an entry that was not put by a queue
 ORIGIN = b"origin"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
-_TRACEBACK_CHARS = 4_000  # its end is kept, where it says what happened
+_TRACEBACK_CHARS = 4_000  # the end of the traceback is kept, which says what happened
 
 
 # --- jobs
@@ -49,7 +49,7 @@ def encode_value(options: Options, value: Any) -> bytes:
 
 
 def job_row(value: bytes, headers: Mapping[str, str] | None) -> Row:
-    """A job's entry. Raises DataError."""
+    """The row of a job's entry. Raises DataError."""
     if headers is None:
         return VALUE, value
     row = [VALUE, value]
@@ -66,12 +66,12 @@ def job_row(value: bytes, headers: Mapping[str, str] | None) -> Row:
 
 
 def fields_of(row: Sequence[bytes]) -> dict[bytes, bytes]:
-    """A row as a mapping; of a field that occurs twice the first counts."""
+    """A row as a mapping. If a field occurs twice, the first one counts."""
     return dict(zip(reversed(row[::2]), reversed(row[1::2]), strict=False))
 
 
 def value_of(row: Sequence[bytes]) -> bytes | None:
-    """The encoded value of a job's row, None if somebody else's entry has none."""
+    """The encoded value of a job's row; None for an entry that has no value, put by another client."""
     if row[0] == VALUE:
         return row[1]
     return fields_of(row).get(VALUE)
@@ -101,7 +101,7 @@ def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job as `peek` shows it: in nobody's hands. `value` is None where it cannot be decoded; `problem` says why."""
+    """A job that waits, as `peek` shows it. `value` is None if it cannot be decoded; `problem` then says why."""
 
     id: str
     value: Any
@@ -115,7 +115,7 @@ class WaitingJob:
 
 
 def waiting_job(codec: Codec, entry_id: int, row: Row) -> WaitingJob:
-    """An entry as `peek` shows it."""
+    """A WaitingJob made of an entry."""
     value, problem = None, None
     try:
         value = decode_row(codec, row)
@@ -131,8 +131,8 @@ def waiting_job(codec: Codec, entry_id: int, row: Row) -> WaitingJob:
 class Failure:
     """One failed delivery of a job.
 
-    error        type and text of the exception, or the reason that was given
-    traceback    its end, empty if there was no exception
+    error        type and text of the exception, or the reason that the worker gave
+    traceback    the end of the traceback, empty if there was no exception
     """
 
     job_id: str
@@ -144,13 +144,13 @@ class Failure:
 
 
 def evidence(reason: str | BaseException) -> tuple[str, str]:
-    """(error, traceback) of a reason to fail."""
+    """(error, traceback) for the reason of a failure."""
     if isinstance(reason, BaseException):
         lines = "".join(traceback.format_exception(reason))
         name = type(reason).__qualname__
         try:
             said = str(reason)
-        except Exception as broken:  # anyone's exception: it may fail at anything
+        except Exception as broken:  # a foreign exception may fail even here
             said = f"(its text could not be had: {type(broken).__name__})"
         error = f"{name}: {said}" if said else name
         return error[:_ERROR_CHARS], lines[-_TRACEBACK_CHARS:]
@@ -169,7 +169,7 @@ def failure_row(
 
 
 def failure_of(entry_id: int, row: Row) -> Failure:
-    """The other way round."""
+    """The Failure that an entry of `<name>:failures` describes."""
     fields = fields_of(row)
     return Failure(
         shown(fields.get(b"job", b"")),
@@ -190,7 +190,7 @@ def hold_row(options: Options, job: int, until: int) -> Row:
 
 
 def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
-    """(job, until) of an entry of `<name>:holds`, None if it is of another group or none of ours."""
+    """(job, until) of an entry of `<name>:holds`; None if it is of another group or malformed."""
     fields = fields_of(row)
     job = ids.parse_or_none(fields.get(b"job", b""))
     until = fields.get(b"until", b"")
@@ -199,14 +199,14 @@ def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
     return job, _number(until)
 
 
-# --- the dead
+# --- dead jobs
 
 
 class DeadJob:
     """A job that was given up.
 
-    id             of its entry among the dead     original_id    that it had as a job
-    raw            its value as bytes              errors         of its deliveries, as far as they are still known
+    id             of its entry in `<name>:dead`   original_id    its ID as a job
+    raw            its value as bytes              errors         failures of its deliveries that are still known
     """
 
     __slots__ = (
@@ -235,7 +235,7 @@ class DeadJob:
 
     @property
     def value(self) -> Any:
-        """Its value, decoded with the codec of the queue that is asked. Raises DecodeError."""
+        """The value, decoded with the codec of the queue object in use. Raises DecodeError."""
         return decode_row(self._codec, self._row)
 
     @property
@@ -276,7 +276,7 @@ def dead_row(
 
 
 def carried(row: Row) -> list[bytes]:
-    """What a dead job keeps of its entry: value, headers and origin; of somebody else's entry every field, marked."""
+    """The fields that a dead job keeps: value, headers and origin; for another client's entry all, with a prefix."""
     ours = VALUE in row[::2]
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
@@ -288,7 +288,7 @@ def carried(row: Row) -> list[bytes]:
 
 
 def revived(row: Row) -> list[bytes]:
-    """The entry that a dead job becomes when it is redriven: what it kept, and where it comes from."""
+    """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):
         if name == VALUE or name.startswith(HEADER):
@@ -299,16 +299,16 @@ def revived(row: Row) -> list[bytes]:
     return [*kept, ORIGIN, fields.get(ORIGIN) or fields.get(b"id", b"")]
 
 
-# --- bits
+# --- helpers
 
 
 def text(entry_id: int) -> str:
-    """An ID as users see it."""
+    """An ID as text."""
     return ids.text(entry_id).decode()
 
 
 def moment(ms: int) -> datetime:
-    """Unix ms as a datetime, UTC; the last there is for what no calendar reaches."""
+    """Unix ms as a datetime in UTC; the latest possible datetime if that is out of range."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -320,7 +320,7 @@ def milliseconds(at: datetime) -> int:
 
 
 def shown(raw: bytes) -> str:
-    """Bytes as text, whatever they are."""
+    """Any bytes as text; invalid UTF-8 is escaped."""
     return raw.decode(errors="backslashreplace")
 
 
@@ -342,7 +342,7 @@ def _listed(raw: bytes | None) -> list[Any]:
 
 
 def _told(job_id: str, found: dict[Any, Any]) -> Failure:
-    """A failure out of the evidence of a dead job; it may have been written by anyone."""
+    """A failure out of a dead job's `errors`. Another client may have written it, so every field is checked."""
     at, deliveries = found.get("at"), found.get("deliveries")
     return Failure(
         job_id,

@@ -1,7 +1,7 @@
-"""Settle: how a job ends, or ends for now. Decisions under the store's lock; each is one unit of ordinary commands.
+"""Settle: how a job ends, for good or for now. Decisions under the store's lock; each is one unit of plain commands.
 
-Every one of them is fenced: it does something only while the job is pending for that worker with that number of
-deliveries, which no later delivery can have. Otherwise somebody else has it by now, or it is done.
+All of them are fenced: they act only while the job is pending for that worker with that number of deliveries. No later
+delivery can have the same number. Otherwise another worker has the job, or it is done, and nothing happens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Words = list[list[bytes]]
 
 
 class Held:
-    """A job in a worker's hands, with what fences it."""
+    """A job that a worker has in hand, with what fences it."""
 
     __slots__ = ("shared", "options", "worker", "job", "count", "row")
 
@@ -38,7 +38,7 @@ class Held:
         self.job, self.count, self.row = job, count, row
 
     def find(self, ctx: Context) -> tuple[Stream, Group] | None:
-        """The stream and group if the job is still this worker's. Raises CommandError (a key of another type)."""
+        """The stream and group if the worker still holds the job, else None. Raises CommandError for another type."""
         options = self.options
         stream = ctx.stream(options.key)
         group = None if stream is None else stream.groups.get(options.group_key)
@@ -52,10 +52,10 @@ class Held:
 
 
 def log_done(ctx: Context, options: Options, stream: Stream, jobs: Sequence[int]) -> None:
-    """Log that these pending jobs are done; they leave the stream if they are not kept and no other group needs them.
+    """Log that these pending jobs are done. They leave the stream unless they are kept or another group needs them.
 
-    The same as XACKDEL with ACKED, or as XACK. One may be named twice: whoever left a job's block as an interrupt
-    struck may have come into it again.
+    Same as XACKDEL with ACKED, or XACK. A job may be named twice: a caller that was interrupted while leaving the job's
+    block may have entered it again.
     """
     if len(jobs) == 1:
         ctx.effects.append(_one_done(ctx.db, options, stream, jobs[0]))
@@ -69,7 +69,7 @@ def log_done(ctx: Context, options: Options, stream: Stream, jobs: Sequence[int]
 
 
 def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:
-    """What `log_done` comes to for one job."""
+    """The effect of `log_done` for one job."""
     name = options.group_key
     if not options.keeps and (len(stream.groups) == 1 or not still_referenced(stream, name, job)):
         place = stream.find(job)
@@ -79,7 +79,7 @@ def _one_done(db: int, options: Options, stream: Stream, job: int) -> Effect:
 
 
 def ack(delivery: Delivery, job: int, count: int, ctx: Context) -> bool:
-    """A job of a delivery is done. The commonest end, so without what `Held` takes."""
+    """Log that one job of a delivery is done. The most frequent end, so it does without `Held`."""
     options, shared = delivery.options, delivery.shared
     stream = ctx.stream(options.key)
     group = None if stream is None else stream.groups.get(options.group_key)
@@ -109,7 +109,7 @@ def _without_hold(shared: Shared, options: Options, job: int) -> Words:
 
 
 def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Words | None:
-    """A job is done, and what `adds` says is put; it is asked first, and may raise."""
+    """Mark a job as done and put what `adds` returns. `adds` is called first and may raise."""
     if held.find(ctx) is None:
         return None
     put = adds(ctx)
@@ -117,7 +117,7 @@ def done_and(held: Held, ctx: Context, adds: Callable[[Context], Words]) -> Word
 
 
 def _left(held: Held) -> Words:
-    """A job leaves the queue."""
+    """The commands that remove a job from the queue."""
     shared, options, job = held.shared, held.options, held.job
     gone = _without_hold(shared, options, job)
     shared.extended.pop(job, None)
@@ -131,7 +131,7 @@ def _left(held: Held) -> Words:
 def nack(
     held: Held, ctx: Context, error: str, trace: str, delay: float | None, chance: float
 ) -> Words | None:
-    """A delivery failed: the job is paused, or after the last one given up."""
+    """A delivery failed: pause the job, or after the last delivery make it a dead job."""
     options = held.options
     if held.find(ctx) is None:
         return None
@@ -148,7 +148,7 @@ def nack(
 
 
 def fail(held: Held, ctx: Context, error: str, trace: str) -> Words | None:
-    """A job is given up at once."""
+    """Make a job a dead job at once."""
     if held.find(ctx) is None:
         return None
     told = _failure_words(held, ctx, error, trace)
@@ -156,7 +156,7 @@ def fail(held: Held, ctx: Context, error: str, trace: str) -> Words | None:
 
 
 def release(held: Held, ctx: Context) -> Words | None:
-    """A job is given back as if it had never been delivered."""
+    """Give a job back as if it had not been delivered."""
     if held.find(ctx) is None:
         return None
     options, shared = held.options, held.shared
@@ -170,7 +170,7 @@ def release(held: Held, ctx: Context) -> Words | None:
 
 
 def extend(held: Held, ctx: Context, seconds: float) -> Words | None:
-    """A job stays with its worker for so long, whatever becomes of the worker; longer, if that was promised before."""
+    """Keep a job with its worker for `seconds`, whatever happens to the worker. Never shortens an earlier extension."""
     if held.find(ctx) is None:
         return None
     options, shared = held.options, held.shared
@@ -185,7 +185,7 @@ def extend(held: Held, ctx: Context, seconds: float) -> Words | None:
 def _hold_words(
     held: Held, ctx: Context, seconds: float, note: Callable[[int, Hold], None]
 ) -> Words:
-    """A job is held back for so long. The cache is told before the unit runs: waiters are served right after it."""
+    """Hold a job back for `seconds`. Updates the cache before the unit runs: waiters are served right after it."""
     options, shared = held.options, held.shared
     until = ctx.now + round(seconds * 1000)
     entry = _next_entry(ctx, options.holds_key)
@@ -197,7 +197,7 @@ def _hold_words(
 
 
 def _next_entry(ctx: Context, key: bytes) -> int:
-    """The ID that XADD will give to the next entry of a key. Raises ResponseError for one of another type."""
+    """The ID that XADD will give the next entry of a key. Raises ResponseError for a key of another type."""
     stream = stream_at(ctx, key)
     return next_id(0 if stream is None else stream.last_id, ctx.now)
 
@@ -222,7 +222,7 @@ def _dead_words(held: Held, ctx: Context, reason: str, last: tuple[str, str]) ->
 
 
 def failures(shared: Shared, ctx: Context, options: Options, job: int) -> list[Failure]:
-    """What is still known of a job's failures, oldest first."""
+    """A job's failures that are still stored, oldest first."""
     stream = stream_at(ctx, options.failures_key)
     if stream is None:
         return []

@@ -1,12 +1,12 @@
-"""Shared: what the workers of one queue and group in this process know together.
+"""Shared: the common knowledge of all workers of one queue and group in this process.
 
-An embedded store has one writer, so all its workers live here, and who lives need not be guessed from clocks: a
-delivery is living while its object is, for as long as its time limit allows. All waiting is on the monotonic clock; the
-wall clock only tells how old something is that an earlier process left behind. So a clock that jumps takes no job from
-a living worker, and makes no pause shorter.
+An embedded store has one writer, so all its workers live in this process, and no clock is needed to tell which are
+alive: a delivery lives as long as its object, within its time limit. All waiting uses the monotonic clock. The wall
+clock only tells the age of what an earlier process left behind. So a clock that jumps takes no job from a living worker
+and shortens no pause.
 
-What is paused, or lent beyond its lease, is a record in `<name>:holds` and here a cache of those records, read again
-when the store's memory was rebuilt, when the stream is another one, or after a unit that failed.
+A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records. The cache
+is read again after the store's memory was rebuilt, when the key has another stream, and after a unit that failed.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from tidelog.store.waiters import Caller
 if TYPE_CHECKING:
     from tidelog.store.queue.base import QueueBase
 
-RATE_SECONDS: Final = 60.0  # what `put_per_second` and `done_per_second` look back on, at most
-FEW: Final = 8  # jobs that are looked up one by one
-FAILED_JOBS_MAX: Final = 100_000  # whose failures are remembered by job
+RATE_SECONDS: Final = 60.0  # longest period of `put_per_second` and `done_per_second`
+FEW: Final = 8  # up to this many jobs are looked up one by one
+FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 Job = tuple[int, Row, int]  # ID, row, deliveries
-# The thread that has a job, by its ident, or the task, with the thread of its loop.
+# The thread that has a job in hand, by its ident; or the ident of a loop's thread and the task.
 Holder = int | tuple[int, Callable[[], Any]]
 
 log = logging.getLogger("tidelog.queue")
 
 
 class Delivery:
-    """Jobs that one worker was given together. While it lives, until `until` at most, their leases are renewed.
+    """Jobs that were delivered to one worker together. While it lives, at most until `until`, their leases are renewed.
 
-    One of a single job serves again when that is done (`Place.spare`): it stays listed in `Shared.living`, and has
-    nothing open meanwhile.
+    A delivery of a single job is reused when the job is done (`Place.spare`). Meanwhile it stays in `Shared.living`,
+    with nothing open.
 
-    open        the jobs not yet settled: ID -> deliveries, by which (and the worker) they are fenced
-    jobs        those not yet handed to the worker, the first one last
-    finished    those done whose acknowledgement is still to be written, with those done after them
-    gathers     whether acknowledgements are gathered so
+    open        jobs not yet settled: ID -> deliveries. Worker and deliveries fence them against later deliveries
+    jobs        jobs not yet handed to the worker, the first one last
+    finished    jobs that are done but not acknowledged yet; they are written together
+    gathers     whether acknowledgements are gathered like this
     until       end of the time limit, monotonic seconds; None = no limit
-    renewed     when the leases were renewed last
+    renewed     when the leases were last renewed
     holder      who has its jobs in hand, 0 = nobody yet
-    hands       of a batch: job -> who has it in hand, where that is or was somebody else
+    hands       for a batch: job -> who has it in hand, if that is or was not `holder`
     """
 
     __slots__ = (
@@ -79,47 +79,47 @@ class Delivery:
         self.renewed = 0.0
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
-        self.shared = shared  # from here on there is something to clear up
+        self.shared = shared  # from here on `__del__` has something to clean up
         shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
-        """Whether its leases are renewed: the time limit is not over."""
+        """Whether its leases are renewed, that is, the time limit is not over."""
         return self.until is None or mono < self.until
 
     def taken(self, job: int, holder: Holder) -> None:
-        """A job of it is in somebody's hands, who is not `self.holder`."""
+        """Note that `holder`, which is not `self.holder`, has a job in hand."""
         if self.gathers and self.holder:
             self.hands[job] = holder
         else:
             self.holder = holder
 
     def take_unseen(self) -> list[Job]:
-        """Take the jobs that were not handed to the worker. Its thread may be taking one meanwhile: each goes to one of
-        the two.
+        """Take the jobs that were not handed to the worker. The worker's thread may take jobs at the same time; each
+        job goes to exactly one of the two.
         """
         taken: list[Job] = []
         try:
             taken.extend(map(list.pop, repeat(self.jobs, len(self.jobs))))
         except IndexError:
-            pass  # what was taken before stays taken
+            pass  # the jobs taken before stay taken
         return taken
 
     def take_finished(self) -> list[int]:
-        """Take the finished jobs, to be written. The worker may be adding to them meanwhile, and another thread take
-        some: the beat does, while a consumer is closed.
+        """Take the finished jobs, to write them. The worker may add to them, and another thread take some, at the same
+        time: the beat does so while a consumer is closed.
         """
         taken: list[int] = []
         try:
             taken.extend(map(deque.popleft, repeat(self.finished, len(self.finished))))
         except IndexError:
-            pass  # what was taken before stays taken
+            pass  # the jobs taken before stay taken
         return taken
 
     def still_held(self, group: Group, jobs: Sequence[int]) -> list[int]:
-        """[lock] Those of its open jobs that nobody else was given."""
+        """[lock] Those of its open jobs that were not delivered to another worker."""
         counts = self.open
         if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
-            # A whole batch that was delivered once: nearly always it lies as one stretch.
+            # A whole batch that was delivered once is nearly always one run of pending entries.
             consumer = group.consumers.get(self.worker)
             found = sorted(jobs)
             if consumer and group.pending.are_held(pack(found), consumer.index, 1):
@@ -127,7 +127,7 @@ class Delivery:
         return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
 
     def written(self, jobs: Collection[int], held: Collection[int]) -> None:
-        """These finished jobs are acknowledged in the log, as far as they were still held."""
+        """These finished jobs are acknowledged in the log; those not in `held` were lost before."""
         if self.open.keys() <= set(jobs):
             self.open.clear()
         else:
@@ -143,14 +143,14 @@ class Delivery:
             )
 
     def settled(self, job: int) -> None:
-        """A job is no longer this worker's business."""
+        """Forget a job: it is no longer this worker's."""
         self.open.pop(job, None)
 
     def __del__(self) -> None:
-        # Anywhere, also while a lock is held: nothing here may wait. The next fetch or beat does the rest.
+        # Runs anywhere, even while a lock is held, so nothing here may wait. The next fetch or beat does the rest.
         try:
             shared = self.shared
-        except AttributeError:  # an interrupt in the middle of its making
+        except AttributeError:  # an interrupt struck during __init__
             return
         if self.open:
             shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
@@ -158,12 +158,12 @@ class Delivery:
 
 
 class Place:
-    """A worker's place in a queue: what its consumer and the jobs that this gets have in common.
+    """A worker's place in a queue: what its consumer and its jobs have in common.
 
     worker     its name
-    reraise    whether what a job's block raises goes on its way
-    spare      a delivery whose only job is done, or None. Deliveries do not know their place: nothing goes round
-    past       an empty delivery, which jobs are left with that gave theirs away
+    reraise    whether an exception in a job's block propagates
+    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
+    past       an empty delivery, which replaces that of a job whose delivery became `spare`
     """
 
     __slots__ = ("queue", "worker", "reraise", "spare", "past")
@@ -175,10 +175,10 @@ class Place:
 
 
 class Leftover:
-    """What is to be written of a delivery that went away, or was closed: see `Delivery`.
+    """What an ended or closed delivery left to be written; see `Delivery`.
 
-    finished    jobs that were done       unseen    jobs that were never handed to the worker
-    open        these, and those that the worker let go of
+    finished    jobs that are done        unseen    jobs that were never handed to the worker
+    open        both of these, and jobs that the worker dropped
     """
 
     __slots__ = ("options", "worker", "open", "finished", "unseen", "_late_at")
@@ -191,13 +191,13 @@ class Leftover:
         self._late_at = delivery.renewed + delivery.options.retry_after
 
     def let_go(self) -> dict[int, float]:
-        """The jobs that the worker let go of, and when they are late, monotonic seconds."""
+        """The jobs that the worker dropped, and when their lease is over, in monotonic seconds."""
         told = {*self.finished, *(job for job, _, _ in self.unseen)}
         return {job: self._late_at for job in self.open if job not in told}
 
 
 class Hold:
-    """Until when a job is held back: monotonic seconds, and the record's ID in `<name>:holds` (0: it has none)."""
+    """How long a job is held back: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
 
     __slots__ = ("due", "entry")
 
@@ -209,19 +209,19 @@ class Shared:
     """One queue and group of one open store.
 
     living      deliveries that live, by their id(); some have nothing open
-    leftovers   what deliveries that went away left to be written; see `Delivery`
-    paused      jobs without owner, waiting for their retry      heap    of (due, job) for them; stale ones are skipped
-    extended    jobs lent beyond their lease                     failed  job -> its entries in `<name>:failures`
-    returned    workers that have got their history, or had none
-    dropped     jobs that workers of this process let go of, and when they are late; nobody gets them before
-    looks       when paused and abandoned jobs are to be looked for, monotonic seconds, by `retry_after`: several
-                queue objects may differ in it
-    room        callers that wait for a bounded queue to have room, or for jobs to be settled
-    closing     the store is being closed: no job is handed out any more
+    leftovers   what ended deliveries left to be written
+    paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
+    extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
+    returned    workers that got all jobs of their history, or had none
+    dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
+    looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
+                may differ in it
+    room        callers that wait for room in a bounded queue, or for jobs to be settled
+    closing     the store is being closed: no more jobs are handed out
     """
 
     def __init__(self, core: Core, db: int, options: Options) -> None:
-        # Not the core itself: the store must go with its last user, and its core knows this.
+        # A weak reference: the core refers to this object, and must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
         self.db, self.key, self.group_key = db, options.key, options.group_key
@@ -232,10 +232,10 @@ class Shared:
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.room: dict[Caller, None] = {}
         self.samples: deque[tuple[float, int, int]] = deque()
-        self.next_tidy = 0.0  # when stale consumers are looked for, monotonic seconds
-        self.unswept = 0  # acknowledged since retention last looked
+        self.next_tidy = 0.0  # when to look for stale consumers, monotonic seconds
+        self.unswept = 0  # jobs acknowledged since the last sweep of retention
         self.closing = False
-        self.number = -1  # of the stream that the cache was read from, -1: it is to be read
+        self.number = -1  # of the stream that was cached; -1: read it again
         self._forget()
 
     def _forget(self) -> None:
@@ -248,22 +248,20 @@ class Shared:
     @property
     def core(self) -> Core:
         core = self._core()
-        assert core is not None  # whoever asks holds a face of it
+        assert core is not None  # the caller holds a face of it
         return core
 
     # --- the cache
 
     def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
-        """[lock] See that the cache is of this stream as it is in memory now."""
+        """[lock] Make sure that the cache is of this stream as it is in memory now."""
         if self.number != stream.number:
             self._forget()
             self._load(ctx, options, group)
             self.number = stream.number
 
     def stale(self) -> None:
-        """A unit failed after the cache was changed for it, or memory was rebuilt: read the records again before the
-        next one.
-        """
+        """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt."""
         self.number = -1
 
     def _load(self, ctx: Context, options: Options, group: Group) -> None:
@@ -277,12 +275,12 @@ class Shared:
             if found is None:
                 continue
             job, until = found
-            # Since the store was opened the wall clock may have jumped; what a hold was made for is the most.
+            # The wall clock may have jumped since the store was opened; a hold never lasts longer than it was made for.
             left = min(until - elapsed, until - (entry_id >> 64))
             hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
             if pending is None or pending[1] == NOBODY:
-                self.pause(job, hold)  # also what was done by somebody else: dropped when it is due
+                self.pause(job, hold)  # also if another client acknowledged it: dropped when due
             else:
                 self.extended[job] = hold
         failures = stream_at(ctx, options.failures_key)
@@ -294,7 +292,7 @@ class Shared:
                     self.remember_failure(number, entry_id)
 
     def find_paused(self, group: Group, mono: float) -> None:
-        """Jobs that someone gave back without a pause are due at once."""
+        """Make jobs due at once that were given back without a pause."""
         for time, job in group.pending.by_age():
             if time >= 0:
                 break
@@ -302,18 +300,18 @@ class Shared:
                 self.pause(job, Hold(mono, 0))
 
     def pause(self, job: int, hold: Hold) -> None:
-        """A job is paused."""
+        """Note that a job is paused."""
         self.paused[job] = hold
         heappush(self.heap, (hold.due, job))
         for period, at in self.looks.items():
             self.looks[period] = min(at, hold.due)
 
     def due(self, group: Group, mono: float) -> list[int]:
-        """[lock] The paused jobs whose pause is over, as the next fetches would take them. Others are not looked at."""
+        """[lock] The paused jobs that are due, in the order of the next fetches. Costs nothing for jobs not due."""
         if group.pending.nacked() > len(self.paused):
             self.find_paused(group, mono)
         heap, found, places = self.heap, set[tuple[float, int]](), [0]
-        for place in places:  # a heap: behind one that is not due, none is
+        for place in places:  # a heap: the children of an item that is not due are not due
             if place < len(heap) and heap[place][0] <= mono:
                 found.add(heap[place])
                 places += (2 * place + 1, 2 * place + 2)
@@ -325,13 +323,13 @@ class Shared:
         return jobs
 
     def remember_failure(self, job: int, entry_id: int) -> None:
-        """Where a failure of a job is told."""
+        """Note which entry of `<name>:failures` is about this job."""
         self.failed.setdefault(job, []).append(entry_id)
         if len(self.failed) > FAILED_JOBS_MAX:
             del self.failed[next(iter(self.failed))]
 
     def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
-        """[lock] These jobs are done, or delivered again: their holds go, in the unit under way."""
+        """[lock] Delete the holds of jobs that are done or delivered again, in the unit under way."""
         entries = []
         for job in jobs:
             hold = self.paused.pop(job, None) or self.extended.pop(job, None)
@@ -345,7 +343,7 @@ class Shared:
     # --- who lives
 
     def held_jobs(self, mono: float) -> tuple[set[int], set[int]]:
-        """Jobs in somebody's hands: those whose leases are renewed, and those beyond their time limit."""
+        """Jobs that workers hold: those whose leases are renewed, and those beyond their time limit."""
         living: set[int] = set()
         lapsed: set[int] = set()
         for delivery in self.deliveries():
@@ -353,8 +351,8 @@ class Shared:
         return living, lapsed
 
     def leave(self, delivery: Delivery) -> Leftover | None:
-        """Its worker takes no more jobs of it. List those that were never handed out, to go back, and the finished
-        ones, to be written; None if there are none of either.
+        """End a delivery's hand-out. Lists the jobs never handed out, to go back, and the finished ones, to be written;
+        returns None if there are neither.
         """
         if not (delivery.jobs or delivery.finished):
             return None
@@ -363,22 +361,22 @@ class Shared:
         counts = {job: delivery.open.get(job, 0) for job in told}
         left = Leftover(delivery, counts, finished, unseen)
         self.leftovers.append(left)
-        for job in told:  # from here on the worker holds them no more, whenever that is written
+        for job in told:  # from here on the worker does not hold them, whenever that is written
             delivery.settled(job)
         return left
 
     def dealt_with(self, left: Iterable[Leftover]) -> None:
-        """What these were about is in the log."""
+        """These leftovers are in the log."""
         for leftover in left:
             try:
                 self.leftovers.remove(leftover)
             except ValueError:
-                pass  # by somebody else as well, who found nothing left to do
+                pass  # another thread wrote it too and found nothing to do
 
     def deliveries(self) -> list[Delivery]:
-        """Deliveries whose jobs somebody still holds."""
+        """Deliveries that have open jobs."""
         found: list[Delivery] = []
-        # Not items(): while that makes tuples, the collector may run, and drop some.
+        # Not items(): creating its tuples may run the collector, which may remove deliveries.
         for key in list(self.living):
             reference = self.living.get(key)
             delivery = None if reference is None else reference()
@@ -386,13 +384,13 @@ class Shared:
                 if delivery.open:
                     found.append(delivery)
             elif self.living.get(key) is reference:
-                self.living.pop(key, None)  # an interrupt kept it from doing that itself
+                self.living.pop(key, None)  # an interrupt kept `__del__` from doing that
         return found
 
     # --- units
 
     def unit(self, work: Callable[[], Any]) -> Any:
-        """Run what decides and commits a unit; if that fails, the cache is doubtful."""
+        """Run a call that decides and commits a unit. If it fails, invalidate the cache."""
         try:
             return work()
         except BaseException:
@@ -400,7 +398,7 @@ class Shared:
             raise
 
     def made_room(self) -> None:
-        """Jobs went: putters that wait may look again."""
+        """Jobs were removed: wake the putters that wait for room."""
         if self.room:
             with self.core.lock:
                 for caller in list(self.room):
@@ -409,7 +407,7 @@ class Shared:
     # --- figures
 
     def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
-        """Jobs put and jobs gone per second since up to a minute ago; None without anything to compare with."""
+        """Jobs put and jobs done per second, over the last minute at most. None if there is no earlier sample."""
         samples = self.samples
         while len(samples) > 1 and samples[1][0] <= mono - RATE_SECONDS:
             samples.popleft()

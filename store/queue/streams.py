@@ -1,4 +1,4 @@
-"""The streams of a queue, looked at: what is there, who has what in hand. Under the store's lock."""
+"""Reads of a queue's streams: which jobs there are, and which worker holds which. Under the store's lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.store.queue.rows import shown
 
 
 def stream_at(ctx: Context, key: bytes) -> Stream | None:
-    """The stream at a key. Raises ResponseError, which names the key, if it holds another type."""
+    """The stream at a key, None if missing. Raises ResponseError, which names the key, for another type."""
     value = ctx.lookup(key)
     if value is None or isinstance(value, Stream):
         return value
@@ -25,7 +25,7 @@ def stream_at(ctx: Context, key: bytes) -> Stream | None:
 
 
 def lost_of(ctx: Context, options: Options) -> list[bytes]:
-    """Which of the two streams that a purge changes cannot be read at all."""
+    """Which of the two streams that a purge changes cannot be read because the checkpoint is damaged."""
     keys = ctx.database.keys
     lost = []
     for key in (options.key, options.holds_key):
@@ -39,7 +39,7 @@ def lost_of(ctx: Context, options: Options) -> list[bytes]:
 
 
 def wrong_type(key: bytes) -> ResponseError:
-    """What to raise for a key that is to hold one of a queue's streams, and holds something else."""
+    """The error for a key that should hold one of a queue's streams but holds another type."""
     return ResponseError(
         f"WRONGTYPE the queue needs a stream at key {shown(key)!r}, but another type is there; "
         "rename or delete that key",
@@ -48,7 +48,7 @@ def wrong_type(key: bytes) -> ResponseError:
 
 
 def find(state: State, db: int, options: Options) -> tuple[Stream | None, Group | None]:
-    """The stream and group of a queue, as far as they exist. A key of another type counts as missing."""
+    """The stream and group of a queue, None where missing. A key of another type counts as missing."""
     value = state.databases[db].keys.get(options.key)
     stream = value if isinstance(value, Stream) else None
     return stream, None if stream is None else stream.groups.get(options.group_key)
@@ -63,7 +63,7 @@ def waiting(stream: Stream | None, group: Group | None) -> int:
     if not stream.length or stream.last_live_id() <= group.last_id:
         return 0
     counted = lag(stream, group)
-    if counted is None:  # somebody deleted jobs that wait
+    if counted is None:  # entries that wait were deleted, so the lag is unknown
         return len(stream.range(group.last_id + 1, MAX))
     return counted
 
@@ -83,7 +83,7 @@ def holds(group: Group, worker: bytes, job: int, count: int) -> bool:
 
 
 def among_held(group: Group, worker: bytes, jobs: Iterable[tuple[int, int]]) -> list[int]:
-    """Those of (job, deliveries) that are still this worker's."""
+    """Those of the (job, deliveries) pairs that this worker still holds."""
     return [job for job, count in jobs if holds(group, worker, job, count)]
 
 

@@ -1,4 +1,4 @@
-"""Units: how much of a queue's data one frame of the log may well hold."""
+"""Units: how much of a queue's data goes into one unit, and so into one frame of the log."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-UNIT_BYTES: Final = 4 << 20  # of values; a larger one has a unit to itself
+UNIT_BYTES: Final = 4 << 20  # of values; a larger value gets its own unit
 
 
 def in_units(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """The items in order, in parts of at most UNIT_BYTES as far as single ones allow; none is empty."""
+    """Split the items, in order, into parts of at most UNIT_BYTES. A larger item is a part of its own; no part is
+    empty.
+    """
     part: list[T] = []
     total = 0
     for item in items:
