@@ -1,9 +1,10 @@
-"""Batches: many commands in one call: a pipeline, whose units share frames, and EXEC, which is one unit.
+"""Batches: many commands in one call. A pipeline, whose units share frames, or EXEC, which is one unit.
 
-Both run their commands through `_Batch`, each decided after the ones before it were applied (store/gathering.py).
+Both run their commands through `_Batch`; each is decided after the ones before it were applied (store/gathering.py).
 
-Plain XADDs to one key in a row are logged as one record, that of `xadd_many`: a frame holds all of them or none anyhow,
-and it is three times faster than a record each. Many of them seal whole nodes on the way; a few go into the open node.
+Consecutive plain XADDs to one key are logged as one record, that of `xadd_many`. A frame holds all of them or none
+anyway, and it is three times faster than a record each. Many of them seal whole nodes on the way; a few go into the
+open node.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tidelog.store.gathering import FRAME_BYTES, Gathering
 from tidelog.store.landing import NOTHING
 from tidelog.store.waits import Decide, Takers
 
-FRAME_UNITS = 1000  # a pipeline keeps the lock for so many units at most
-FEW = 4  # so many plain XADDs to one key in a row are one record if they fit into the open node
-MANY = 160  # so many are one record in any case; below, what is done for each such record outweighs the gain
-_WORD_BYTES: Final = 5  # at most, what msgpack adds to one byte string
-_RECORD_BYTES: Final = 64  # at most, what an XADD record takes besides its key and row
+FRAME_UNITS = 1000  # a pipeline holds the lock for this many units at most
+FEW = 4  # this many plain XADDs to one key in a row are one record if they fit into the open node
+MANY = 160  # this many are one record in any case; below, the work per record outweighs the gain
+_WORD_BYTES: Final = 5  # at most, what msgpack adds to a byte string
+_RECORD_BYTES: Final = 64  # at most, the bytes of an XADD record besides its key and row
 ANEW: Final = "the log was begun anew meanwhile"
 
 
@@ -61,7 +62,7 @@ def run_transaction(
 def run_exec(
     core: Core, db: int, transaction: Transaction, args: list[bytes], decide: Decide
 ) -> tuple[Answer, int]:
-    """EXEC of a session that queued its commands before, each decided by `decide`: the answer, and the database that
+    """EXEC of a session that has queued its commands; `decide` decides each. Returns the answer, and the database that
     is selected afterwards. Gathered in the log, not flushed. Raises CommandError."""
     selected = db
 
@@ -76,7 +77,7 @@ def run_exec(
     try:
         answer = core.run(db, work, flush=False)
     except BaseException:
-        core.forget(transaction)  # however EXEC ends, the transaction has ended
+        core.forget(transaction)  # the transaction has ended, however EXEC ends
         raise
     if answer[0].__class__ is CommandError:
         raise answer[0]
@@ -86,9 +87,9 @@ def run_exec(
 def run_unit(
     core: Core, db: int, plan: Callable[[Context], Sequence[list[bytes]] | None]
 ) -> Answer:
-    """Commands that `plan` makes of the state as it is, as one unit: a transaction with a condition of any kind.
+    """Run the commands that `plan` makes from the state as one unit: a transaction with any condition.
 
-    The reply is their replies, or None if there was no plan. A command that is refused takes the whole unit back.
+    The reply is their replies, or None if there is no plan. If one command is refused, the whole unit is undone.
     Raises CommandError and whatever `plan` raises.
     """
 
@@ -102,10 +103,10 @@ def run_unit(
 
 
 def run_pipeline(core: Core, db: int, commands: Sequence[Queued], flush: bool = True) -> Answer:
-    """Every command a unit of its own. The reply is a list with exceptions in it. `flush` as of `Core.run`.
+    """Run every command as its own unit. The reply is a list with exceptions in it. `flush` as in `Core.run`.
 
-    A command that could not be stored is NotStored there, and so is everything after a unit that broke.
-    The lock is given back between frames.
+    A command that could not be stored has NotStored as its reply, and so has everything after a unit that broke. The
+    lock is released between frames.
     """
     replies: list[Reply] = []
     promise = core.log, 0, False
@@ -114,7 +115,7 @@ def run_pipeline(core: Core, db: int, commands: Sequence[Queued], flush: bool = 
 
         def work(ctx: Context) -> Reply:
             if promise[2] and core.log is not promise[0]:
-                # Only the log before can tell what became of the units so far.
+                # Only the previous log knows what became of the units so far.
                 replies.append(NotStored(f"{NOTHING}: {ANEW}"))
                 return None
             return _Batch(core, ctx, core.decide, flush, replies=replies).units(part)
@@ -132,8 +133,8 @@ class _Batch:
     """[lock] Commands that share frames: those of one EXEC (`unit`), or a part of a pipeline (`units`).
 
     replies   one per command so far
-    start     the reply that the frame under way begins with
-    silent    positions of replies that have no unit of their own: nothing logged, or one of many
+    start     index of the first reply of the frame under way
+    silent    indexes of replies without their own unit: nothing logged, or one of many
     """
 
     def __init__(
@@ -160,9 +161,9 @@ class _Batch:
     # --- EXEC
 
     def unit(self, commands: Sequence[Queued]) -> list[Reply]:
-        """Run all of them as one unit. A command that `decide` raises for takes all of them back.
+        """Run all of them as one unit. If `decide` raises for a command, all of them are undone.
 
-        If it outgrows the largest frame or the disk half way, only rebuilding memory can take it back.
+        If the unit outgrows the largest frame or the disk halfway, only rebuilding memory can undo it.
         """
         gathering = self._gathering
         position = 0
@@ -185,7 +186,7 @@ class _Batch:
         return self._replies
 
     def _part(self, args: list[bytes]) -> None:
-        """One command of the unit."""
+        """Run one command of the unit."""
         ctx = self._ctx
         ctx.effects = []
         reply = self._decide(ctx, args)
@@ -247,12 +248,12 @@ class _Batch:
         self._new_frame()
 
     def _whole(self) -> int:
-        """How many units of the frame under way are whole."""
+        """How many units of the frame under way are complete."""
         units = len(self._replies) - self._start
         return units - sum(position < len(self._replies) for position in self._silent)
 
     def _words(self, args: list[bytes]) -> None:
-        """One command given as words."""
+        """Run one command, given as words, as a unit."""
         ctx, replies = self._ctx, self._replies
         ctx.effects = []
         try:
@@ -265,8 +266,8 @@ class _Batch:
         except StoreDamaged as error:
             ctx.effects, count, reply = [], 0, error
         except Exception as error:
-            # Nothing of it is applied. What was gathered before goes first; then it is tried alone, as
-            # perhaps it only was the frame that grew too large.
+            # Nothing of it is applied. Append what was gathered before, then try the command alone: perhaps only the
+            # frame grew too large.
             alone = gathering.count == 0
             self._append()
             if not alone:
@@ -279,9 +280,9 @@ class _Batch:
         replies.append(reply)
 
     def _takers(self, commands: Sequence[Queued], at: int) -> tuple[Takers | None, int]:
-        """How far plain XADDs from `at` on may go together where somebody waits or watches, and which consumers get
-        the entries: those to keys on which nobody waits; those to one key, if it is known whom they serve; else just
-        the first.
+        """How far plain XADDs from `at` on may go together while there are waiters or watchers, and which consumers get
+        the entries. Together go: XADDs to keys without waiters; XADDs to one key whose takers are known; else only the
+        first.
         """
         landing, waits, db, key = self._landing, self._core.waits, self._ctx.db, commands[at][0]
         waited, watched = landing.waiting.keys, landing.watches.keys
@@ -302,12 +303,12 @@ class _Batch:
             if several is not None:
                 group, consumers = several
                 names = sum(len(key) + len(group.name) + len(name) for _, name in consumers)
-                if names <= FRAME_BYTES:  # which the deliveries hold once each
+                if names <= FRAME_BYTES:  # the deliveries hold each name once
                     return several, stop
         return given, at + 1
 
     def _hand_out(self, key: bytes, given: Takers) -> None:
-        """Give what was added to the key to its takers; to the first of them, if an XADD was refused."""
+        """Give the entries added to the key to its takers; to fewer of them if an XADD was refused."""
         db = self._ctx.db
         group, consumers = given
         stream = self._landing.state.databases[db].keys[key]
@@ -316,7 +317,7 @@ class _Batch:
         given = group, consumers[: len(new)]
         self._core.waits.hand_out(db, key, given, new, self._flush)
 
-    # --- plain XADDs, of both
+    # --- plain XADDs, of both kinds
 
     def _plain_until(self, commands: Sequence[Queued], at: int) -> int:
         """The end of the run of plain XADDs that begins at `at`."""
@@ -333,11 +334,11 @@ class _Batch:
         """A run of plain XADDs: the hot path of pipelines."""
         landing, gathering, replies = self._landing, self._gathering, self._replies
         keys, rows = zip(*commands)
-        # None of their records can take more than this, so room is asked for once.
+        # An upper bound of their records, so that room is reserved once.
         room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
         room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
         if landing.now >= landing.state.next_expiry:
-            # Keys that are due could not be deleted: the general way looks for that.
+            # Expired keys could not be deleted; the general way checks for that.
             self._plain_as_words(commands)
             return
         if room > FRAME_BYTES and len(rows) > 1:
@@ -368,7 +369,7 @@ class _Batch:
         decide_add, table = decide_xadd_auto, APPLY
         end = 0 if self._one_unit else END
         at, count, records = 0, len(rows), 0
-        run_at = 0 if alike else count  # where to try several at once
+        run_at = 0 if alike else count  # where to try several in one record
         last: Effect = ()
         slow = False
         while at < count:
@@ -416,7 +417,7 @@ class _Batch:
                 self._plain(commands[at + 1 :])
 
     def _plain_as_words(self, commands: Sequence[PlainAdd]) -> None:
-        """Plain XADDs by the general way."""
+        """Run plain XADDs the general way."""
         for command in commands:
             if self._one_unit:
                 self._part(words_of(command))
@@ -424,13 +425,13 @@ class _Batch:
                 self._words(words_of(command))
 
     def _reply_run(self, ms: int, seq: int, count: int) -> None:
-        """The IDs of XADDs that are one record."""
+        """Reply with the IDs of XADDs that are one record."""
         replies = self._replies
         self._silent += range(len(replies) + 1, len(replies) + count)
         replies += map((b"%d-%%d" % ms).__mod__, range(seq, seq + count))
 
     def _many(self, key: bytes, rows: Sequence[tuple[bytes, ...]]) -> bool:
-        """Plain XADDs to one key as one record. False, and nothing done, where each needs an answer of its own."""
+        """Plain XADDs to one key as one record. False, and nothing done, if each needs its own answer."""
         ctx = self._ctx
         ctx.effects = []
         try:
@@ -442,7 +443,7 @@ class _Batch:
         except Exception:
             if self._one_unit:
                 raise
-            self._append()  # the frame so far, without this; then perhaps some of them fit
+            self._append()  # append the frame without these; perhaps some of them fit then
             return False
         self._gathering.apply(ctx.effects, records)
         self._reply_run(ms, seq, count)

@@ -1,14 +1,14 @@
-"""Checkpoints of an open store: when the log is folded, what may then leave memory, and which segments may go.
+"""Checkpoints of an open store: when to fold the log, which data may then leave memory, which segments may go.
 
-One thread looks at the triggers a few times a second and does all of it, also what callers ask for: so no interrupt
-strikes between a commit and what follows from it.
+One thread checks the triggers a few times a second and does all the work, callers' requests too. So no interrupt can
+strike between a commit and its follow-up.
 
     log bytes, or changes and seconds, since the last checkpoint      Options.checkpoint_bytes, .save
-    changed bytes over half the memory budget                         over the budget, who writes waits for it
-    snapshot_every                                                    a snapshot, which is made of a checkpoint
-    a clean close with a tail that would be felt at the next open     TAIL_BYTES
+    changed bytes over half the memory budget                         over the whole budget, writers wait for it
+    snapshot_every                                                    a snapshot, which is a copy of a checkpoint
+    a clean close after more than TAIL_BYTES of log                   replaying them would slow the next open
 
-A checkpoint that fails changes nothing: the log goes on, a warning says why, and it is tried again after a pause.
+A failed checkpoint changes nothing: the log stays in use, a warning says why, and it is tried again after a pause.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.core import Core
 
-LOOK_S: Final = 0.1  # how often the triggers are looked at
-TAIL_BYTES: Final = 128 << 10  # replayed in the time that a checkpoint takes to be written
-RETRY_S: Final = 1.0  # after a failure; doubled with each
+LOOK_S: Final = 0.1  # pause between checks of the triggers
+TAIL_BYTES: Final = 128 << 10  # replaying this takes as long as writing a checkpoint
+RETRY_S: Final = 1.0  # after a failure; doubled after each further one
 RETRY_S_MAX: Final = 60.0
-PRESS_S: Final = 0.01  # how often growth is looked at while a checkpoint is being written
+PRESS_S: Final = 0.01  # how often growth is checked while a checkpoint is being written
 SAMPLE: Final = 1000  # changed streams whose pending entries are counted
-LOGGED_BYTES: Final = 8  # of a pending entry, which takes PENDING_BYTES in memory
+LOGGED_BYTES: Final = 8  # of a pending entry in the log; in memory it takes PENDING_BYTES
 
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
 NEWER: Final = "a newer checkpoint lies beneath"
@@ -66,7 +66,7 @@ _logger = logging.getLogger("tidelog")
 
 
 def check_owner(path: Path, meta: Meta, uuid: bytes) -> None:
-    """Raises CheckpointError if the checkpoint in `path` is not that of the store `uuid`."""
+    """Raise CheckpointError if the checkpoint in `path` belongs to another store than `uuid`."""
     if meta.uuid != uuid:
         raise CheckpointError(
             f"{path} is the checkpoint of another store, {meta.uuid.hex()}; if it was copied here by mistake, "
@@ -75,7 +75,7 @@ def check_owner(path: Path, meta: Meta, uuid: bytes) -> None:
 
 
 class _Request:
-    """What a caller waits for, to be done by the thread."""
+    """Work that a caller waits for and the thread does."""
 
     def __init__(self, work: Callable[[Core], Any]) -> None:
         self.work = work
@@ -96,7 +96,7 @@ class _Request:
 class Checkpoints:
     """The checkpoints of one store that is open for writing.
 
-    meta      of the newest one, None before the first
+    meta      of the newest checkpoint, None before the first
     epochs    every life of the store so far
     """
 
@@ -105,23 +105,23 @@ class Checkpoints:
         self.epochs: list[Epoch] = []
         self.residence = Residence(options.memory_budget)
         self.failure: BaseException | None = None  # of the last attempt
-        self.seconds = 0.0  # that the last one took
+        self.seconds = 0.0  # duration of the last one
         self._disk, self._root, self._uuid, self.options = disk, root, uuid, options
         self._directory = root / identity.CHECKPOINT
         self._possible = disk.beneath(self._directory) is not None
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
         self._one = threading.Lock()  # held while the file is in use
-        # Of the requests, and of whether there is a thread to serve them.
+        # Protects the requests, and whether there is a thread to serve them.
         self._gate = threading.Lock()
         self._requests: deque[_Request] = deque()
         self._wake = Bell()
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
-        self._making: list[int] = []  # LSNs: behind them begins the log of a snapshot under way
+        self._making: list[int] = []  # LSNs of snapshots under way; the log after them stays
         self._core: Callable[[], Core | None] = lambda: None
-        self._beneath = 0  # number of the checkpoint that the present state was loaded over
+        self._beneath = 0  # number of the checkpoint under the present state
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
         self._not_before = self._press_at = 0.0
@@ -131,7 +131,7 @@ class Checkpoints:
     # --- opening
 
     def _attach(self) -> None:
-        """Open the file, and read what it says of itself. Raises Damage, CheckpointError, OSError."""
+        """Open the file and read its meta row. Raises Damage, CheckpointError, OSError."""
         self._environment = open_environment(self._disk, self._directory)
         try:
             self._rows = ColdRows(self._environment)
@@ -143,37 +143,37 @@ class Checkpoints:
             raise
 
     def begin(self) -> tuple[State, Start | None]:
-        """A state to replay the log onto, and from where. Also to rebuild memory in the middle of a life."""
+        """The state of the newest checkpoint, and where to start replaying the log onto it. Also used for a rebuild."""
         meta, rows = self.meta, self._rows
         if meta is None or rows is None:
             return State(), None
-        rows.renew()  # one that was just committed counts
+        rows.renew()  # sees one that was just committed
         self.meta = meta = read_meta(rows, rows.path) or meta
         self._beneath = meta.number
         return load_state(rows, meta.tables), meta.start
 
     def attend(self, core: Core) -> None:
-        """From now on look after this store; it is not kept alive by that."""
+        """Look after this store from now on. Holds it weakly."""
         self._core = weakref.ref(core)
         core.checkpoints = self
 
     def get_ready(self) -> None:
-        """[lock] A life is about to begin with its first write. Raises NoThread: without a checkpoint now and then the
-        log would grow for ever.
+        """[lock] A life is about to begin with its first write. Raises NoThread: without checkpoints the log would grow
+        for ever.
         """
         if self._possible:
             with self._gate:
                 self._start()
 
     def lived(self, epoch: Epoch) -> None:
-        """[lock] A life has begun with its first write: from now on there is something to look at."""
+        """[lock] A life has begun with its first write, so from now on there is something to look after."""
         self.epochs.append(epoch)
         if self._possible:
             with self._gate:
                 self._start()
 
     def _start(self) -> None:
-        """[gate] See that there is a thread."""
+        """[gate] Start the thread if there is none."""
         if self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="tidelog-checkpoint", daemon=True)
             start(thread, "write checkpoints")
@@ -183,11 +183,11 @@ class Checkpoints:
 
     @property
     def position(self) -> Position:
-        """Where the newest checkpoint was taken."""
+        """The log position of the newest checkpoint."""
         return BEGINNING if self.meta is None else self.meta.position
 
     def change(self, options: Options) -> None:
-        """Go by other rules from now on, and another memory budget. What is due is noticed within a moment."""
+        """Use other rules and another memory budget from now on. The thread notices within LOOK_S."""
         self.options = options
         self.residence.budget = options.memory_budget
         self.residence.next_survey = 0.0
@@ -209,7 +209,7 @@ class Checkpoints:
         return any(age >= seconds and changes >= many for seconds, many in options.save)
 
     def _press(self, core: Core) -> int:
-        """About the bytes that no checkpoint holds yet; over the budget, who writes waits for the next one."""
+        """The approximate bytes that no checkpoint holds yet. If they exceed the budget, makes writers wait."""
         budget = self.options.memory_budget
         now = time.monotonic()
         if budget is None or now < self._press_at:
@@ -217,7 +217,7 @@ class Checkpoints:
         self._press_at = now + PRESS_S
         with core.lock:
             logged, _ = core.log.since(self.position)
-            # A pending entry takes more in memory than in the log.
+            # A pending entry takes more bytes in memory than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
@@ -244,21 +244,21 @@ class Checkpoints:
                 try:
                     self._look(core)
                 except TidelogError:
-                    pass  # told already, or the next call tells
+                    pass  # reported already, or reported by the next call
                 except Exception:
                     _logger.exception("looking after the checkpoints of %s failed", self._root)
                     self._not_before = time.monotonic() + RETRY_S_MAX
             del core
 
     def is_this_thread(self) -> bool:
-        """Whether the calling thread is the one that writes checkpoints: it cannot wait for itself."""
+        """Whether the calling thread is the checkpoint thread, which cannot wait for itself."""
         return threading.current_thread() is self._thread
 
     def _ask(self, work: Callable[[Core], T]) -> T:
-        """Have the thread do something, and wait for it. An interrupt ends the waiting, not the work."""
+        """Have the thread do something, and wait for it. An interrupt ends the wait, not the work."""
         core = self._core()
         if core is not None:
-            core.check_open()  # in a forked child there is no thread to wait for
+            core.check_open()  # a forked child has no thread to wait for
         request = _Request(work)
         with self._gate:
             if self._stopping:
@@ -285,7 +285,7 @@ class Checkpoints:
             self._snapshot_at = now
         if snapshot or self._due(core):
             try:
-                self.residence.relieve(core)  # nothing leaves while a checkpoint is being written
+                self.residence.relieve(core)  # during a checkpoint nothing can be evicted
             finally:
                 self._folded(core)
         if snapshot:
@@ -295,9 +295,9 @@ class Checkpoints:
     # --- folding
 
     def fold(self) -> int:
-        """Fold the log into the checkpoint. P: the LSN that it holds everything up to.
+        """Fold the log into the checkpoint. Returns the last LSN that the checkpoint covers.
 
-        Raises CheckpointFailed: nothing changed, and the log is kept; StoreClosed.
+        Raises CheckpointFailed (nothing changed, and the log is kept), StoreClosed.
         """
         self._check_possible()
         return self._ask(self._folded)
@@ -319,11 +319,11 @@ class Checkpoints:
                             raise StoreClosed(
                                 "the store was closed while a checkpoint was being written"
                             ) from None
-                        # Memory was rebuilt meanwhile, or is about to be.
+                        # Memory was rebuilt meanwhile, or is about to be: try again.
         finally:
             relief = core.durability.relief
-            if relief is not None:  # also after a failure: better too much memory than to hang
-                give_back()  # the pages that it was made of, before more comes
+            if relief is not None:  # also after a failure: too much memory is better than a hang
+                give_back()  # first return the memory that the checkpoint freed
                 core.press(None)
                 relief.set()
 
@@ -377,7 +377,7 @@ class Checkpoints:
                     settle(state, frozen)
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
-                    # Memory was rebuilt over the one before, in the very moment of the commit.
+                    # Memory was rebuilt over the previous checkpoint, at the very moment of the commit.
                     core.doubt(NEWER)
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:
@@ -390,7 +390,7 @@ class Checkpoints:
         self.failure, self._failures = None, 0
         self.seconds = time.monotonic() - started
         _logger.info("checkpoint of %s: LSN %d, in %.3f s", self._root, position.lsn, self.seconds)
-        self.residence.next_survey = 0.0  # what was written may leave memory now
+        self.residence.next_survey = 0.0  # the data it wrote may be evicted now
         self._release_segments(core, position.lsn)
         return position.lsn
 
@@ -412,17 +412,17 @@ class Checkpoints:
         return told
 
     def _release_segments(self, core: Core, lsn: int) -> None:
-        """Let go of segments that nobody needs: checkpoint, kept snapshots, or retention."""
+        """Delete segments that neither the checkpoint, kept snapshots nor retention need."""
         options = self.options
         directory = self._root / identity.AOF
         try:
-            keep_from = min([lsn, *self._making])  # first: one that is through is among the kept
+            keep_from = min([lsn, *self._making])  # first: a finished one is listed below
             kept = self._oldest_snapshot()
             if kept is not None:
                 keep_from = min(keep_from, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
-                # The segment before the first that was begun since then may hold what is as young.
+                # The last segment begun before `since` may hold records that are younger than it.
                 first_lsn = 1
                 for found in segments(self._disk, directory, self._uuid):
                     if found.header.time >= since:
@@ -434,7 +434,7 @@ class Checkpoints:
             _logger.warning("old segments of %s stay for now: %s", self._root, error)
 
     def _oldest_snapshot(self) -> int | None:
-        """The LSN of the oldest kept snapshot: the log behind it stays."""
+        """The LSN of the oldest kept snapshot; the log after it stays. None if there is none."""
         directory = self._root / identity.SNAPSHOTS
         if not self._disk.exists(directory):
             return None
@@ -445,17 +445,17 @@ class Checkpoints:
     # --- snapshots
 
     def snapshot(self) -> Snapshot:
-        """Fold the log, and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed."""
+        """Fold the log and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed."""
         self.fold()
         return self._publish()
 
     def _publish(self) -> Snapshot:
-        """In the caller's thread, which may take its time: checkpoints go on meanwhile."""
-        from tidelog.snapshot import portable  # not with the rest: many stores never have one
+        """Publish a snapshot in the caller's thread; checkpoints go on meanwhile."""
+        from tidelog.snapshot import portable  # imported here: many stores never make one
 
         directory = self._root / identity.SNAPSHOTS
         held = self.position.lsn
-        self._making.append(held)  # the log behind it stays, though nobody sees the snapshot yet
+        self._making.append(held)  # keeps the log after it while the snapshot is not listed yet
         try:
             environment = open_environment(self._disk, self._directory)
             try:
@@ -475,7 +475,7 @@ class Checkpoints:
         return not self._stopping  # a close does not wait for another process's snapshot
 
     def _publish_beside(self) -> None:
-        """In a thread of its own, unless the one before is not through."""
+        """Publish a snapshot in its own thread, unless the previous one is still being made."""
         if self._publisher is None or not self._publisher.is_alive():
 
             def publish() -> None:
@@ -491,10 +491,10 @@ class Checkpoints:
                 _logger.warning("%s: no snapshot could be made: %s", self._root, error)
 
     def verify(self) -> list[Finding]:
-        """Read everything that is stored: checkpoint, log, and whether they fit. Raises CheckpointFailed if it cannot
-        be read just now.
+        """Check everything that is stored: checkpoint, log, and whether they fit. Raises CheckpointFailed if the
+        checkpoint cannot be read right now.
         """
-        from tidelog.snapshot.scrub import verify_store  # not with the rest: few ask for it
+        from tidelog.snapshot.scrub import verify_store  # imported here: rarely used
 
         try:
             return verify_store(self._disk, self._root)
@@ -502,7 +502,7 @@ class Checkpoints:
             raise CheckpointFailed(f"not verified: {error}") from error
 
     def info(self, core: Core) -> dict[str, Any]:
-        """What INFO says of persistence and memory."""
+        """The persistence and memory figures of INFO."""
         position, meta, residence = self.position, self.meta, self.residence
         failure = self.failure or self.damage
         with core.lock:
@@ -522,14 +522,14 @@ class Checkpoints:
 
     @property
     def damage(self) -> DamagedCheckpoint | None:
-        """What the check of the file found. While it is not None no checkpoint is made and no segment released."""
+        """The damage that a check of the file found. While there is one, no checkpoint is made, no segment deleted."""
         environment = self._environment
         return None if environment is None else environment.damage
 
     # --- the end
 
     def finish(self, core: Core) -> None:
-        """Before a clean close: fold a tail that would be felt at the next open, and end the thread."""
+        """Before a clean close: fold a log tail that would slow the next open, and end the thread."""
         try:
             with core.lock:
                 sound = not core.ended and core.log.failure is None
@@ -537,7 +537,7 @@ class Checkpoints:
             if self._possible and nbytes >= TAIL_BYTES:
                 self.fold()
         except (CheckpointFailed, StoreClosed):
-            pass  # it was told, or somebody else closes
+            pass  # reported already, or another caller closes
         with self._gate:
             self._stopping = True
             thread = self._thread
@@ -547,13 +547,13 @@ class Checkpoints:
                 each.join()
 
     def release(self) -> None:
-        """Let go of the file. Nothing is read from it any more; a checkpoint that is being written is given up."""
+        """Close the file. Cancels a checkpoint that is being written; rows can no longer be read."""
         self.give_up()
         with self._one:
             self._detach()
 
     def give_up(self) -> None:
-        """End the checkpoint that is being written, and make no other. Rows may be read on."""
+        """Cancel the checkpoint that is being written and make no other. Rows can still be read."""
         self._stopping = self._abandoned = True
         self._wake.ring()
         with self._one:

@@ -1,7 +1,7 @@
-"""Clock: where a store gets the time from. The system's, unless a test brings one of its own (tidelog.testing).
+"""Clock: the source of time of a store. The system's, unless a test passes its own (tidelog.testing).
 
-A store needs two: the wall clock, for what is stored (IDs, delivery times, expiry), which may jump; and the monotonic
-one, for everything that waits inside the process, which may not.
+A store uses two clocks. The wall clock gives stored times (IDs, delivery times, expiry) and may jump. The monotonic
+clock is for all waiting inside the process and may not.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Protocol
 class Clock(Protocol):
     """The time, for one or more stores.
 
-    manual      time stands still between two calls of whoever moves it: nobody may sleep for so and so long,
-                only until `ticked` tells that it moved
+    manual      the time only changes when a test moves it. So no thread may sleep for a time; it sleeps until
+                `ticked` reports a move
     """
 
     manual: bool
@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def ticked(self, callback: Callable[[], object]) -> None:
-        """Have a bound method called, in the mover's thread, whenever the clock was moved. Held weakly."""
+        """Register a bound method to call, in the mover's thread, whenever the clock is moved. Held weakly."""
         ...
 
 
@@ -41,7 +41,7 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
     def ticked(self, callback: Callable[[], object]) -> None:
-        """Nobody moves the system's clock."""
+        """Do nothing: the system's clock is never moved by hand."""
 
 
 SYSTEM = SystemClock()

@@ -1,15 +1,15 @@
-"""Core: one open store, and the one way of work into it.
+"""Core: one open store, and the only way to run work in it.
 
-Everything that reads or changes state holds `lock`, which is the log's. `run` is the way of every call that decides
-something: a command, EXEC, a pipeline's frame, a decision of a queue. Under the lock it
+All code that reads or changes state holds `lock`, which is the log's lock. Every call that decides something goes
+through `run`: a command, EXEC, a frame of a pipeline, a decision of a queue. Under the lock, `run`
 
-    mends       memory is rebuilt first if an earlier call broke while memory was ahead of the log
-    begins      `now` is sampled; keys whose time has passed are deleted
-    decides     the work answers with effects and a reply, or lands its effects itself
-    lands       the effects become state and log, as one unit (store/landing.py)
-    parks       a read that has to block becomes a waiter (store/waits.py)
-    serves      waiters whose keys the unit made ready are answered
-    promises    what has to hold before the reply may leave (store/promise.py)
+    mends       rebuilds memory first if an earlier call broke while memory was ahead of the log
+    begins      samples `now` and deletes expired keys
+    decides     calls the work, which returns effects and a reply, or lands its effects itself
+    lands       makes the effects state and log, as one unit (store/landing.py)
+    parks       turns a read that has to block into a waiter (store/waits.py)
+    serves      answers waiters whose keys the unit made ready
+    promises    returns what must hold on disk before the reply may leave (store/promise.py)
 
 Waiting for the disk happens without the lock: `durability.hold`.
 """
@@ -47,9 +47,9 @@ NEW_ID: Final = (XADD, XADD_NODE)
 class Core:
     """One open store. The faces share it; see `store.sync` and `store.aio`.
 
-    lock          the log's
+    lock          the log's lock
     landing       state and log, and how units get into them
-    waits         calls that are parked
+    waits         blocked calls
     durability    whether replies may leave
     decide        decides the words of a command; a read-only store has its own
     """
@@ -63,7 +63,7 @@ class Core:
         clock: Clock = SYSTEM,
         decide: Callable[[Context, list[bytes]], Reply] = decide,
     ) -> None:
-        self.root = Path()  # its directory; set by the opener
+        self.root = Path()  # the store's directory; set by the opener
         self.lock: Any = log.lock
         self.decide_words = decide
         self.landing = Landing(log, state, settings, recover, clock)
@@ -74,18 +74,18 @@ class Core:
         self.time_ns, self.monotonic = clock.time_ns, clock.monotonic
         clock.ticked(self.ticked)
         self.opened_at = self.landing.now, clock.monotonic()
-        self.served = False  # a server has it
+        self.served = False  # whether a server serves it
         self.forked = False
         self.keeper: Any = None  # see store.lifetime
         self.queues: Any = None  # see store.queue.leases
         self.checkpoints: Any = None  # see store.checkpoints
         self.finalizer: Any = None
 
-    # --- what others look at
+    # --- properties
 
     @property
     def log(self) -> Log:
-        """The log in use; another one after memory was rebuilt from a log in doubt."""
+        """The log in use. Replaced when memory was rebuilt from a log in doubt."""
         return self.landing.log
 
     @property
@@ -115,7 +115,7 @@ class Core:
         """How often memory was rebuilt."""
         return self.landing.reloads
 
-    # --- running work: each takes the lock
+    # --- running work; each method takes the lock
 
     def run(
         self,
@@ -125,15 +125,15 @@ class Core:
         flush: bool = True,
         given: tuple[Any, ...] = (),
     ) -> Answer:
-        """Decide and land one unit of work: its reply, and what has to hold before that may leave.
+        """Decide and land one unit of work. Returns its reply and the promise that must hold before the reply leaves.
 
-        work     called with the context and `given`; answers with a reply. Its effects are in the context, or it has
-                 landed them. A CommandError is the reply: an error tells something about the state too, so it waits
-                 like any other
-        caller   is answered if the reply is Park: then the reply is the `Waiter` that was parked. Without a caller
-                 nothing blocks. A `Waiter` that `work` answers is parked as it was
-        flush    False: what is logged is only gathered; a caller of many has the log flush once
-        given    further arguments of `work`; with these a parked call is asked again by the words of its Park, else by
+        work     called with the context and `given`; returns a reply. Its effects are in the context, or it has landed
+                 them itself. A CommandError becomes the reply: an error depends on the state too, so it waits like any
+                 reply
+        caller   makes the `Caller` to answer if the reply is Park; the parked `Waiter` is then returned as the reply.
+                 Without it nothing blocks. If `work` returns a `Waiter`, that is parked again as it was
+        flush    False: the log only gathers the records; the caller of many units flushes once
+        given    further arguments of `work`. If given, a parked call is decided again by the words of its Park, else by
                  `work`
 
         Raises TidelogError.
@@ -159,11 +159,11 @@ class Core:
                     if not landing.only_due(ctx.effects):
                         raise
             if reply.__class__ is Park:
-                assert caller is not None  # without one nothing blocks
+                assert caller is not None  # nothing blocks without one
                 reply = self.waits.park(reply, db, caller(), None if given else work)
             elif reply.__class__ is Waiter:
                 self.waits.park_again(reply)
-            after = log.next_lsn  # now: serving others may end in another log
+            after = log.next_lsn  # before serving, which may end in another log
             if landing.waiting.signalled:
                 self.waits.serve(flush)
             return reply, (log, after - 1, after != before)
@@ -176,8 +176,10 @@ class Core:
         flush: bool = True,
         before: Waiter | None = None,
     ) -> Answer:
-        """`run` of one command, given as its words. `before`: the waiter that the same command of the same caller was
-        parked as, and is no more; a read that repeats itself is decided by that.
+        """`run` one command, given as its words.
+
+        before   the waiter of the caller's previous call, if that was the same command; a repeated read then skips
+                 argument parsing
         """
         if before is not None:
             return self.run(db, self.waits.decide_again, caller, flush, (before,))
@@ -189,7 +191,7 @@ class Core:
         work: Work,
         caller: Callable[[], Caller] | None = None,
     ) -> Answer:
-        """`run` of a decision that is no command of words. Raises CommandError."""
+        """`run` a decision that is not a command. Raises CommandError."""
         answer = self.run(db, work, caller)
         if answer[0].__class__ is CommandError:
             raise answer[0]
@@ -201,7 +203,7 @@ class Core:
     ) -> tuple[Effect, Log, int]:
         """`run` of `XADD key * field value ...`: (effect, log, LSN). Raises CommandError, TidelogError.
 
-        The most frequent call: it makes no words, no context and no reply.
+        The most frequent call, so it builds no words, no context and no reply.
         """
         landing = self.landing
         with self.lock:
@@ -212,8 +214,8 @@ class Core:
                 now = landing.tick(now)
             state = landing.state
             if now >= state.next_expiry:
-                now = landing.begin(db, False).now  # what expired was logged with that
-                if now >= state.next_expiry:  # but for what could not be
+                now = landing.begin(db, False).now  # deletes expired keys, as units
+                if now >= state.next_expiry:  # some could not be deleted
                     return self._add_slowly(db, key, row)
             try:
                 effect = decide_xadd_auto(state, self.settings, db, key, row, now)
@@ -234,7 +236,7 @@ class Core:
             return effect, log, lsn
 
     def _add_slowly(self, db: int, key: bytes, row: tuple[bytes, ...]) -> tuple[Effect, Log, int]:
-        """[lock] `add` where that takes more than one effect."""
+        """[lock] `add` if it needs more than one effect."""
         landing = self.landing
         ctx = landing.begin(db, False)
         reply = self.decide(ctx, [b"XADD", key, b"*", *row])
@@ -248,7 +250,7 @@ class Core:
         return next(e for e in effects if e[0] & OPCODE in NEW_ID), log, lsn
 
     def decide(self, ctx: Context, args: list[bytes]) -> Reply:
-        """[lock] One command of several decided; a CommandError is its reply. Raises StoreDamaged."""
+        """[lock] Decide one command of several. A CommandError becomes its reply. Raises StoreDamaged."""
         try:
             return self.decide_words(ctx, args)
         except CommandError as error:
@@ -257,27 +259,25 @@ class Core:
             raise StoreDamaged(str(error)) from error
 
     def read_again(self, waiter: Waiter) -> bool:
-        """Park the caller of an earlier read again, which makes the same one once more, if that finds nothing new.
-        False: nothing was done, and `command` decides.
-        """
+        """Park the caller of a repeated read again if it finds nothing new. False: nothing was done; call `command`."""
         with self.lock:
             return self.landing.trouble is None and self.waits.finds_nothing(waiter)
 
     def session(self, db: int, transaction: Transaction, args: list[bytes]) -> Answer:
-        """WATCH and UNWATCH, for a transaction that has not begun. Raises CommandError."""
+        """Run WATCH or UNWATCH for a transaction that has not begun. Raises CommandError."""
         answer = self.run(db, transaction.submit, given=(args,))
         if answer[0].__class__ is CommandError:
             raise answer[0]
         return answer
 
     def forget(self, transaction: Transaction) -> None:
-        """A transaction's session ends; its watches go."""
+        """End a transaction's session and drop its watches."""
         if (transaction.watched or transaction.active) and not self.ended:
             with self.lock:
                 transaction.reset()
 
     def look(self, at: Callable[[State], Any]) -> Answer:
-        """Look at the state as it is in memory, without a new `now`. Raises StoreDamaged."""
+        """Look at the state in memory, without sampling `now`. Raises StoreDamaged."""
         landing = self.landing
         with self.lock:
             if landing.trouble is not None:
@@ -288,26 +288,26 @@ class Core:
                 raise StoreDamaged(str(error)) from error
 
     def try_again(self) -> None:
-        """See whether the log has room again for what it refused last, so that `Log.refusal` tells without a write."""
+        """Check whether the log has room again for what it last refused. `Log.refusal` then tells, without a write."""
         if self.log.refusal() is not None:
             with self.lock:
                 if self.trouble is None:
                     self.landing.try_again()
 
     def refresh(self) -> int:
-        """Read-only stores follow their log; this one writes it."""
+        """Only a read-only store can follow the log. Raises DataError, because this one writes it."""
         raise DataError("this store is the writer; only a read-only one is refreshed")
 
-    # --- parked callers
+    # --- blocked callers
 
     def ticked(self) -> None:
-        """A clock that is moved by hand was moved: all who wait look at it."""
+        """A manual clock was moved: all blocked callers look at it."""
         if not self.ended:
             with self.lock:
                 self.waits.nudge_all()
 
     def wake(self, waiter: Waiter) -> None:
-        """A parked caller woke: is it served, too late, or may something be claimable by now?"""
+        """A blocked caller woke: serve it if something is due at its timers, or answer it if its time is up."""
         if waiter.owner.done:
             return
         with self.lock:
@@ -318,41 +318,41 @@ class Core:
             self.waits.wake(waiter)
 
     def dismiss(self, waiter: Waiter) -> None:
-        """A parked caller is to wait no longer: it is answered as if its time were up. If it was served already, it
-        keeps that answer.
-        """
+        """End a caller's wait, as if its time were up. If it was served already, it keeps that answer."""
         if not self.ended:
             with self.lock:
                 self.waits.dismiss(waiter)
 
     def leave(self, waiter: Waiter) -> None:
-        """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
-        waiter.owner.gone = True  # before anything that a further interrupt could break
+        """Remove a blocked caller that goes away. If it was served already, its entries stay delivered (and
+        pending).
+        """
+        waiter.owner.gone = True  # first: a further interrupt could strike below
         if not self.ended:
             with self.lock:
                 self.waits.leave(waiter)
 
     def forbid(self, waiter: Waiter, error: CommandError) -> None:
-        """A parked caller gets this error when it is served, and nothing else; unless it was served already."""
+        """When a blocked caller is served, give it this error instead, unless it was served already."""
         with self.lock:
             self.waiting.ask_always(waiter)
             waiter.work = lambda ctx: error
 
     def allow(self, waiter: Waiter) -> None:
-        """Take `forbid` back."""
+        """Undo `forbid`."""
         with self.lock:
             waiter.work = None
 
     def desert(self, thread: int) -> None:
-        """An interrupt struck a thread after its call was parked, and perhaps before it waited: nobody waits there."""
+        """Remove the waiters of an interrupted thread: the interrupt may have struck between parking and waiting."""
         if not self.ended:
             with self.lock:
                 self.waits.desert(thread)
 
-    # --- policy, trouble, the end
+    # --- policy, trouble, end
 
     def set_policy(self, policy: Policy) -> None:
-        """Another fsync policy from now on. Raises ValueError; NotStored where the system gives it no thread."""
+        """Set the fsync policy. Raises ValueError, and NotStored if the system gives the policy no thread."""
         with self.lock:
             self.landing.check_open()
             try:
@@ -362,30 +362,30 @@ class Core:
             self.durability.relaxed = policy != "always"
 
     def press(self, relief: threading.Event | None) -> None:
-        """Memory is over its budget: replies to writers wait for `relief`; None: it is within it again."""
+        """Memory is over its budget: replies to writers wait for `relief`. None: it is within the budget again."""
         with self.lock:
             self.durability.relief = relief
             self.landing.log.press(relief is not None)
 
     def doubt(self, reason: str = RELOAD) -> None:
-        """[lock] Memory is rebuilt from checkpoint and log before the next call."""
+        """[lock] Have memory rebuilt from checkpoint and log before the next call."""
         self.landing.trouble = self.landing.trouble or reason
 
     def mend(self) -> None:
-        """[lock] Before state is touched: rebuild memory from the log, or say why this store is of no more use."""
+        """[lock] Before state is touched: rebuild memory from the log, or raise why the store cannot be used."""
         self.landing.rebuild()
         if self.landing.waiting.signalled:
             self.waits.serve()
 
     def end(self, reason: Callable[[], TidelogError]) -> None:
-        """[lock] Every later call raises; every parked one fails now."""
+        """[lock] End the store: every later call raises, and every blocked one fails now."""
         self.landing.end(reason)
         self.waits.end(reason)
         if self.queues is not None:
             self.queues.ended()
 
     def check_open(self) -> None:
-        """Raises StoreClosed, with why, if the store has ended."""
+        """Raise StoreClosed, with the reason, if the store has ended."""
         self.landing.check_open()
 
     @property

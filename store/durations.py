@@ -1,4 +1,4 @@
-"""Durations as callers give them: a number of seconds, or a timedelta."""
+"""Durations as callers pass them: a number of seconds, or a timedelta."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from tidelog.store.errors import DataError
 
-SECONDS_MAX = 10 * 365 * 86_400.0  # longer than anyone waits, and far from where arithmetic ends
+SECONDS_MAX = 10 * 365 * 86_400.0  # longer than any real wait, and far from overflow
 Duration = float | timedelta
 
 
 def seconds(name: str, value: Any, zero: bool = False) -> float:
-    """A duration above 0 (or from 0 on) in seconds. Raises DataError."""
+    """A duration in seconds; must be above 0, or at least 0 with `zero`. Raises DataError."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number:
         raise DataError(f"{name} must be a number of seconds or a timedelta, not {value!r}")
@@ -25,5 +25,5 @@ def seconds(name: str, value: Any, zero: bool = False) -> float:
 
 
 def patience(name: str, value: Any) -> float | None:
-    """A duration to wait, from 0 on, in seconds; None is for ever. Raises DataError."""
+    """A duration to wait, at least 0, in seconds; None = for ever. Raises DataError."""
     return None if value is None else seconds(name, value, zero=True)

@@ -31,7 +31,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_all(values: Iterable[Any]) -> list[bytes]:
-    """A whole command."""
+    """All arguments of a command as bytes. Raises DataError."""
     return [
         v if v.__class__ is bytes else v.encode() if v.__class__ is str else encode(v)
         for v in values
@@ -39,7 +39,7 @@ def encode_all(values: Iterable[Any]) -> list[bytes]:
 
 
 def encode_row(fields: Mapping[Any, Any]) -> tuple[bytes, ...]:
-    """The fields of one entry as (field, value, field, value, ...)."""
+    """The fields of one entry as (field, value, field, value, ...). Raises DataError."""
     row: list[bytes] = []
     add = row.append  # a third faster than one comprehension over pairs
     for f, v in fields.items():

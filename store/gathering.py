@@ -3,12 +3,12 @@
 A pipeline decides each command after the ones before it were applied, so memory is ahead of the log until the frame is
 appended. There are two kinds:
 
-    units of their own    a pipeline: each `take` is a unit. If something breaks, the units that are whole are still
-                          appended (`rescue`), and only the rest was not stored
-    one unit              EXEC: the takes together are a unit. If something breaks, all of it is taken back, which needs
-                          memory to be rebuilt
+    one unit each     a pipeline: each `take` is a unit. If something breaks, the complete units are still appended
+                      (`rescue`), and only the rest is not stored
+    one unit          EXEC: all takes together are a unit. If something breaks, all of it is undone, by rebuilding
+                      memory
 
-A frame that is under way uses the packer of the landing, so there is one at a time.
+The frame under way uses the landing's packer, so there is only one at a time.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tidelog.engine.apply import APPLY
 from tidelog.engine.effects import END, VOLATILE, Effect
 from tidelog.store.landing import Landing, pack_unit
 
-FRAME_BYTES: Final = 1 << 20  # a frame of several units is appended when it has about this size
+FRAME_BYTES: Final = 1 << 20  # a frame of several units is appended at about this size
 
 
 class Gathering:
     """[lock] One frame under way.
 
-    one_unit    all effects are one unit; else each `take`, and each effect of `put`, is a unit
+    one_unit    all effects are one unit; else each `take`, and each record of `applied`, is a unit
     size        bytes that were packed and applied
-    count       records of them
+    count       records in them
     changed     something was applied since the last frame was appended
-    appending   inside `Log.add`: nobody knows whether the frame is there
+    appending   inside `Log.add`: it is unknown whether the frame is there
     """
 
     __slots__ = ("size", "count", "changed", "appending", "one_unit", "flush", "_landing", "_last")
@@ -52,21 +52,21 @@ class Gathering:
         self.appending = False  # last: see `append`
 
     def reserve(self, nbytes: int) -> None:
-        """See that the frame can grow by so much. Raises what `Log.reserve` raises: nothing has changed."""
+        """Make sure that the frame can grow by `nbytes`. Raises what `Log.reserve` raises: nothing has changed."""
         self._landing.log.reserve(self.size + nbytes)
 
     def take(self, effects: Sequence[Effect]) -> bool:
-        """Pack, reserve and apply effects; whether anything of them is logged. Raises as `pack`, and as apply does."""
+        """Pack, reserve and apply effects. Returns whether any is logged. Raises as `pack`, and as apply does."""
         count = self.pack(effects)
         if effects:
             self.apply(effects, count)
         return count > 0
 
     def pack(self, effects: Sequence[Effect]) -> int:
-        """Pack effects and reserve their room: how many records they are.
+        """Pack effects and reserve their room. Returns how many records they are.
 
-        Raises StoreDamaged, and what `Log.reserve` raises: nothing of these effects has changed anything. After an
-        error of `reserve` the frame has to be appended, which drops them.
+        Raises StoreDamaged, and what `Log.reserve` raises: these effects have changed nothing. After an error of
+        `reserve` the frame must be appended, which drops them.
         """
         landing = self._landing
         if landing.state.changes.cold is not None:
@@ -86,7 +86,7 @@ class Gathering:
         return count
 
     def apply(self, effects: Sequence[Effect], count: int) -> None:
-        """Apply what `pack` has packed as `count` records."""
+        """Apply the effects that `pack` packed as `count` records."""
         landing = self._landing
         state, observed = landing.state, landing.observed
         self.changed = True
@@ -99,20 +99,20 @@ class Gathering:
             self.size = landing.packer.getbuffer().nbytes
 
     def applied(self, records: int, last: Effect) -> None:
-        """So many records were packed and applied by a loop of its own, within reserved room (store/batch.py)."""
+        """Note records that a caller's own loop packed and applied within reserved room (store/batch.py)."""
         if records:
             self.count += records
             self.size = self._landing.packer.getbuffer().nbytes
             self._last = last
 
     def append(self) -> None:
-        """Append what was gathered as one frame; `begin` is next. Raises as `Log.add`: then `Landing.broken` is next.
+        """Append what was gathered as one frame. Call `begin` next; if `Log.add` raises, call `Landing.broken` next.
 
-        Until `begin` returns, `appending` stays set: an interrupt in between finds the frame stored or unknown.
+        `appending` stays set until `begin` returns: an interrupt in between finds the frame stored or unknown.
         """
         if self.count:
             landing = self._landing
-            # Of the packer only what was applied: a unit that was refused may lie behind it.
+            # Only what was applied: a refused unit may follow it in the packer.
             body = landing.packer.bytes()[: self.size]
             if self.one_unit:
                 body = _marked(body, len(landing.pack_one(self._last)))
@@ -120,7 +120,7 @@ class Gathering:
             landing.log.add(body, self.count, landing.now, self.flush)
 
     def rescue(self, units: int) -> bool:
-        """After something broke: append the first `units` units, which are whole. False if that fails too."""
+        """After something broke: append the first `units` units, which are complete. False if that fails too."""
         if units:
             landing = self._landing
             body, count = whole_units(landing.packer.bytes(), units)
@@ -132,7 +132,7 @@ class Gathering:
 
 
 def _marked(body: bytes, last: int) -> bytes:
-    """The records of a unit with the mark of its end, which is known only now, in the last one, `last` bytes long."""
+    """Set the end mark in a unit's last record, `last` bytes long; which record is the last was not known before."""
     marked = bytearray(body)
     at = len(marked) - last
     # A record is a msgpack array of fewer than 16 fields, and its opcode a one-byte int.

@@ -1,4 +1,4 @@
-"""The IDs of `xadd_many`: a sequence that makes a text only when it is asked for one."""
+"""The IDs that `xadd_many` returns: a sequence that formats an ID only when it is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.store.types import Text
 
 
 class IdRange(Sequence[Text]):
-    """IDs `ms-seq`, `ms-(seq+1)`, ... Equal to a list of the same texts."""
+    """The IDs `ms-seq`, `ms-(seq+1)`, ... Equal to a list of the same IDs."""
 
     __slots__ = ("ms", "seq", "length", "_decode")
 

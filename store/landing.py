@@ -1,4 +1,4 @@
-"""Landing: how units become state and log. The only place that reserves room, applies effects and appends.
+"""Landing: how units become state and log. Only this module reserves room, applies effects and appends.
 
 Under the store's lock a unit is
 
@@ -51,7 +51,7 @@ from tidelog.store.errors import (
 )
 from tidelog.store.promise import Promise
 
-EXPIRE_KEYS: Final = 1000  # how many keys one unit lets expire
+EXPIRE_KEYS: Final = 1000  # keys that one unit deletes when they expire
 RELOAD: Final = "memory may be ahead of the log"
 NOTHING: Final = "nothing of this call was stored"
 UNKNOWN: Final = "whether it was stored is not known: read to find out"
@@ -62,15 +62,15 @@ _logger = logging.getLogger("tidelog")
 class Landing:
     """The state of one open store, its log, and the way of effects into both. All methods: [lock].
 
-    log        where units are appended; another one after `rebuild` found the first in doubt
+    log        where units are appended; replaced when `rebuild` finds it in doubt
     now        unix ms, sampled once per unit; never decreases
     trouble    why state must not be touched before `rebuild`; None nearly always
-    watches    told of keys whose change breaks a WATCH
-    waiting    told of keys that blocked readers wait for
-    listener   told of each effect before it is applied, at `now`; must not fail. Its unit may still break: then
+    watches    is told of keys whose change breaks a WATCH
+    waiting    is told of keys that blocked readers wait for
+    listener   is told of each effect before it is applied, at `now`; must not fail. Its unit may still break: then
                `reloads` has increased by the time a call without trouble holds the lock again
     rebuilt    called after memory was rebuilt; must not fail
-    expiring   keys whose time has passed are deleted here; a store that follows another's log leaves that to the writer
+    expiring   expired keys are deleted here; a store that follows another's log leaves that to the writer
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class Landing:
         self.listener: Callable[[Effect, State, int], None] | None = None
         self.expiring = True
         self.reloads = 0
-        self.expired_keys = 0  # deleted because their time had passed, in this open
+        self.expired_keys = 0  # keys deleted on expiry since the store was opened
         self.pack_one = msgpack.Packer(autoreset=True).pack
-        self.packer = msgpack.Packer(autoreset=False)  # of the unit or the `Gathering` under way
+        self.packer = msgpack.Packer(autoreset=False)  # of the unit or `Gathering` under way
         self.rebuilt: list[Callable[[], object]] = []
         self._began_at = self.now, clock.monotonic()
         self._recover = recover
@@ -105,7 +105,7 @@ class Landing:
     # --- before a unit is decided
 
     def begin(self, db: int, may_block: bool) -> Context:
-        """The context of a new unit, at a new `now`. Keys whose time has passed go first, as units of their own."""
+        """The context of a new unit, at a new `now`. Expired keys are deleted first, as units of their own."""
         now = self.time_ns() // 1_000_000
         if now != self.now:
             now = self.tick(now)
@@ -121,7 +121,7 @@ class Landing:
             try:
                 self.land(ctx.effects)
             except OutOfSpace:
-                # Nothing has changed, and reads go on: to them such a key is missing anyhow.
+                # Nothing has changed. Reads go on: to them an expired key is missing anyway.
                 ctx.effects = []
                 break
             self.expired_keys += due
@@ -129,8 +129,8 @@ class Landing:
         return ctx
 
     def tick(self, wall_ms: int) -> int:
-        """`now` when the wall clock shows `wall_ms`. While that is behind, `now` runs on by the monotonic clock, so
-        that what is to expire, or to be idle for long enough, does so in time.
+        """`now` when the wall clock shows `wall_ms`. If the wall clock was set back, `now` follows the monotonic clock,
+        so that expiry and idle times still elapse.
         """
         ms, at = self._began_at
         mono = self.monotonic()
@@ -146,12 +146,12 @@ class Landing:
     # --- one unit
 
     def land(self, effects: list[Effect], flush: bool = True) -> None:
-        """Land one unit: one frame, or without `flush` a part of the next.
+        """Land one unit: as one frame, or without `flush` as a part of the next one.
 
         Raises OutOfSpace, UnitTooLarge, StoreDamaged, StorePoisoned: nothing has changed. NotStored, OutcomeUnknown:
         it broke off.
         """
-        if len(effects) == 1:  # most units are like this
+        if len(effects) == 1:  # most units
             effect = effects[0]
             if effect[0] < VOLATILE:
                 effect = (effect[0] | END, *effect[1:])
@@ -165,8 +165,8 @@ class Landing:
         self.land_packed(packer.bytes(), count, effects, flush)
 
     def only_due(self, effects: list[Effect]) -> bool:
-        """Whether effects delete nothing but keys whose time has passed. To a reader these are missing anyhow, so it
-        goes on without room to log that.
+        """Whether the effects only delete expired keys. To a reader these are missing anyway, so it does not fail if
+        there is no room to log that.
         """
         databases, now = self.state.databases, self.now
         return all(
@@ -178,15 +178,16 @@ class Landing:
     def land_packed(
         self, body: bytes, count: int, effects: Sequence[Effect], flush: bool = True
     ) -> int:
-        """Land whole units that are packed already, as `count` records. The LSN of the last one. Raises as `land`.
+        """Land whole units that are already packed, as `count` records. Returns the LSN of the last one. Raises as
+        `land`.
 
-        Volatile effects are among `effects` and not in `body`.
+        Volatile effects are in `effects` but not in `body`.
         """
         state, log = self.state, self.log
         if state.changes.cold is not None:
             self.ready(effects)
         size = len(body)
-        if log.offset + size > log.room and count:  # as `reserve`, a call less
+        if log.offset + size > log.room and count:  # inlined `reserve`, saves a call
             self.reserve(size)
         observed = self.waiting.keys or self.watches.keys or self.listener
         appending = False
@@ -201,46 +202,46 @@ class Landing:
             raise self.broken(error, appending)
 
     def follow(self, records: Sequence[Effect]) -> None:
-        """Apply records that are in the log already: those of its writer, which another process is."""
+        """Apply records that are already in the log; another process is its writer."""
         try:
             observed = self.observed
             for record in records:
                 if observed:
                     self.observe(record)
                 APPLY[record[0]](self.state, record)
-        except BaseException:  # an interrupt: nobody knows how far it came
+        except BaseException:  # an interrupt: it is unknown how far it came
             self.trouble = RELOAD
             raise
 
-    # --- what replies rest on
+    # --- promises
 
     def promise(self, before: int) -> Promise:
-        """What a call rests on that found the log with `before` as its next LSN: all that was applied until now."""
+        """The promise of a call that began when `before` was the log's next LSN: all that was applied until now."""
         after = self.log.next_lsn
         return self.log, after - 1, after != before
 
     def all_applied(self) -> Promise:
-        """What a call rests on that wrote nothing."""
+        """The promise of a call that wrote nothing."""
         return self.log, self.log.next_lsn - 1, False
 
     # --- the steps
 
     def ready(self, effects: Sequence[Effect]) -> None:
-        """Bring into memory what the effects change. Raises StoreDamaged: nothing has changed."""
+        """Read cold data that the effects change into memory. Raises StoreDamaged: nothing has changed."""
         try:
             prepare(self.state, effects)
         except CorruptBlock as error:
             raise StoreDamaged(str(error)) from error
 
     def reserve(self, nbytes: int) -> None:
-        """See that the log has room. Raises what `unreserved` makes of it: nothing has changed."""
+        """Make sure that the log has room. Raises the error of `unreserved`: nothing has changed."""
         try:
             self.log.reserve(nbytes)
         except BaseException as error:
             raise self.unreserved(error)
 
     def try_again(self) -> None:
-        """See whether there is room by now for what the log refused last; `Log.refusal` says how that went."""
+        """Check whether the log has room by now for what it last refused. `Log.refusal` then tells."""
         try:
             self.log.try_again()
         except Exception as error:
@@ -248,12 +249,12 @@ class Landing:
 
     @property
     def observed(self) -> bool:
-        """Whether `observe` has anybody to tell."""
+        """Whether `observe` has anyone to tell."""
         return bool(self.waiting.keys or self.watches.keys or self.listener)
 
     def observe(self, effect: Effect) -> None:
-        """Before an effect is applied: break the transactions that watch its keys, and remember which blocked readers
-        are to be served after the unit.
+        """Before an effect is applied: break the transactions that watch its keys, and note the blocked readers to
+        serve after the unit.
         """
         if self.watches.keys:
             self.watches.touch(touches(effect, self.state, self.watches.keys))
@@ -265,10 +266,10 @@ class Landing:
     # --- when it breaks
 
     def broken(self, error: BaseException, appending: bool, what: str = "") -> BaseException:
-        """Memory may be ahead of the log. What to raise: the truth about the call that was under way.
+        """Memory may be ahead of the log. Returns the error to raise: what became of the call under way.
 
-        appending   it broke inside `Log.add`: nobody knows whether the frame is there
-        what        how far it came, if more than that is known
+        appending   it broke inside `Log.add`: it is unknown whether the frame is there
+        what        how far it came, if that is known
         """
         self.trouble = RELOAD
         text = what or (UNKNOWN if appending else NOTHING)
@@ -284,7 +285,7 @@ class Landing:
         return told
 
     def unreserved(self, error: BaseException) -> BaseException:
-        """What to raise when room could not be reserved: nothing of the call has changed anything."""
+        """The error to raise when room could not be reserved: nothing of the call has changed anything."""
         if self.log.in_doubt:
             self.trouble = RELOAD  # it broke off between two segments
         if not isinstance(error, Exception):
@@ -296,10 +297,10 @@ class Landing:
         return told
 
     def rebuild(self) -> None:
-        """Rebuild memory from the log after trouble. Raises why this store is of no more use, or OutOfSpace.
+        """Rebuild memory from the log after trouble. Raises why the store cannot be used, or OutOfSpace.
 
-        What the lost units promised to watchers and waiters is unknown: watched transactions try again, and every
-        waiter is to be asked.
+        It is unknown which watchers and waiters the lost units concerned. So watched transactions try again, and every
+        waiter is decided again.
         """
         if self._end is not None:
             raise self._end()
@@ -318,7 +319,7 @@ class Landing:
         self.waiting.signal(list(self.waiting.keys))
 
     def renew(self, state: State) -> None:
-        """Go on with another state, which the log leads to."""
+        """Use another state from now on; the log leads to it."""
         self.state = state
         self.ctx = Context(state, self.settings)
         self.trouble = None
@@ -331,7 +332,7 @@ class Landing:
         self.trouble = "ended"
 
     def check_open(self) -> None:
-        """Raises StoreClosed, with why, if the store has ended."""
+        """Raise StoreClosed, with the reason, if the store has ended."""
         if self._end is not None:
             raise self._end()
 
@@ -341,7 +342,7 @@ class Landing:
 
 
 def pack_unit(pack: Callable[[Effect], object], effects: Sequence[Effect]) -> int:
-    """Pack the logged effects of one unit, the last one marked. How many there were."""
+    """Pack the logged effects of one unit, the last one marked. Returns how many there were."""
     logged = [effect for effect in effects if effect[0] < VOLATILE]
     if logged:
         last = logged[-1]

@@ -1,8 +1,8 @@
-"""Lifetime: how a store ends: by `close`, with its process, with the last reference, or in a forked child.
+"""Lifetime: how a store ends: by `close`, with its process, with its last reference, or in a forked child.
 
-After a fork the child's store is dead: its descriptors are closed (the lock stays with the parent) and every call
-says to open again. A process that never calls close has everything acknowledged on the disk when it exits, and
-is not kept from exiting. Nothing here touches signals, the collector or other settings of the process.
+In a forked child the store is dead: its descriptors are closed (the parent keeps the lock), and every call raises. A
+process that exits without close has everything acknowledged on disk, and its exit is not delayed. This module changes
+no signal handlers, collector settings or other settings of the process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidelog.store.waiters import ThreadCaller
 if TYPE_CHECKING:
     from tidelog.store.queue.drain import Drain
 
-DRAIN_SECONDS = 30.0  # how long closing a store waits for jobs in the hands of others
+DRAIN_SECONDS = 30.0  # how long closing a store waits for the jobs that others have in hand
 
 _open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 class Keeper:
-    """What has to be released with a store: its log, its checkpoint, and the file that holds the lock."""
+    """The resources of a store: its log, its checkpoint, and the lock file."""
 
     def __init__(self, log: Any, lock: Any, checkpoints: Any = None) -> None:
         self.log = log
@@ -39,7 +39,7 @@ class Keeper:
         self._released = False
 
     def close(self) -> None:
-        """Write, sync, release. Raises LogPoisoned after releasing. Whoever comes second waits for the first."""
+        """Write, sync, release. Raises LogPoisoned after releasing. A second caller waits for the first."""
         with self._closing:
             if self._released:
                 return
@@ -50,24 +50,24 @@ class Keeper:
                     core = self.core()
                     if core is None or core.ended:
                         self.checkpoints.release()
-                    else:  # the process ends, and its daemon threads may be reading rows
+                    else:  # the process is exiting, and its daemon threads may be reading rows
                         self.checkpoints.give_up()
                 if self.lock is not None:
-                    # Said, since a child that was just forked may hold the descriptor for a moment longer.
+                    # Unlock explicitly: a child that was just forked may hold the descriptor for a moment longer.
                     self.lock.unlock()
                     self.lock.close()
                 self._released = True
 
     def quietly(self) -> None:
-        """`close` at the end of the process or with the last reference, where nobody can be told."""
+        """`close` at the end of the process or with the last reference; there is no caller to raise to."""
         if threading.current_thread().name.startswith("tidelog-"):
-            # The collector came by in a thread of a log, which may be this log's: it cannot wait for itself.
+            # The collector runs in a thread of a log, perhaps of this one, which cannot wait for itself.
             threading.Thread(target=self.quietly, name="closing tidelog").start()
             return
         try:
             self.close()
         except (aof.AofError, OSError):
-            pass  # recovery finds what holds; nothing more was acknowledged
+            pass  # recovery finds what was written; no more was acknowledged
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors and write nothing."""
@@ -77,7 +77,7 @@ class Keeper:
 
 
 def keep(core: Core, keeper: Keeper) -> None:
-    """Have a store released with its process or its last reference."""
+    """Release a store's resources when its process ends or its last reference goes."""
     core.keeper = keeper
     keeper.core = weakref.ref(core)
     core.finalizer = weakref.finalize(core, keeper.quietly)
@@ -85,13 +85,13 @@ def keep(core: Core, keeper: Keeper) -> None:
 
 
 def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
-    """End a store, but first wait for the jobs that other threads and tasks have in hand; how many were left then.
+    """Wait for the jobs that other threads and tasks have in hand, then end the store. Returns how many were left.
 
-    Raises DataError (`drain`), and what `end` raises. An interrupt ends the wait, not the closing.
+    Raises DataError (`drain`), and what `end` raises. An interrupt ends the wait; the store is closed anyway.
     """
     limit = patience("drain", drain)
     if core.checkpoints is not None and core.checkpoints.is_this_thread():
-        # The collector came by there and ran somebody's __del__.
+        # The collector ran a __del__ in the checkpoint thread, which cannot wait for itself.
         threading.Thread(target=close, args=(core, drain), name="closing tidelog").start()
         return 0
     left = 0
@@ -117,8 +117,8 @@ def _drain(drain: Drain, caller: ThreadCaller) -> int:
 
 
 def end(core: Core) -> None:
-    """End a store at once. Raises, everything released, StorePoisoned if records were never confirmed; StoreDamaged if
-    the checkpoint was found damaged."""
+    """End a store at once. After releasing everything it raises StorePoisoned if records were never confirmed, and
+    StoreDamaged if the checkpoint was found damaged."""
     damage = None
     if core.queues is not None and not core.ended:
         core.queues.close()
@@ -133,7 +133,7 @@ def end(core: Core) -> None:
             core.end(_closed)
     try:
         core.keeper.close()
-        # Only now: if an interrupt came before, the next call, or the end of the process, goes on.
+        # Last: after an earlier interrupt, the next call or the end of the process goes on.
         core.finalizer.detach()
         _open_cores.discard(core)
     except aof.AofError as error:
@@ -155,7 +155,7 @@ def _forked() -> StoreClosed:
 
 
 class _NoLock:
-    """In place of a lock that another thread of the parent may have held when it forked."""
+    """Replaces a lock that another thread of the parent may have held at the fork."""
 
     def __enter__(self) -> None:
         raise _forked()

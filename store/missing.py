@@ -1,10 +1,10 @@
-"""Missing: what a store or a pipeline says of a method that it has not."""
+"""Missing: the error for a method that a store or a pipeline does not have."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# What has another name here, or another way.
+# Methods of redis-py that have another name, or another way, here.
 INSTEAD = {
     "bgrewriteaof": "call checkpoint()",
     "bgsave": "call snapshot()",
@@ -27,13 +27,13 @@ _OTHERWISE = (
 
 
 class Missing:
-    """An AttributeError that says what to do. Python asks here only for what it found nowhere else."""
+    """Makes the AttributeError say what to use instead. Python calls this only for attributes it finds nowhere else."""
 
-    # Hidden from type checkers, for which any name would be right otherwise.
+    # Hidden from type checkers, which would otherwise accept any name.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            # Of the object nothing is asked: it may not be initialised yet, as when it is copied.
+            # Use only the type: the object may not be initialised yet, for example while it is copied.
             kind = type(self).__name__
             if name.startswith("_"):
                 text = f"{kind!r} object has no attribute {name!r}"

@@ -1,4 +1,4 @@
-"""Options of an open: what they may be. Nothing of them is stored."""
+"""Options of an open, and their checks. They are not stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.store.errors import DataError
 SEGMENT_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MAX: Final = 1 << 40
 CHECKPOINT_BYTES: Final = 64 << 20
-# (seconds, changes): as Redis's own, "after so long, if so much has changed".
+# (seconds, changes), Redis's defaults: "after this time, if there were this many changes".
 SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
 MEMORY_BUDGET_MIN: Final = 1 << 20
 RETAIN_BYTES: Final = 64 << 20
@@ -22,12 +22,12 @@ Rules = tuple[tuple[float, int], ...]
 
 
 class Options(NamedTuple):
-    """How a store is kept; see `tidelog.open` for each.
+    """How a store is kept; `tidelog.open` describes each option.
 
-    save            rules (seconds, changes), the longest first
-    memory_budget   bytes, None = whatever was loaded or added stays in memory
-    retain_seconds  None = segments are kept by bytes alone
-    snapshot_every  seconds, None = none are made by themselves
+    save            rules (seconds, changes), the longest time first
+    memory_budget   bytes, None = nothing is evicted
+    retain_seconds  None = segments are retained by bytes alone
+    snapshot_every  seconds, None = no automatic snapshots
     """
 
     fsync: str = "always"
@@ -43,7 +43,7 @@ class Options(NamedTuple):
 
 
 def make_options(**given: Any) -> Options:
-    """The options of an open, checked. Raises DataError, which names the one that makes no sense."""
+    """The options of an open, checked. Raises DataError, which names the invalid option."""
     given["save"] = _rules(given.get("save", SAVE))
     for name in ("retain_seconds", "snapshot_every"):
         given[name] = _seconds(name, given.get(name))
@@ -83,7 +83,7 @@ def _seconds(name: str, value: Any) -> float | None:
 
 
 def _rules(save: Any) -> Rules:
-    """`save` as given: pairs, or nothing for none."""
+    """The rules of `save`: pairs, or an empty iterable for no rules."""
     rules: list[tuple[float, int]] = []
     if not isinstance(save, Iterable) or isinstance(save, (str, bytes)):
         raise DataError(f"save must be pairs of (seconds, changes), not {save!r}")

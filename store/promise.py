@@ -1,10 +1,10 @@
-"""Promise: what has to hold before a reply may leave, and whether it holds.
+"""Promise: what must hold on disk before a reply may leave, and whether it holds.
 
-A promise names a log, an LSN in it, and whether the call wrote up to there. The log is named because a rebuilt store
-goes on with a new one, where the LSN of a lost unit may stand for another. A read has a promise too, on the last unit
-that it could have seen: nobody acts on what a power cut can still take back.
+A promise names a log, an LSN in it, and whether the call wrote up to there. It names the log because a rebuilt store
+has a new one, in which the LSN of a lost unit may belong to another unit. A read has a promise too, on the last unit
+that it could have seen, so that no caller acts on data that a power cut can still lose.
 
-`Durability` is the only judge. Threads call `hold`. Event loops ask `holds`, or `through` once for many replies, and
+Only `Durability` decides. Threads call `hold`. Event loops call `holds`, or `through` once for many replies, and
 subscribe to the log for the rest (store/aio.py, server/turns.py).
 """
 
@@ -18,9 +18,9 @@ from tidelog.aof.errors import AofError, LogClosed
 from tidelog.aof.log import FSYNCED, WRITTEN, Log
 from tidelog.store.errors import OutcomeUnknown, StoreClosed, StorePoisoned, TidelogError
 
-Promise = tuple[Log, int, bool]  # log, LSN, did the call write
+Promise = tuple[Log, int, bool]  # (log, LSN, whether the call wrote)
 
-BY_POLICY: Final = 0  # the level that the fsync policy promises; others are WRITTEN and FSYNCED
+BY_POLICY: Final = 0  # the level that the fsync policy promises; the others are WRITTEN and FSYNCED
 RELIEF_S: Final = (
     0.01  # how often a waiting writer checks whether memory is within its budget again
 )
@@ -29,8 +29,8 @@ RELIEF_S: Final = (
 class Durability:
     """Which LSNs of a store's log hold which level.
 
-    relaxed   the policy is not `always`: it promises WRITTEN
-    relief    memory is over its budget: replies to writers wait until this is set; None nearly always
+    relaxed   the policy is not `always`, so it promises WRITTEN
+    relief    set when memory is within its budget again; until then replies to writers wait. None nearly always
     """
 
     def __init__(self, relaxed: bool) -> None:
@@ -38,11 +38,11 @@ class Durability:
         self.relief: threading.Event | None = None
 
     def level(self) -> int:
-        """What a reply promises unless its caller asks for another level."""
+        """The level that a reply promises unless its caller asks for another one."""
         return WRITTEN if self.relaxed else FSYNCED
 
     def through(self, log: Log, level: int = BY_POLICY) -> int:
-        """The last LSN of `log` that holds `level` now. 0 if only what rests on no record does."""
+        """The last LSN of `log` that holds `level` now; 0 if none does."""
         if level == WRITTEN or (not level and self.relaxed):
             return 0 if log.parked else log.written_lsn
         return log.synced_lsn if self.relief is None else 0
@@ -51,12 +51,12 @@ class Durability:
         """Whether a reply may leave now."""
         log, lsn, wrote = promise
         return lsn <= self.through(log, level) or (
-            # What is on the disk holds every level; only writers wait for memory as well.
+            # Synced data holds every level; only writers also wait for memory.
             lsn <= log.synced_lsn and not (wrote and self.relief is not None)
         )
 
     def hold(self, promise: Promise, level: int) -> None:
-        """Wait until a promise holds `level`. Raises OutcomeUnknown (of a write), StorePoisoned (of a read)."""
+        """Wait until a promise holds `level`. Raises OutcomeUnknown (a write), StorePoisoned (a read), StoreClosed."""
         if self.holds(promise, level):
             return
         log, lsn, wrote = promise
@@ -72,7 +72,7 @@ class Durability:
 
 
 def unheld(error: AofError, wrote: bool) -> TidelogError:
-    """What to raise when an LSN can no longer reach the caller's level."""
+    """The error for an LSN that can no longer reach the caller's level."""
     if isinstance(error, LogClosed):
         return StoreClosed(str(error))
     return OutcomeUnknown(str(error)) if wrote else StorePoisoned(str(error))

@@ -1,7 +1,7 @@
-"""A store opened to look: what the log holds, also beside its writer; nothing is created, locked or written.
+"""A store opened read-only, also beside its writer: shows what the log holds. Creates, locks and writes nothing.
 
-It shows what had been written when it was opened or last refreshed, expired keys as missing. XREAD may block: it
-is served by the next `refresh`, whoever calls that.
+It shows what was written when it was opened or last refreshed; expired keys are missing. XREAD may block; the next
+`refresh`, by any caller, serves it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ READONLY = b"READONLY You can't write against a read only store."
 
 
 class _ReadLog:
-    """In the place of a log: all that was read holds, and nothing can be added."""
+    """Stands in for a log: everything that was read holds every level, and nothing can be added."""
 
     policy = "no"
     parked = syncing = in_doubt = False
@@ -75,13 +75,13 @@ class _ReadLog:
 
 
 class _Beneath:
-    """The checkpoint that a read-only store looks through, and its place among what has to be released."""
+    """The open checkpoint under a read-only store. The Keeper releases it like a writer's checkpoints."""
 
     def __init__(self) -> None:
         self.opened: Opened | None = None
 
     def open(self, disk: Disk, folder: Path) -> Opened | None:
-        """Look at the newest one from now on, if there is one. Raises Damage, CheckpointError, OSError."""
+        """Open the newest checkpoint instead, if there is one. Raises Damage, CheckpointError, OSError."""
         self.release()
         try:
             self.opened = open_copy(disk, folder)
@@ -103,9 +103,9 @@ class _Beneath:
 
 
 class _Reading:
-    """Follows the log of a store, over its checkpoint; or shows a snapshot.
+    """Follows the log of a store on top of its checkpoint, or shows a snapshot.
 
-    log       what was read of it
+    log       the part of the log that was read
     beneath   the checkpoint
     """
 
@@ -115,12 +115,12 @@ class _Reading:
         self._disk = disk
         self._root = root
         self._directory = root / identity.AOF
-        self._at: Position | None = None  # where reading the log has come to, at least
+        self._at: Position | None = None  # how far the log was read, at least
         self._snapshot = is_snapshot(disk, root)
         self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
     def read_on(self, landing: Landing) -> None:
-        """Apply what the log holds beyond what was read. Raises Damage, NewerFormat, CorruptBlock, OSError."""
+        """Apply the part of the log that was not read yet. Raises Damage, NewerFormat, CorruptBlock, OSError."""
         if self._snapshot:
             return
         if self.log.next_lsn > 1 and self.beneath.is_newest():
@@ -128,8 +128,8 @@ class _Reading:
                 self._follow_log(landing)
                 return
             except (aof.Vanished, FileNotFoundError):
-                pass  # released: a newer checkpoint holds it; or another history
-        # Over the newest checkpoint: that lets go of the one before, whose pages the writer may then use again.
+                pass  # released, because a newer checkpoint holds it; or the store was replaced
+        # Start over from the newest checkpoint. That releases the old one, so the writer may reuse its pages.
         landing.waiting.signal(list(landing.waiting.keys))
         landing.watches.touch(list(landing.watches.keys))
         landing.renew(self.anew(landing))
@@ -158,8 +158,8 @@ class _Reading:
         self.log.next_lsn += len(records)
 
     def anew(self, landing: Landing) -> State:
-        """Read all of it, over the newest checkpoint. Raises as `read_on`."""
-        # Should it break off, what is in memory, and where reading has come to, fit nothing: the next call begins anew.
+        """Read everything again, from the newest checkpoint. Raises as `read_on`."""
+        # If this breaks off, memory and position do not fit each other, so the next call starts over.
         landing.trouble = RELOAD
         self._at = None
         if self._snapshot:
@@ -173,7 +173,7 @@ class _Reading:
         return landing.state
 
     def _begin(self, landing: Landing) -> tuple[Start | None, Callable[[list[Effect]], object]]:
-        """For recovery: the newest checkpoint, and a state over it that records are to be applied to."""
+        """For recovery: open the newest checkpoint. Returns its start and a function that applies records over it."""
         opened = self.beneath.open(self._disk, self._root / identity.CHECKPOINT)
         if opened is not None:
             check_owner(opened.environment.path, opened.meta, self._uuid)
@@ -192,13 +192,13 @@ class _Reading:
 
 
 class ReadOnlyCore(Core):
-    """A core that refuses every write, and follows its log on `refresh`."""
+    """A core that refuses every write and follows its log on `refresh`."""
 
     def __init__(self, reading: _Reading, root: Path, clock: Clock) -> None:
         log: Any = reading.log
         super().__init__(log, State(), Settings(), reading.anew, clock, _decide_read)
         self.landing.expiring = False
-        # It began with no log; what the writer's pauses are compared with is the time at which it looks.
+        # There was no log at the start, so the pauses that the writer stored are measured against the opening time.
         self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
         self.root = root
         self.beneath = reading.beneath
@@ -216,7 +216,7 @@ class ReadOnlyCore(Core):
         raise CommandError(READONLY)
 
     def refresh(self) -> int:
-        """Apply what the log holds beyond what was read. The last LSN. Raises StoreDamaged, NewerFormat."""
+        """Apply the part of the log that was not read yet. Returns the last LSN. Raises StoreDamaged, NewerFormat."""
         with self.lock:
             if self.trouble is not None:
                 self.mend()
@@ -227,17 +227,18 @@ class ReadOnlyCore(Core):
             except aof.NewerFormat as error:
                 raise NewerFormat(str(error)) from error
             finally:
-                # What was read before an error is there and counts.
+                # Records read before an error are applied and count.
                 if self.waiting.signalled and self.trouble is None:
                     self.waits.serve()
             return self._reading.log.next_lsn - 1
 
 
 def _place_in(info: Segment, at: Position) -> Position | None:
-    """Where a segment goes on from `at`; None: with its first frame. Raises Vanished if it does not.
+    """Where to go on reading in a segment after `at`; None: at its first frame. Raises Vanished if it does not
+    continue.
 
-    A restored store may have got the directory's name, or a recovery after a failed fsync may have found less than was
-    read here: then the same LSNs stand for other records.
+    A restored store may have taken over the directory, or a recovery after a failed fsync may have kept less than was
+    read here. Then the same LSNs belong to other records.
     """
     header = info.header
     if header.first_lsn == at.lsn + 1:
@@ -249,10 +250,10 @@ def _place_in(info: Segment, at: Position) -> Position | None:
 
 
 def is_snapshot(disk: Disk, root: Path) -> bool:
-    """Whether a directory is a snapshot, and no store."""
+    """Whether a directory is a snapshot and not a store."""
     if disk.exists(root / identity.NAME):
         return False
-    from tidelog.snapshot import manifest  # not with the rest: a store needs none of it
+    from tidelog.snapshot import manifest  # imported here: a store does not need it
 
     return disk.exists(root / manifest.NAME)
 
@@ -261,12 +262,12 @@ def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
     if "write" in resolve(args).flags:
         raise CommandError(READONLY)
     reply = decide(ctx, args)
-    ctx.effects.clear()  # deletions of expired keys: the writer's to log
+    ctx.effects.clear()  # deletions of expired keys; the writer logs them
     return reply
 
 
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:
-    """Read the store, or the snapshot, in `root`. Raises NotAStore, Damage, NewerFormat, CorruptBlock, OSError."""
+    """Open the store, or the snapshot, in `root`. Raises NotAStore, Damage, NewerFormat, CorruptBlock, OSError."""
     disk.guard(root)
     reading = _Reading(disk, root)
     core = ReadOnlyCore(reading, root, clock)

@@ -1,4 +1,4 @@
-"""Receipts: for a write, its last LSN and how far that has got."""
+"""Receipts: the last LSN of a write, and the level it has reached."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def level_number(level: str) -> int:
 
 
 class Receipt:
-    """What a write left behind.
+    """The receipt of a write.
 
     lsn     of its last record
-    level   what holds of it at this moment: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)
+    level   reached by now: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)
     """
 
     __slots__ = ("lsn", "_log")

@@ -1,8 +1,8 @@
-"""Residence: what leaves memory when it holds more than its budget, the least recently used first.
+"""Residence: evict data from memory when it exceeds the budget, least recently used first.
 
-Only what a checkpoint holds may leave. Of a stream that changed since, its sealed blocks and chunks of pending entries
-may; one that did not change goes as a whole, and comes back when somebody touches it. Sizes are estimates, taken
-now and then in slices, so that no command pays for them.
+Only data that a checkpoint holds may be evicted. A stream that changed since loses its sealed blocks and chunks of
+pending entries; an unchanged one is evicted as a whole and read back when it is used. Sizes are estimates, taken now
+and then in short slices, so that no command pays for them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidelog.engine.stream import Stream
 from tidelog.engine.values import GROUP_BYTES, KEY_BYTES, PENDING_BYTES
 from tidelog.store.core import Core
 
-SLICE_S: Final = 0.0005  # the lock, and the interpreter, are kept no longer than this
+SLICE_S: Final = 0.0005  # longest time to hold the lock, and the interpreter
 PAUSE_S: Final = 0.0005
-SAMPLE: Final = 8  # blocks of a stream that are looked at to guess the size of the others
+SAMPLE: Final = 8  # blocks of a stream whose size is looked at to estimate the others
 BLOCK_BYTES: Final = 240  # of a block, besides its data
 TAIL_ENTRY_BYTES: Final = 140  # of an entry in the open tail, besides its fields
 FIELD_BYTES: Final = 40
@@ -29,7 +29,7 @@ STREAM_BYTES: Final = 1200
 
 
 def stream_bytes(stream: Stream) -> int:
-    """About what a stream takes in memory, in bytes. O(groups), not O(entries)."""
+    """The approximate bytes of a stream in memory. O(groups), not O(entries)."""
     size = STREAM_BYTES
     blocks = len(stream.blocks) - stream.head
     if blocks > 0:
@@ -49,15 +49,15 @@ def stream_bytes(stream: Stream) -> int:
 
 
 def value_bytes(key: bytes, value: Stream | bytes) -> int:
-    """About what a key and its value take in memory, in bytes."""
+    """The approximate bytes of a key and its value in memory."""
     size = len(value) if isinstance(value, bytes) else stream_bytes(value)
     return KEY_BYTES + len(key) + size
 
 
 def give_back() -> None:
-    """Have the C library return to the system what was freed: blocks are of the size that it likes to keep."""
+    """Make the C library return freed memory to the system; it tends to keep blocks of this size."""
     if _malloc_trim is not None:
-        _malloc_trim(0)  # without the interpreter lock
+        _malloc_trim(0)  # releases the interpreter lock
 
 
 def _find_malloc_trim() -> Callable[[int], int] | None:
@@ -72,7 +72,7 @@ _malloc_trim = _find_malloc_trim()
 
 
 class Residence:
-    """The budget of one store, and what was last seen of it.
+    """The memory budget of one store, and the last survey.
 
     budget    bytes, None = no bound          bytes    estimate of what is resident, as of the last survey
     """
@@ -83,13 +83,13 @@ class Residence:
         self.next_survey = 0.0
 
     def relieve(self, core: Core) -> None:
-        """See that memory is within the budget, as far as what is stored may leave it. Not with the lock held."""
-        budget = self.budget  # it may be changed meanwhile
+        """Evict until memory is within the budget, as far as a checkpoint holds the data. Do not call with the lock."""
+        budget = self.budget  # read once: it may change
         if budget is None or time.monotonic() < self.next_survey:
             return
-        started = time.thread_time()  # of work: beside a busy thread most of a look is waiting
+        started = time.thread_time()  # CPU time: beside a busy thread, most of a survey is waiting
         found = self._survey(core)
-        # Down to half, so that not every look finds something to do.
+        # Down to half the budget, so that not every survey has to evict.
         surplus = self.bytes - budget // 2 if self.bytes > budget else 0
         if surplus > 0:
             for _, db, key, size in sorted(found):
@@ -98,15 +98,15 @@ class Residence:
                 surplus -= self._evict(core, db, key, size)
             self.bytes = budget // 2 + max(surplus, 0)
             give_back()
-        # No more than a twentieth of the time goes into looking.
+        # Surveys take at most a twentieth of the time.
         self.next_survey = time.monotonic() + 20 * (time.thread_time() - started)
 
     def _survey(self, core: Core) -> list[tuple[int, int, bytes, int]]:
-        """(last access in unix ms, database, key, bytes) of all that is resident."""
+        """(last access in unix ms, database, key, bytes) of every resident value."""
         found: list[tuple[int, int, bytes, int]] = []
         for db in range(len(core.state.databases)):
             if not dict.__len__(core.state.databases[db].keys):
-                continue  # beside a busy thread a visit takes some 10 ms, and memory grows meanwhile
+                continue  # beside a busy thread each lock takes some 10 ms, while memory grows
             with core.lock:
                 names = list(dict.keys(core.state.databases[db].keys))
             waiting = iter(names)
@@ -121,7 +121,7 @@ class Residence:
     def _measure(
         self, core: Core, db: int, names: Iterator[bytes], found: list[tuple[int, int, bytes, int]]
     ) -> bool:
-        """[lock] One slice of a survey; whether there is more."""
+        """[lock] One slice of a survey. Returns whether there is more."""
         keys: Keyspace = core.state.databases[db].keys
         accessed = keys.accessed
         until = time.perf_counter() + SLICE_S
@@ -134,12 +134,12 @@ class Residence:
         return False
 
     def _evict(self, core: Core, db: int, key: bytes, size: int) -> int:
-        """Let one key's value leave memory, as much of it as is stored. How many bytes that gave back, about."""
+        """Evict one key's value, as much as a checkpoint holds. Returns the approximate bytes freed."""
         with core.lock:
             state = core.state
             changes = state.changes
             if changes.frozen is not None or core.trouble is not None:
-                return 0  # the next survey comes after the checkpoint
+                return 0  # evicted after the checkpoint, by the next survey
             keys = state.databases[db].keys
             value = dict.get(keys, key)
             if value is None:

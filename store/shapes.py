@@ -1,8 +1,8 @@
-"""Shapes: a reply of the engine as the Python value redis-py returns for it (protocol=2).
+"""Shapes: convert a reply of the engine to the Python value that redis-py returns for it (protocol=2).
 
-A shape is a function `(reply, decode) -> value`, `decode` being the store's `decode_responses`. A method
-names its shape; `execute_command` finds it by the command's name in `SHAPES`, with the options redis-py knows.
-Error replies never come here, except inside the list of a transaction.
+A shape is a function `(reply, decode) -> value`; `decode` is the store's `decode_responses`. A method names its shape.
+`execute_command` finds it in `SHAPES` by the command's name, and the options that redis-py knows. Error replies are not
+shaped, except inside the list of a transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = Callable[[Reply, bool], T]
 
 
 def raw(reply: Reply, decode: bool) -> Any:
-    """Any reply, nothing interpreted: bulk strings, integers, None and lists of them."""
+    """Any reply, uninterpreted: bulk strings, integers, None and lists of them."""
     kind = reply.__class__
     if kind is int or reply is None:
         return reply
@@ -94,14 +94,14 @@ def cursor(reply: Reply, decode: bool) -> tuple[int, list[Text]]:
 
 
 def set_result(reply: Reply, decode: bool) -> bool | None:
-    """SET without GET: True, or None if a condition kept it from being set."""
+    """SET without GET: True, or None if a condition failed."""
     return None if reply is None else reply == b"OK"
 
 
 def entries(reply: Reply, decode: bool) -> StreamEntries:
-    """Entries as `(id, {field: value})`; `(id, {field: value}, idle, deliveries)` of a read with CLAIM.
+    """Entries as `(id, {field: value})`; of a read with CLAIM as `(id, {field: value}, idle, deliveries)`.
 
-    An entry whose message is gone has no fields, as redis-py shows it.
+    A pending entry that was deleted from the stream has no fields, as in redis-py.
     """
     pairs: StreamEntries = reply.pairs()
     if reply.parts and reply.parts[0].__class__ is RowsPart:
@@ -120,7 +120,7 @@ def entries(reply: Reply, decode: bool) -> StreamEntries:
 
 
 def optional_entries(reply: Reply, decode: bool) -> StreamEntries | None:
-    """XRANGE and XREVRANGE as words: `COUNT 0` has no array for a reply."""
+    """XRANGE and XREVRANGE given as words: `COUNT 0` replies a null array."""
     return None if reply is NULL_ARRAY else entries(reply, decode)
 
 
@@ -140,17 +140,17 @@ def streams(reply: Reply, decode: bool) -> list[Any]:
 
 
 def claimed(reply: Reply, decode: bool) -> list[Any]:
-    """XCLAIM given as words: entries, or IDs with JUSTID (where redis-py fails unless it is told)."""
+    """XCLAIM given as words: entries, or IDs with JUSTID (redis-py needs `parse_justid` for that)."""
     return texts(reply, decode) if isinstance(reply, list) else entries(reply, decode)
 
 
 def autoclaimed(reply: Reply, decode: bool) -> list[Any]:
-    """XAUTOCLAIM given as words, likewise: `[next start, entries or IDs, IDs that were gone]`."""
+    """XAUTOCLAIM given as words, likewise: `[next start, entries or IDs, deleted IDs]`."""
     return [text(reply[0], decode), claimed(reply[1], decode), raw(reply[2], decode)]
 
 
 def autoclaim(reply: Reply, decode: bool) -> list[Any]:
-    """XAUTOCLAIM: `[next start, entries, IDs that were gone]`."""
+    """XAUTOCLAIM: `[next start, entries, deleted IDs]`."""
     return [text(reply[0], decode), entries(reply[1], decode), raw(reply[2], decode)]
 
 
@@ -180,13 +180,13 @@ def pending_range(reply: Reply, decode: bool) -> list[dict[str, Any]]:
 
 
 def any_pending(reply: Reply, decode: bool) -> Any:
-    """XPENDING given as words: the form is told by the reply (redis-py fails at the extended one unless it is told)."""
+    """XPENDING given as words: the reply tells the form (redis-py needs `parse_detail` for the extended one)."""
     summary = reply[:1] and isinstance(reply[0], int)
     return (pending if summary else pending_range)(reply, decode)
 
 
 def _mapping(reply: Reply, decode: bool) -> dict[str, Any]:
-    """A flat map with str keys; values as they are, still unshaped."""
+    """A flat list as a dict with str keys; the values are not shaped."""
     return {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
@@ -274,10 +274,10 @@ _OPTIONS: dict[tuple[str, str], Shape[Any]] = {
 
 
 def shape_of(command_name: bytes, options: dict[str, Any]) -> Shape[Any]:
-    """The shape of a command given as words, by the first of them alone, as in redis-py.
+    """The shape for `execute_command`, found by its first argument alone, as in redis-py.
 
-    "XINFO STREAM" as one word has one; as two, the reply is raw. An option that redis-py would not pass is
-    ignored there and here.
+    "XINFO STREAM" as one argument has a shape; as two, the reply is raw. Options that redis-py does not know are
+    ignored.
     """
     name = command_name.upper().decode(errors="replace")
     for (command, option), shape in _OPTIONS.items():

@@ -1,4 +1,4 @@
-"""Types of arguments and replies, under the names redis-py gives them."""
+"""Types of arguments and replies, with redis-py's names."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Whom to answer when a blocked read is served: a thread that sleeps, or a task of an event loop (see `store.aio`).
-And the bell that wakes a thread of the store's own.
+"""Callers of blocked reads: a thread that sleeps, or a task of an event loop (see `store.aio`). Also Bell, which wakes
+a thread of the store.
 
-The store serves a waiter under its lock, from whichever thread woke it, and calls `deliver` or `fail` once.
-`nudge` wakes the caller early with nothing, to look at its timers again. All three are called with the lock held, never
-block and never raise: what happens to one caller must not keep the next one from being served.
+The store serves a waiter under its lock, in the thread that woke it, and calls `deliver` or `fail` once. `nudge` wakes
+the caller without an answer, so that it looks at its timers. All three are called with the lock held, never block and
+never raise: a problem of one caller must not keep the next one from being served.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ WAIT_SECONDS_MAX = threading.TIMEOUT_MAX  # about 292 years; what a lock can tak
 class Caller:
     """One blocked call.
 
-    done     it was served: `answer` is (reply, what has to hold before it may leave), or `error` is set
-    gone     it does not wait any more: whatever it is served, nobody would get
-    thread   the thread that is to wait, 0 for a task
+    done     served: `answer` is (reply, promise), or `error` is set
+    gone     no longer waiting: an answer would be lost
+    thread   the waiting thread, 0 for a task
     """
 
     __slots__ = ("done", "gone", "thread", "answer", "error")
@@ -33,18 +33,18 @@ class Caller:
         self.error: BaseException | None = None
 
     def reset(self) -> None:
-        """The call is over, and its caller makes another one. For callers that keep nothing else of a call."""
+        """Reuse the object for the caller's next call. Only for callers that keep no other state of a call."""
         self.done = self.gone = False
         self.answer = self.error = None
 
     def deliver(self, reply: Reply, promise: tuple[Log, int, bool]) -> None:
-        """The call is answered."""
+        """Answer the call."""
         self.answer = reply, promise
         self.done = True
         self.nudge()
 
     def fail(self, error: BaseException) -> None:
-        """The call ends with an exception."""
+        """End the call with an exception."""
         self.error, self.done = error, True
         self.nudge()
 
@@ -54,7 +54,7 @@ class Caller:
 
 
 class ThreadCaller(Caller):
-    """A thread, asleep on a lock of its own."""
+    """A thread that sleeps on its own lock."""
 
     __slots__ = ("_gate", "_open")
 
@@ -70,16 +70,16 @@ class ThreadCaller(Caller):
             self._gate.release()
 
     def sleep(self, seconds: float | None) -> None:
-        """Until nudged, or for so long; None = for ever. Interruptible by signals."""
+        """Sleep until nudged, or for `seconds`; None = for ever. Signals interrupt it."""
         if self._gate.acquire(True, -1 if seconds is None else min(seconds, WAIT_SECONDS_MAX)):
             self._open = False
 
 
 class Bell:
-    """What a thread of the store waits for; one ring is for one wait.
+    """A thread of the store waits for it; one ring ends one wait.
 
-    In place of `threading.Event`, whose lock is taken by Python code: an interrupt that strikes there leaves it taken,
-    and whoever sets it or waits from then on hangs. Here that happens in C.
+    Used instead of `threading.Event`, which takes its lock in Python code: an interrupt there leaves the lock taken,
+    and every later set or wait hangs. A plain lock is taken in C.
     """
 
     __slots__ = ("_lock",)
@@ -89,13 +89,13 @@ class Bell:
         self._lock.acquire()
 
     def ring(self) -> None:
-        """End a wait, or the next one. Twice is as good as once."""
+        """End the current wait, or the next one. Ringing twice is the same as once."""
         if self._lock.locked():
             try:
                 self._lock.release()
-            except RuntimeError:  # by another thread, since the line above
+            except RuntimeError:  # another thread released it since the check
                 pass
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until it rings, or for so long; None = for ever."""
+        """Wait until it rings, or for `seconds`; None = for ever."""
         self._lock.acquire(True, -1 if seconds is None else min(seconds, WAIT_SECONDS_MAX))

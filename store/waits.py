@@ -1,12 +1,12 @@
 """Waits: blocked calls, from parking to their answer. All methods but `patience`: [lock].
 
 A call that has to block is parked as a `Waiter` (engine/waiting.py has the queues). A unit that may make a key ready
-signals it, and after the unit `serve` decides the calls again that wait on signalled keys: first in, first out, each as
-a unit of its own. Each is answered through its `Caller`, or parked again.
+signals it. After the unit, `serve` decides the calls that wait on signalled keys again: first in, first out, each as
+its own unit. Each is answered through its `Caller`, or parked again.
 
-A frequent case needs no decision: where nobody waits on a key but consumers of one group, and the group has read all
-there is, an XADD serves the first of them with the entry that it adds. `takers` says so before the XADD, `hand_out`
-delivers after it.
+A frequent case needs no decision: if only consumers of one group wait on a key, and the group has read everything, an
+XADD serves the first of them with the entry that it adds. `takers` says so before the XADD, `hand_out` delivers after
+it.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Waits:
         self._decide = decide
         self._clock = clock
 
-    # --- parking, and what a parked caller does meanwhile
+    # --- parking, and parked callers
 
     def park(self, park: Park, db: int, caller: Caller, work: Work | None) -> Waiter:
-        """A call begins to wait. It is asked again by `work`, or if that is None by its words."""
+        """Park a call. It is decided again by `work`, or by its words if that is None."""
         waiter = Waiter(park, db, caller, work)
         self._start(waiter)
         return waiter
 
     def park_again(self, waiter: Waiter) -> None:
-        """The caller of an earlier read makes the same one again: it waits from the start."""
+        """Park the waiter of an earlier read again, for the same read by the same caller, with its full timeout."""
         waiter.owner.reset()
         self._start(waiter)
 
@@ -67,8 +67,8 @@ class Waits:
         self._waiting.park(waiter)
 
     def patience(self, waiter: Waiter) -> float | None:
-        """Seconds a parked caller may sleep before it has the store look at its timers; None = until it is served.
-        Without the lock.
+        """Seconds that a parked caller may sleep before the store has to check its timers; None = until it is served.
+        Needs no lock.
         """
         clock = self._clock
         if clock.manual:
@@ -78,7 +78,7 @@ class Waits:
             at = waiter.ask_at if at is None else min(at, waiter.ask_at)
         seconds = None if at is None else max(0.0, at - clock.monotonic())
         if waiter.claim_at is not None:
-            # One ms more: its clock and ours round differently, and too early would be a turn for nothing.
+            # One ms more: the two clocks round differently, and waking too early would be useless.
             claim = max(0, waiter.claim_at - clock.time_ns() // 1_000_000 + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds
@@ -86,7 +86,7 @@ class Waits:
     def wake(self, waiter: Waiter) -> None:
         """A parked caller woke: serve what is due at its timers, or answer it if its time is up."""
         landing, monotonic = self._landing, self._clock.monotonic
-        # First what is due: a caller that wakes late must not miss what came in time.
+        # What is due first: a caller that wakes late must not miss what came in time.
         if waiter.ask_at is not None and monotonic() >= waiter.ask_at:
             waiter.ask_at = None
             landing.begin(waiter.db, False)
@@ -102,29 +102,29 @@ class Waits:
             self.dismiss(waiter)
 
     def dismiss(self, waiter: Waiter) -> None:
-        """A parked caller is answered as if its time were up; if it was served already, it keeps that answer."""
+        """Answer a parked caller as if its time were up. If it was served already, it keeps that answer."""
         if not waiter.owner.done:
             self._waiting.remove(waiter)
             waiter.owner.deliver(NULL_ARRAY, self._landing.all_applied())
 
     def leave(self, waiter: Waiter) -> None:
-        """A parked caller goes away. If it was served already, what it got stays delivered (and pending)."""
+        """Remove a parked caller that goes away. If it was served already, its entries stay delivered (and pending)."""
         if not waiter.owner.done:
             self._waiting.remove(waiter)
 
     def desert(self, thread: int) -> None:
-        """An interrupt struck a thread after its call was parked and perhaps before it slept: nobody waits there."""
+        """Remove the waiters of an interrupted thread: the interrupt may have struck between parking and sleeping."""
         for waiter in self._waiting.waiters():
             if waiter.owner.thread == thread:
                 self._waiting.remove(waiter)
 
     def nudge_all(self) -> None:
-        """Have every parked caller look at its timers."""
+        """Make every parked caller look at its timers."""
         for waiter in self._waiting.waiters():
             waiter.owner.nudge()
 
     def end(self, reason: Callable[[], TidelogError]) -> None:
-        """Every parked call fails with `reason()`."""
+        """Fail every parked call with `reason()`."""
         for waiter in self._waiting.waiters():
             self._waiting.remove(waiter)
             waiter.owner.fail(reason())
@@ -132,9 +132,9 @@ class Waits:
     # --- serving
 
     def serve(self, flush: bool = True) -> None:
-        """Decide the calls again that signalled keys may have made ready.
+        """Decide the calls again that wait on signalled keys.
 
-        A failure in here fails for the waiter alone; only an interrupt goes on to the call that woke it.
+        A failure in here only fails that waiter. Only an interrupt propagates to the call that woke it.
         """
         landing, waiting = self._landing, self._waiting
         interrupt: BaseException | None = None
@@ -150,9 +150,9 @@ class Waits:
                         if not waiter.owner.done:
                             self._interrupted(waiter, error, before)
                         if landing.trouble is not None:
-                            break  # the state that `visits` looks at is no more
+                            break  # the state that `visits` iterates over was replaced
             except BaseException:
-                # Between two visits. It is forgotten which keys were still to pass, so the next call passes all.
+                # Between two visits. The rest of the signalled keys is lost, so the next call visits all keys.
                 waiting.signal(list(waiting.keys))
                 raise
             if landing.trouble is not None and not self._rebuilt():
@@ -161,7 +161,7 @@ class Waits:
             raise interrupt
 
     def _rebuilt(self) -> bool:
-        """Rebuild memory within a call that is done itself: if that fails, the next call is told."""
+        """Rebuild memory inside a call that has succeeded. If that fails, the next call raises."""
         try:
             self._landing.rebuild()
         except TidelogError:
@@ -169,7 +169,7 @@ class Waits:
         return True
 
     def _visit(self, waiter: Waiter, caller: Caller, flush: bool) -> None:
-        """Decide the call of one waiter again; answer it, or park it again with the deadline that it has."""
+        """Decide one waiter's call again. Answer it, or park it again with its old deadline."""
         if caller.gone or caller.done:
             return
         landing = self._landing
@@ -193,12 +193,12 @@ class Waits:
             waiter.again(reply)
             self._waiting.park(waiter)
             if waiter.claim_at is not None or waiter.ask_at is not None:
-                caller.nudge()  # its timer may stand at another time
+                caller.nudge()  # its timer may have changed
         else:
             caller.deliver(reply, landing.promise(before))
 
     def decide_again(self, ctx: Context, waiter: Waiter) -> Reply:
-        """The call of a waiter decided again. The waiter itself: it is to wait as it did."""
+        """Decide a waiter's call again. Returns the waiter itself if it is to wait unchanged."""
         reader, work = waiter.reader, waiter.work
         if reader is not None:
             group, consumer, count = reader
@@ -209,7 +209,7 @@ class Waits:
         return self._decide(ctx, waiter.args) if work is None else work(ctx)
 
     def _interrupted(self, waiter: Waiter, error: BaseException, before: int) -> None:
-        """A visit broke off; `before` was the next LSN then. Another thread's interrupt does not end the wait."""
+        """A visit broke off; `before` was the next LSN before it. Another thread's interrupt does not end the wait."""
         landing = self._landing
         if isinstance(error, Exception):
             waiter.owner.fail(error)
@@ -226,9 +226,7 @@ class Waits:
         held_by="tests/store/test_blocking.py::test_who_waits_again_waits_as_one_who_is_decided_again",
     )
     def finds_nothing(self, waiter: Waiter) -> bool:
-        """Park a waiter again whose caller makes the same read once more, if it finds nothing new. False if `serve`
-        or a decision has to tell.
-        """
+        """Park the waiter of a repeated read again if the read finds nothing new. False: a full decision is needed."""
         landing, reader = self._landing, waiter.reader
         if reader is None or reader[2] is None or landing.listener or self._waiting.signalled:
             return False
@@ -243,13 +241,13 @@ class Waits:
         try:
             group = nothing_new(state, db, key, name)
         except CorruptBlock:
-            return False  # the decision says so
+            return False  # the decision raises it
         consumer = None if group is None else group.consumers.get(consumer_name)
         if consumer is None:
             return False
         state.databases[db].keys.accessed[key] = now
         if consumer.seen_time != now:
-            APPLY[SEEN](state, (SEEN, db, key, name, consumer_name, now))  # is never logged
+            APPLY[SEEN](state, (SEEN, db, key, name, consumer_name, now))  # never logged
         self.park_again(waiter)
         return True
 
@@ -258,10 +256,11 @@ class Waits:
         held_by="tests/store/test_fast_paths.py::test_consumers_that_are_passed_over",
     )
     def _idle(self, waiters: Sequence[Waiter], at: int, alike: bool) -> int:
-        """How many waiters from `at` on, where one has a `reader`, are consumers of its group that find nothing new.
+        """How many waiters from `at` on are consumers of one group that find nothing new. The one at `at` has a
+        `reader`.
 
-        They are seen now; a decision of their commands would do no more. `alike`: all of them are of that group; then
-        once in a millisecond is enough, as those who came since are seen as well.
+        They are marked as seen now; deciding their commands would do no more. `alike`: all of them are of that group.
+        Then once per millisecond is enough, because consumers that came since are marked too.
         """
         state, now = self._landing.state, self._landing.now
         first = waiters[at]
@@ -271,7 +270,7 @@ class Waits:
         try:
             group = nothing_new(state, db, key, name)
         except CorruptBlock:
-            return 0  # the decision says so
+            return 0  # the decision raises it
         if group is None:
             return 0
         if alike and group.all_seen == (now, place):
@@ -287,7 +286,7 @@ class Waits:
                 break
             seen.append(reader[1])
         if seen:
-            APPLY[SEEN](state, (SEEN, db, key, name, tuple(seen), now))  # is never logged
+            APPLY[SEEN](state, (SEEN, db, key, name, tuple(seen), now))  # never logged
             if alike and len(seen) == len(waiters) - at:
                 group.all_seen = now, place
         return len(seen)
@@ -296,7 +295,7 @@ class Waits:
 
     def takers(self, db: int, key: bytes, count: int) -> Takers | None:
         """Which consumers get the entries of the next `count` XADDs to a key, one each, in this order. Each XADD is a
-        unit. None: `serve` finds out.
+        unit. None: `serve` has to decide.
         """
         landing, waiting = self._landing, self._waiting
         place = db, key
@@ -310,10 +309,10 @@ class Waits:
         if not isinstance(stream, Stream):
             return None
         group = stream.groups.get(name)
-        # Only then the next entry of the stream is the next one of the group, and counted as one more.
+        # Only then the stream's next entry is the group's next one, and `entries_read` grows by one.
         if (
             group is None
-            or group.entries_read != stream.entries_added  # first: of a lost group no more is known
+            or group.entries_read != stream.entries_added  # first: a lost group has no more fields
             or group.last_id != stream.last_id
         ):
             return None
@@ -339,8 +338,8 @@ class Waits:
         entries: Sequence[tuple[int, Row | None]],
         flush: bool,
     ) -> None:
-        """Deliver to each of the takers, in order, one of as many entries that were added to the key. Each delivery is
-        a unit of its own. The key is signalled, and is not any more afterwards.
+        """Deliver one new entry of the key to each of the takers, in order. Each delivery is its own unit. The key is
+        signalled before, and is not afterwards.
         """
         landing, waiting = self._landing, self._waiting
         log, now = landing.log, landing.now
@@ -369,7 +368,7 @@ class Waits:
                     waiting.remove(waiter)
                     self._interrupted(waiter, error, before)
             if landing.trouble is None or self._rebuilt():
-                self.serve(flush)  # others may have more luck
+                self.serve(flush)  # the next waiters may succeed
             if not isinstance(error, Exception):
                 raise
             return
@@ -377,5 +376,5 @@ class Waits:
         seen = not others or group.all_seen == (now, place)
         if seen or self._idle([*others], 0, True) == len(others):
             waiting.signalled.pop(place, None)
-        if waiting.signalled:  # or there are other keys, which an interrupt left
+        if waiting.signalled:  # or there are other keys, left by an interrupt
             self.serve(flush)

@@ -319,7 +319,7 @@ class _Look:
                 continue
             row = pending.get(job)
             if row is None or row[1] != NOBODY:
-                shared.drop_notes(self._ctx, self._fetch.options, (job,))  # settled or delivered again
+                shared.drop_notes(self._ctx, self._fetch.options, (job,))  # settled or redelivered
             else:
                 self._take(job, row[2], b"")
         for item in again:
