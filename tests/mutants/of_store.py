@@ -10,7 +10,7 @@ MUTANTS: Final = (
     Mutant(
         "landing/applied-before-room",
         "store/landing.py",
-        "        if log.offset + size > log.room and count:  # as `reserve`, a call less\n"
+        "        if log.offset + size > log.room and count:  # inlined `reserve`, saves a call\n"
         "            self.reserve(size)\n",
         "        if count and log.offset + size > log.room:\n"
         "            for effect in effects:\n                APPLY[effect[0]](state, effect)\n"
