@@ -115,9 +115,7 @@ class AsyncStore(Face, AsyncMethods):
         return answer
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run any command, given as words: `execute_command("XLEN", "orders")`. Returns the reply as redis-py shapes
-        it.
-        """
+        """Run a command given as words: `execute_command("XLEN", "orders")`. Replies have redis-py's shapes."""
         words = call_words(args)
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 

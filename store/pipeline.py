@@ -168,7 +168,7 @@ class Pipeline(_Queue):
         self.reset()
 
     def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if another caller changes one of them first."""
+        """Watch keys: `execute` raises WatchError if one of them has changed since."""
         _, promise = self._watch(names)
         self._face._hold(promise)
         return True
@@ -229,7 +229,7 @@ class AsyncPipeline(_Queue):
         return self
 
     async def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if another caller changes one of them first."""
+        """Watch keys: `execute` raises WatchError if one of them has changed since."""
         _, promise = self._watch(names)
         await self._face._hold(promise)
         return True

@@ -125,7 +125,10 @@ class PipelineMethods:
         limit: int | None = None,
         ref_policy: RefPolicy | None = None,
     ) -> Any:
-        """Remove the oldest entries. Returns how many were removed."""
+        """Remove the oldest entries, as with the trim options of `xadd`. Returns how many were removed.
+
+        Raises DataError without `maxlen` or `minid`.
+        """
         if maxlen is None and minid is None:
             raise DataError("One of ``maxlen`` or ``minid`` must be specified")
         known_policy("XTRIM", ref_policy)
@@ -139,7 +142,11 @@ class PipelineMethods:
         return self._call(shapes.integer, [b"XDEL", name, *ids])
 
     def xdelex(self, name: KeyT, *ids: StreamIdT, ref_policy: RefPolicy = "KEEPREF") -> Any:
-        """Delete entries under a reference policy. Returns per ID: 1 deleted, -1 missing, 2 kept for a group."""
+        """Delete entries under a reference policy. Returns per ID: 1 deleted, -1 missing, 2 kept for a group.
+
+        KEEPREF keeps pending entries of deleted entries, DELREF removes them too, ACKED deletes only entries that every
+        group has read and acknowledged.
+        """
         if not ids:
             raise DataError("XDELEX requires at least one message ID")
         known_policy("XDELEX", ref_policy)
@@ -183,7 +190,7 @@ class PipelineMethods:
     def xrevrange(
         self, name: KeyT, max: StreamIdT = "+", min: StreamIdT = "-", count: int | None = None
     ) -> Any:
-        """Entries in descending order."""
+        """Entries in descending order, `[(id, {field: value}), ...]`."""
         positive("XREVRANGE", "count", count)
         words: list[Any] = [b"XREVRANGE", name, max, min]
         if count is not None:
@@ -218,11 +225,11 @@ class PipelineMethods:
         return self._call(shapes.stream_info, [b"XINFO", b"STREAM", name])
 
     def xinfo_groups(self, name: KeyT) -> Any:
-        """One dict per consumer group."""
+        """One dict per consumer group: name, consumers, pending, last-delivered-id, entries-read, lag."""
         return self._call(shapes.mappings, [b"XINFO", b"GROUPS", name])
 
     def xinfo_consumers(self, name: KeyT, groupname: GroupT) -> Any:
-        """One dict per consumer of a group."""
+        """One dict per consumer of a group: name, pending, idle, inactive (both in ms)."""
         return self._call(shapes.mappings, [b"XINFO", b"CONSUMERS", name, groupname])
 
     # --- consumer groups
@@ -329,7 +336,12 @@ class PipelineMethods:
         retrycount: int | None = None,
         force: bool = False,
     ) -> Any:
-        """Release pending entries to the group for redelivery. Returns how many."""
+        """Release pending entries to the group for redelivery (spec 7.5). Returns how many.
+
+        mode        what happens to the delivery count: SILENT -1, FAIL unchanged, FATAL set to the maximum
+        retrycount  set the delivery count to this instead
+        force       make entries of the stream pending that are not
+        """
         if not ids:
             raise DataError("XNACK requires at least one message ID")
         if mode not in ("SILENT", "FAIL", "FATAL"):
@@ -356,7 +368,13 @@ class PipelineMethods:
         force: bool = False,
         justid: bool = False,
     ) -> Any:
-        """Transfer pending entries to a consumer. Returns the entries, or their IDs with `justid`. Times are in ms."""
+        """Transfer pending entries to a consumer (spec 7.6). Returns the entries, or their IDs with `justid`.
+
+        min_idle_time  only entries that were idle at least this long, ms
+        idle, time     set the delivery time: ms ago, or Unix ms
+        retrycount     set the delivery count; without it the count grows by 1, with `justid` not at all
+        force          make entries of the stream pending that are not
+        """
         if not isinstance(min_idle_time, int) or min_idle_time < 0:
             raise DataError("XCLAIM min_idle_time must be a non negative integer")
         if not isinstance(message_ids, list | tuple) or not message_ids:
@@ -629,7 +647,13 @@ class PipelineMethods:
         ifdeq: str | None = None,
         ifdne: str | None = None,
     ) -> Any:
-        """Set a string. Returns True, or None if a condition failed; with `get`, the old value."""
+        """Set a string. Returns True, or None if a condition failed; with `get`, the old value or None.
+
+        ex, px, exat, pxat  expire after seconds or ms (or a timedelta), or at Unix seconds or ms (or a datetime)
+        keepttl             keep the present expiry
+        nx, xx              only if the key does not exist, or only if it does
+        ifeq, ifne          only if the value is, or is not, this one; `ifdeq`, `ifdne` compare its digest
+        """
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(keepttl) > 1:
             raise DataError(
@@ -687,7 +711,7 @@ class PipelineMethods:
         pxat: AbsExpiryT | None = None,
         persist: bool = False,
     ) -> Any:
-        """The value of a string or None. Also sets its expiry, or removes it with `persist`."""
+        """The value of a string or None. Also sets its expiry, as `set` does, or removes it with `persist`."""
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(persist) > 1:
             raise DataError(

@@ -98,9 +98,7 @@ class Store(Face, Methods):
             self._receive(promise)
 
     def _wait(self, waiter: Waiter) -> Answer:
-        """Wait until a parked read is served or its time is up. An interrupt withdraws it, so nothing is delivered to
-        it.
-        """
+        """Wait until a parked read is served or its time is up. An interrupt withdraws a read not served yet."""
         core, caller = self._core, waiter.owner
         try:
             while not caller.done:
@@ -115,9 +113,7 @@ class Store(Face, Methods):
         return answer
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run any command, given as words: `execute_command("XLEN", "orders")`. Returns the reply as redis-py shapes
-        it.
-        """
+        """Run a command given as words: `execute_command("XLEN", "orders")`. Replies have redis-py's shapes."""
         words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 

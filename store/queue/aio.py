@@ -207,8 +207,8 @@ class AsyncQueue(QueueBase):
 
 
 class AsyncConsumer(ConsumerBase):
-    """An async iterator of jobs. It is closed when it ends, by `aclose`, or as an async context manager. Closing
-    returns jobs that were fetched but not handed out to the queue at once.
+    """An async iterator of jobs. It is closed when it ends, by `aclose`, or as an async context manager. Then
+    jobs that were fetched but not handed out go back to the queue at once.
     """
 
     _queue: AsyncQueue

@@ -210,7 +210,7 @@ class Dead(DeadBase):
     def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
-        """Delete dead jobs; all by default, or those that died more than `older_than` seconds ago. Returns how many."""
+        """Delete dead jobs; all by default, or those that died at least `older_than` seconds ago. Returns how many."""
         return self._each(ids, where, older_than, self._drop)
 
     def _each(

@@ -225,8 +225,8 @@ class Queue(QueueBase):
 
 
 class Consumer(ConsumerBase):
-    """An iterator of jobs. It is closed when it ends, by `close`, or as a context manager. Closing returns jobs that
-    were fetched but not handed out to the queue at once.
+    """An iterator of jobs. It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched
+    but not handed out go back to the queue at once.
     """
 
     _queue: Queue
