@@ -1,8 +1,8 @@
-"""A snapshot of a store that someone else may be writing: its checkpoint, and the log behind that.
+"""Make a snapshot of a store that another process may be writing: its checkpoint plus the log behind it.
 
-The checkpoint is copied, the records behind it are applied over the copy and folded into it, and a compact copy of
-that is what gets published. The store's own files are only read. What the snapshot holds of the log is fsynced
-before, so no power cut leaves a snapshot that is ahead of its store.
+The checkpoint is copied, the records behind it are applied to the copy and folded into it, and a compact copy of the
+result is published. The store's own files are only read. The log that the snapshot contains is fsynced first, so a
+power cut never leaves a snapshot that is ahead of its store.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ BEGINNING = Position(0, 0, 1, HEADER_BYTES, 0)
 def create_beside(
     disk: Disk, root: Path, *, created_ms: int | None = None, progress: Progress = silent
 ) -> Snapshot:
-    """Make a snapshot of the store in `root`, of everything that its log holds now.
+    """Make a snapshot of the store in `root`: its checkpoint and everything in its log now.
 
-    Needs memory for what the log holds behind the newest checkpoint. Raises NotAStore, Damage, NewerFormat,
-    SnapshotsLocked, SnapshotDamaged, CheckpointError, CorruptBlock, OSError.
+    Needs memory proportional to the log behind the newest checkpoint. `created_ms` is unix ms, default the wall clock.
+    Raises NotAStore, Damage, NewerFormat, SnapshotsLocked, SnapshotDamaged, CheckpointError, CorruptBlock, OSError.
     """
     disk.guard(root)
     uuid = identity.read(disk, root)
@@ -90,7 +90,7 @@ def create_beside(
 
 
 def _nothing_behind(disk: Disk, root: Path, uuid: bytes) -> bool:
-    """Is there a checkpoint that holds all of the log?"""
+    """Return whether a checkpoint exists that covers the whole log."""
     try:
         opened = open_copy(disk, root / CHECKPOINT)
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def _nothing_behind(disk: Disk, root: Path, uuid: bytes) -> bool:
         tail = follow(disk, root / identity.AOF, uuid, start, lambda records: None, bound)
         return not tail.bound
     except (Damage, Vanished):
-        return False  # a newer one was made meanwhile, or it is told when all of it is read
+        return False  # the writer made a newer checkpoint meanwhile, or reading the whole log will report the damage
 
 
 class _Copied:
@@ -114,7 +114,7 @@ class _Copied:
         self.state = State()
 
     def begin(self) -> tuple[Start | None, Callable[[list[Effect]], object]]:
-        """Copy it (again)."""
+        """Start over: copy the newest checkpoint. Return its position, or None without one, and the applier."""
         self.close()
         sweep(self._disk, self._folder.parent)
         self.state = State()
@@ -124,7 +124,7 @@ class _Copied:
     def _copy(self) -> Start | None:
         try:
             environment = open_environment(self._disk, self._root / CHECKPOINT, read_only=True)
-        except FileNotFoundError:  # there is none, or the first was cut short
+        except FileNotFoundError:  # no checkpoint, or the first one was cut short
             return None
         try:
             copy_of(self._disk, environment, self._folder, self._progress)
@@ -144,7 +144,7 @@ class _Copied:
 
 
 def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress) -> Snapshot | None:
-    """Leave in `folder` a checkpoint of everything that the store in `root` has, or return the snapshot of it."""
+    """Write a checkpoint of all that the store in `root` has into `folder`, or return the snapshot if one exists."""
     copied = _Copied(disk, root, folder, progress)
     try:
         scan, replay = read_beside(disk, root / identity.AOF, uuid, copied.begin)
@@ -162,10 +162,13 @@ def _fold(disk: Disk, root: Path, uuid: bytes, folder: Path, progress: Progress)
 
 
 def _settle(disk: Disk, scan: Scan) -> None:
-    """Have on the disk what was read. Every segment before the last was fsynced before that one was begun."""
+    """Make the records that were read durable. Only the last segment needs an fsync.
+
+    A segment gets its name only after the one before it was fsynced.
+    """
     try:
         file = disk.open(scan.path)
-    except FileNotFoundError:  # released: a checkpoint holds it, and more
+    except FileNotFoundError:  # the writer released the segment, so a durable checkpoint covers it
         return
     try:
         file.fsync()

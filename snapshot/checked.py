@@ -1,4 +1,4 @@
-"""Checked: the file `checked` beside data.mdb, which says that the structure of a commit was found sound.
+"""Checked: the file `checked` beside data.mdb. It records that the structure of one commit was checked and is sound.
 
     tidelog checked
     format 1
@@ -9,8 +9,8 @@
     inode 4711
     crc32c 89abcdef
 
-It is true as long as all of that is still so of data.mdb. It is advice: where it is missing, damaged, of a newer format
-or about another commit, the file is checked again. So it is written in place and never synced; a crash costs a check.
+It is valid while data.mdb still matches every line. It is only advice: if it is missing, damaged, of a newer format or
+about another commit, data.mdb is checked again. So it is written in place and never synced; a crash costs one check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES_MAX: Final = 4096
 
 
 def _text(file: File, transaction: int) -> bytes:
-    """What the file says of data.mdb as it is now. Raises OSError."""
+    """The contents of `checked` for data.mdb as it is now. Raises OSError."""
     mtime, ctime = file.times()
     lines = (
         f"tidelog checked\nformat 1\ntransaction {transaction}\nbytes {file.size()}\n"
@@ -37,7 +37,7 @@ def _text(file: File, transaction: int) -> bytes:
 
 
 def remember(disk: Disk, data: Path, transaction: int) -> None:
-    """Say that data.mdb, as it is now, holds this commit and is sound. A failure is of no consequence."""
+    """Record that data.mdb, as it is now, contains this commit and is sound. Failures are ignored."""
     with contextlib.suppress(OSError):
         file = disk.open(data)
         try:
@@ -52,7 +52,7 @@ def remember(disk: Disk, data: Path, transaction: int) -> None:
 
 
 def is_remembered(disk: Disk, data: Path, transaction: int) -> bool:
-    """Whether data.mdb was found sound with this commit and nobody has touched it since."""
+    """Whether data.mdb was found sound at this commit and has not changed since."""
     path = data.with_name(NAME)
     with contextlib.suppress(OSError):
         if not disk.exists(path):

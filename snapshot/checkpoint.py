@@ -1,23 +1,23 @@
-"""Checkpoint: how what changed in a state gets into its file of rows, while commands go on.
+"""Checkpoint: write the changes of a state into its file of rows while commands keep running.
 
-    freeze, position      [lock] by the caller: the state at P, and P
-    take_some             [lock] a slice of what changed is copied, over and over
-    rows                  what was copied is packed and put into one LMDB transaction
-    sync                  the log is on the disk through P: what a checkpoint holds is never ahead of the log
+    freeze, position      [lock] by the caller: freeze the state at P, and note P
+    take_some             [lock] copy a slice of the changes; repeated
+    rows                  pack the copied slice and put its rows into one LMDB transaction
+    sync                  fsync the log through P, so a checkpoint is never ahead of the log
     the row META, commit
-    extend                the file reaches to its last page
+    extend                extend the file to its last page
     renew, settle         [lock] by the caller, in one step
 
-Nobody sees anything before the commit. Whatever fails before it leaves the file as it was, and the caller thaws.
+Nothing is visible before the commit. If anything fails before it, the file is unchanged and the caller thaws the state.
 
-This runs beside threads that answer commands, and they share the interpreter: work is done in turns of TURN_S, with
-a sleep after each, and the lock is held for TAKE_S at a time.
+This thread shares the interpreter with threads that answer commands. It works in turns of TURN_S, sleeps after each
+turn, and holds the lock for TAKE_S at a time.
 
-A thread that never sleeps keeps the interpreter for its switch interval, 5 ms, whenever it gets it, and it gets it
-whenever LMDB is called, for that gives the interpreter up. Beside one a turn is LONG_TURN_S, half of the interval, and
-the lock is held throughout if that thread was seen at it lately: it waits for the lock then, and takes nothing else
-meanwhile. If this one slept most of such a turn, as on a slow disk or beside yet another thread, it does without for a
-while, the longer the more often that happens, since whoever else wants the lock has to wait.
+LMDB calls release the GIL. A thread that never sleeps then takes it and keeps it for the switch interval, 5 ms. Next to
+such a thread, turns are LONG_TURN_S long, half the interval. If that thread was recently seen at the lock, this thread
+holds the lock for the whole turn: the other thread then blocks on the lock instead of taking the GIL. If this thread
+used the processor for less than half of such a turn (slow disk, or a third thread), it runs the next turns without the
+lock, because other threads that want it would wait for nothing. Their number doubles if this happens again.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from tidelog.snapshot.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.meta import Meta
 
-TURN_S: Final = 0.0005  # how long others may have to wait for the interpreter
-# The same beside a thread that never sleeps, which shows in a rest that took LONG_REST_S or more.
+TURN_S: Final = 0.0005  # the longest that other threads wait for the interpreter
+# The same next to a thread that never sleeps. A rest of LONG_REST_S or more shows that there is one.
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
-TAKE_S: Final = 0.00025  # how long others may have to wait for the lock
-LOOK_ROWS: Final = 4  # between two looks at the clock
-TAKE_MIN: Final = 1  # streams and keys that are copied in one go
+TAKE_S: Final = 0.00025  # the longest that other threads wait for the lock
+LOOK_ROWS: Final = 4  # rows between two clock reads
+TAKE_MIN: Final = 1  # streams and keys copied per slice
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
 DELETE_ROWS_HELD: Final = 2  # with the lock held
-HELD_TURNS: Final = 8  # with the lock, after somebody was found at it
-FREE_TURNS_MAX: Final = 64  # without the lock, after turns that held it for nothing
-LARGE_BYTES: Final = 4096  # a row that takes as long as several
+HELD_TURNS: Final = 8  # turns that hold the lock after another thread was seen at it
+FREE_TURNS_MAX: Final = 64  # most turns without the lock after a turn held it for nothing
+LARGE_BYTES: Final = 4096  # a row this large takes as long as several
 
 Progress = Callable[[int], object]
 """Called now and then with how many rows were put or deleted so far."""
 
 
 class Cancelled(Exception):
-    """The checkpoint was given up because its caller wanted that. Nothing was written."""
+    """The caller cancelled the checkpoint. Nothing was written."""
 
 
 class Frozen(Protocol):
-    """What this needs of an `engine.freeze.Frozen`."""
+    """The part of `engine.freeze.Frozen` that a checkpoint needs."""
 
     def take_some(self, limit: int) -> int: ...
 
@@ -77,21 +77,22 @@ def write_checkpoint(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
 ) -> None:
-    """Write a frozen state into its file and commit. On return it is on the disk, and `rows` still show the old one.
+    """Write a frozen state into its file and commit. On return it is durable; `rows` still shows the previous commit.
 
-    rows        what the store reads. Looked at for which commit it shows, under the lock, and not touched
-    meta        what to say of it; its position is where `frozen` was frozen
-    lock        the store's, which is free. Held for a turn at most. None: nobody is beside, and nobody needs turns
-    sync        returns when the log is on the disk through the position, or raises
-    cancelled   asked between turns; true: give it up
+    rows        the store's rows. Only their commit number is read, under the lock
+    meta        the content of the row META; its position is where `frozen` was frozen
+    lock        the store's lock, not held by the caller. Held for one turn at most. None: no other threads, no rests
+    sync        returns once the log is fsynced through the position, or raises
+    cancelled   called between turns; true cancels the checkpoint
+    progress    called between turns with the number of rows put or deleted so far
 
-    Begins and ends in the calling thread. Raises CheckpointError, CorruptBlock (a row that has to be changed cannot be
-    read), Cancelled, and what `sync` raises: then nothing was written.
+    Runs entirely in the calling thread. Raises CheckpointError, CorruptBlock (a row that must be changed cannot be
+    read), Cancelled, and whatever `sync` raises. If it raises, nothing was written.
     """
     with lock or contextlib.nullcontext():
         seen = rows.number()
     if environment.committed() != seen:
-        # Rows of another moment than the state rests on: what is packed now would not fit them.
+        # The state was loaded over another commit, so its changes do not fit the rows in the file.
         raise CheckpointError(
             f"{environment.path} holds a newer checkpoint than this store reads; close the store and open it again"
         )
@@ -109,14 +110,14 @@ def write_checkpoint(
             writing.abort()
     finally:
         read.close()
-    # A short file is healthy, and extended when it is opened.
+    # Failures here are harmless: a short file is valid, and the next open extends it.
     with contextlib.suppress(OSError, AofError):
         environment.extend()
         environment.remember()
 
 
 class _Filling:
-    """One pass of a frozen state into a write transaction."""
+    """Writes one frozen state into one write transaction."""
 
     def __init__(
         self,
@@ -133,13 +134,13 @@ class _Filling:
         self._cancelled = cancelled
         self._progress = progress
         self._done = 0
-        self._look = LOOK_ROWS  # rows until the next look at the clock
-        self._end = time.perf_counter() + TURN_S  # of the turn
-        self._holds = False  # the lock
-        self._held_from = self._held_cpu = 0.0  # when that began, by the wall and by this thread
-        self._held_turns = 0  # to come, since somebody was found at the lock
-        self._free_turns = 0  # to come, whatever the others do
-        self._free_next = 1  # after the next turn that holds the lock for nothing
+        self._look = LOOK_ROWS  # rows until the next clock read
+        self._end = time.perf_counter() + TURN_S  # when the turn ends
+        self._holds = False  # whether this thread holds the lock
+        self._held_from = self._held_cpu = 0.0  # since when: wall clock, CPU time of this thread
+        self._held_turns = 0  # turns left that hold the lock, because another thread was seen at it
+        self._free_turns = 0  # turns left without the lock, whatever other threads do
+        self._free_next = 1  # `_free_turns` after the next turn that holds the lock for nothing
 
     def fill(self, frozen: Frozen) -> None:
         try:
@@ -218,7 +219,7 @@ class _Filling:
         self._end = time.perf_counter() + LONG_TURN_S
 
     def _is_wanted(self) -> bool:
-        """Whether somebody has the lock now, or had it when one of the last turns began."""
+        """Whether another thread holds the lock now, or held it in one of the last HELD_TURNS checks."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
             self._held_turns = max(self._held_turns - 1, 0)
@@ -227,7 +228,7 @@ class _Filling:
         return self._held_turns > 0
 
     def _let_go(self) -> None:
-        """Give the lock back. If it was held for nothing, do without it for some turns."""
+        """Release the lock. If this thread mostly waited while it held it, skip the lock for some turns."""
         self._lock.release()
         self._holds = False
         worked = time.thread_time() - self._held_cpu

@@ -1,4 +1,4 @@
-"""What a checkpoint file holds, counted by reading all of it: for manifests, and to compare with them."""
+"""Count the contents of a checkpoint file by reading all of it: to write a manifest, or to compare with one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tidelog.snapshot.manifest import KEY_BYTES_MAX, LARGEST_MAX, Counts, Databa
 from tidelog.snapshot.opened import open_copy
 
 PAUSE_KEYS: Final = (
-    16  # a stream takes up to 20 us; nothing in the background keeps the interpreter for 0.5 ms
+    16  # a stream takes up to 20 us; background work must not keep the interpreter for 0.5 ms
 )
 PAUSE_S: Final = 0.00005
 
 
 class Content(NamedTuple):
-    """What a copy holds, as read from it."""
+    """The contents of a checkpoint, as read from its file. `now_ms` is unix ms."""
 
     uuid: bytes
     position: Position
@@ -35,9 +35,9 @@ class Content(NamedTuple):
 def content_of(
     disk: Disk, folder: Path, advance: Callable[[int], object] = lambda keys: None
 ) -> Content:
-    """Read the keys, streams and groups of the checkpoint in `folder`. `advance` is told of keys.
+    """Count the keys, streams and groups of the checkpoint in `folder`. `advance` is called with numbers of keys.
 
-    Raises as `open_copy`, and CorruptBlock.
+    Raises what `open_copy` raises, and CorruptBlock.
     """
     opened = open_copy(disk, folder)
     try:
@@ -50,7 +50,7 @@ def content_of(
 
 
 def count(state: State, advance: Callable[[int], object] = lambda keys: None) -> Counts:
-    """How much a state holds, without keeping it in memory. Raises CorruptBlock."""
+    """Count the contents of a state without keeping them in memory. Raises CorruptBlock."""
     databases: list[DatabaseCount] = []
     largest: list[tuple[int, int, bytes, StreamCount]] = []
     streams = entries = groups = pending = passed = 0
@@ -72,7 +72,7 @@ def count(state: State, advance: Callable[[int], object] = lambda keys: None) ->
             if len(key) > KEY_BYTES_MAX:
                 continue
             row = StreamCount(number, key, value.length, len(value.groups), waiting)
-            # The heap's first is what goes first: fewest entries, then the last database and key.
+            # The heap evicts its least item: fewest entries, then the greatest database, then the greatest key.
             item = (row.entries, -number, _backwards(key), row)
             if len(largest) < LARGEST_MAX:
                 heappush(largest, item)
@@ -86,12 +86,12 @@ def count(state: State, advance: Callable[[int], object] = lambda keys: None) ->
 
 
 def _backwards(key: bytes) -> bytes:
-    """Bytes whose order is the reverse of that of the keys; the end of one counts as more than any byte."""
+    """Bytes that sort in reverse key order. The two 0xff make a key sort after the keys that it is a prefix of."""
     return bytes(255 - byte for byte in key) + b"\xff\xff"
 
 
 def differences(stated: Counts, found: Counts) -> list[str]:
-    """In what counts that were read differ from those of a manifest, in words."""
+    """Describe each difference between the counts of a manifest (`stated`) and those that were read (`found`)."""
     texts = [
         f"{name}: {getattr(found, name)} there, and {getattr(stated, name)} by the manifest"
         for name in ("streams", "entries", "groups", "pending")

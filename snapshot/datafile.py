@@ -1,7 +1,7 @@
-"""The file `data.mdb` as LMDB 0.9 writes it, read with plain reads, before anything maps it into memory.
+"""The file `data.mdb` as LMDB 0.9 writes it, read with plain reads before it is mapped into memory.
 
-A mapped file that is shorter than what its pages refer to kills the process that reads it, so a file is looked at here
-first. All numbers are in the byte order of the machine, pages are `psize` bytes, and page n begins at n * psize:
+If a mapped file is shorter than its pages refer to, reading it kills the process. So every file is checked here first.
+All numbers are in the byte order of the machine, pages are `psize` bytes, and page n begins at n * psize:
 
     page 0, 1     meta pages; the one with the greater transaction number counts
     page          number u64, pad u16, flags u16, lower u16, upper u16, then one u16 per node: where it lies
@@ -13,7 +13,7 @@ first. All numbers are in the byte order of the machine, pages are `psize` bytes
                   in a branch: nothing; the child is low | high << 16 | flags << 32
                   in a leaf: a value of low | high << 16 bytes, or if flags & 1 the u64 number of its overflow page
 
-LMDB has no checksums. What these pages say is checked for sense; the rows have checksums of their own.
+LMDB has no checksums. The fields of these pages are checked for plausibility; rows have their own checksums.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAGIC: Final = 0xBEEFC0DE
 VERSION: Final = 1
 PSIZE_MIN: Final = 512
 PSIZE_MAX: Final = 32768
-# What a creation that lost power can leave: two meta pages of zeros.
+# A power cut while the file is created can leave two meta pages of zeros.
 BLANK_BYTES_MAX: Final = 2 * PSIZE_MAX
 NO_PAGE: Final = (1 << 64) - 1
 DEPTH_MAX: Final = 32
@@ -42,7 +42,7 @@ OVERFLOW: Final = 0x04
 META: Final = 0x08
 BIG: Final = 0x01  # a node's flag: its value lies in overflow pages
 INTEGER_KEYS: Final = 0x08  # the flags of the tree of free pages
-NO_SUBDIR: Final = 0x4000  # and there it stays, if the file was created by its own name
+NO_SUBDIR: Final = 0x4000  # set for good in a file that was created with subdir=False
 
 _TREE = "IHHQQQQQ"
 _META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
@@ -52,7 +52,7 @@ assert _META.size == 136 and PAGE.size == PAGE_HEADER and NODE.size == 8
 
 
 class Tree(NamedTuple):
-    """What a meta page says of a tree: pages from its root to a leaf, pages of each kind, rows, root page or None."""
+    """A tree as its meta page describes it: depth in pages, pages of each kind, rows, root page or None."""
 
     depth: int
     branches: int
@@ -63,9 +63,9 @@ class Tree(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What the newer meta page says.
+    """The content of one meta page, normally the newer one.
 
-    psize         bytes of a page
+    psize         page size in bytes
     last_page     number of the last page in use
     transaction   number of the last commit; 0: nothing was ever committed
     free, rows    the two trees
@@ -79,20 +79,20 @@ class Head(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """Rows."""
+        """How many rows there are."""
         return self.rows.entries
 
     @property
     def bytes(self) -> int:
-        """How long the file is, or may be made: up to the end of its last page."""
+        """File size in bytes up to the end of the last page. The file may be shorter and may be extended to it."""
         return (self.last_page + 1) * self.psize
 
 
 def read_head(file: File, transaction: int | None = None) -> Head | None:
-    """What the newer meta page says, or that of a certain transaction.
+    """Read the newer meta page, or the one of `transaction`.
 
-    None if the file is blank: empty, or all zeros from a creation that lost power; or if neither page is of that
-    transaction. Raises DamagedCheckpoint, NewerFormat, OSError.
+    Return None if the file is blank (empty, or all zeros after a power cut while it was created), or if neither page
+    is of that transaction. Raises DamagedCheckpoint, NewerFormat, OSError.
     """
     size = file.size()
     if size <= BLANK_BYTES_MAX and not file.pread(size, 0).strip(b"\0"):
@@ -111,7 +111,7 @@ def read_head(file: File, transaction: int | None = None) -> Head | None:
         head = max(first, second, key=lambda head: head.transaction)
     else:
         head = first if first.transaction == transaction else second
-    # The other one is never looked at again; a commit that failed may have left half of each in it.
+    # Damage in the other page does not matter: nobody reads it, and a failed commit may have left it half written.
     offset, wrong = (0, wrong) if head is first else (second.psize, wrong_too)
     if wrong:
         page = 0 if head is first else 1
@@ -120,7 +120,11 @@ def read_head(file: File, transaction: int | None = None) -> Head | None:
 
 
 def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
-    """A meta page, and what of it is senseless. Raises if it is none, or if where the other one lies is unknown."""
+    """Read a meta page. Return it and its first implausible field in words, "" if there is none.
+
+    Raises DamagedCheckpoint if it is no meta page or its page size is damaged, since that gives the place of the other
+    one. Raises NewerFormat.
+    """
     data = file.pread(PAGE_HEADER + _META.size, offset)
     path = file.path
     if len(data) < PAGE_HEADER + _META.size:
@@ -145,7 +149,7 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
     last_page, transaction = fields[20:]
     free, rows = _tree(*free_fields), _tree(*rows_fields)
     head = Head(psize, last_page, transaction, free, rows)
-    lasting = (  # which LMDB does not write again
+    lasting = (  # fields that LMDB never writes again
         f"page number {number}"
         if number != page
         else f"pages of {psize} bytes"
@@ -179,10 +183,10 @@ def _tree(depth: int, branches: int, leaves: int, overflows: int, entries: int, 
 
 
 def check_reach(file: File, head: Head) -> None:
-    """Raise DamagedCheckpoint if the file was cut: if a page that a tree refers to lies beyond its end.
+    """Raise DamagedCheckpoint if the file was cut, that is, if a tree refers to a page beyond the end of the file.
 
-    A healthy file may end before its last page, where pages were taken and given back in one transaction. So
-    what is in use is followed from the roots, which reads all pages but the values': only for files that are short.
+    A healthy file may end before its last page, if a transaction allocated pages and freed them again. So for a short
+    file the trees are walked from their roots, reading all pages except those of values. Other files are not walked.
     """
     size = file.size()
     if size >= head.bytes:

@@ -1,8 +1,8 @@
-"""Errors of checkpoints, grouped by what can be done about them.
+"""Errors of checkpoints and snapshots, grouped by what the caller can do about them.
 
 the checkpoint cannot be used as it is     DamagedCheckpoint, and aof.errors.NewerFormat
-it cannot be opened or written just now    CheckpointError: nothing of the store is lost, and the log is kept
-a snapshot cannot be used, or not now      SnapshotError and its kin
+it cannot be opened or written just now    CheckpointError: no data is lost, and the log is kept
+a snapshot cannot be used, or not now      SnapshotError and its subclasses
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ ADVICE = (
 
 
 class CheckpointError(AofError):
-    """A checkpoint cannot be opened, read or written at present. The text says why, and what to do."""
+    """A checkpoint cannot be opened, read or written at present. The message says why, and what to do."""
 
 
 class DamagedCheckpoint(DamagedFile):
-    """The file of a checkpoint is not what was written, or was never a checkpoint. It was not mapped into memory."""
+    """The file of a checkpoint is damaged, or was never a checkpoint. It was not mapped into memory."""
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(path, offset, reason, ADVICE)
 
 
 class SnapshotError(AofError):
-    """Base of what goes wrong with snapshots. The message says what, where and what to do."""
+    """Base class for errors of snapshots. The message says what is wrong, where, and what to do."""
 
 
 class NotASnapshot(SnapshotError):
-    """The directory holds something else, or nothing."""
+    """The directory is not a snapshot: it is missing, empty, or contains something else."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class NotASnapshot(SnapshotError):
 
 
 class SnapshotDamaged(SnapshotError):
-    """What lies on the disk is not what was published."""
+    """The snapshot's files are not those that were published."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class SnapshotDamaged(SnapshotError):
 
 
 class NewerSnapshot(SnapshotError):
-    """Written by a newer tidelog."""
+    """A newer tidelog wrote the snapshot."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class NewerSnapshot(SnapshotError):
 
 
 class SnapshotsLocked(SnapshotError):
-    """Another process or thread has been making, sweeping or pruning snapshots there for longer than one waits."""
+    """Another process or thread held the lock of the folder snapshots/ for longer than the caller waits."""
 
     def __init__(self, path: Path, pid: int | None, seconds: float) -> None:
         holder = "another one" if pid is None else f"process {pid}"
@@ -76,4 +76,4 @@ class SnapshotsLocked(SnapshotError):
 
 
 class SnapshotRefused(SnapshotError):
-    """What was asked for cannot be had. Nothing was changed."""
+    """The request cannot be met. Nothing was changed."""

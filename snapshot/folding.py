@@ -1,4 +1,4 @@
-"""Folding what a log holds into a copy of a checkpoint, with nobody beside: for snapshots and restores."""
+"""Fold the effects of a log into a private copy of a checkpoint: for snapshots and restores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog.snapshot.meta import Meta, read_meta
 
 
 def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start) -> None:
-    """Write what changed in `state` into the checkpoint in `folder`, which is then that of `start`.
+    """Write the changes of `state` into the checkpoint in `folder`, whose position is then `start`.
 
-    `folder` holds the checkpoint that the state was loaded over; none, if it was not loaded. Durable when it
-    returns. The state is not to be used any more. Raises CheckpointError, CorruptBlock, OSError.
+    `folder` must contain the checkpoint that the state was loaded from, or none if the state was not loaded. Durable
+    on return. The caller must not use the state afterwards. Raises CheckpointError, CorruptBlock, OSError.
     """
     environment = open_environment(disk, folder)
     try:
@@ -35,7 +35,7 @@ def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start)
                 taken=time.time_ns() // 1_000_000,
                 tables=state.tables_meta(),
             )
-            # Nobody else knows the state, but other threads want their turns.
+            # No other thread uses the state. The lock is only there to make write_checkpoint rest between turns.
             write_checkpoint(
                 environment, rows, freeze(state), meta, lock=threading.Lock(), sync=lambda: None
             )

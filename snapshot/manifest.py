@@ -1,4 +1,4 @@
-"""manifest.json: what a snapshot says of itself, so that a copy that went wrong anywhere is noticed.
+"""manifest.json: the description of a snapshot. With it a copy that went wrong anywhere is detected.
 
     snapshots/00000000000000004711/     named after P, the last LSN that it holds
         data.mdb                        compact LMDB copy of one transaction (snapshot/environment.py)
@@ -24,7 +24,7 @@
         "streams": 1, "entries": 3, "groups": 1, "pending": 0,
         "largest": [{"db": 0, "key": "orders", "entries": 3, "groups": 1, "pending": 0}]
       },
-      "check": "..."                    BLAKE2b of all of the above, so that no damage passes for a lie
+      "check": "..."                    BLAKE2b of all of the above, so that damage is told from wrong facts
     }
 
 blake2b   32 bytes, as 64 hex digits; `check` has 16 and is taken over the object without it, as `_canonical`
@@ -32,7 +32,8 @@ blake2b   32 bytes, as 64 hex digits; `check` has 16 and is taken over the objec
 largest   every stream, or the 10,000 with the most entries; without those whose key exceeds 1,024 bytes. A key
           is a string where it is UTF-8, else {"base64": "..."}
 
-Reading is strict: a field too many, too few or of another type is damage, a later format is refused by number.
+Reading is strict: an unknown field, a missing one or one of the wrong type is damage. A later format raises
+NewerSnapshot.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _U64_MAX: Final = (1 << 64) - 1
 
 
 class DatabaseCount(NamedTuple):
-    """How much a database holds; empty ones are not listed."""
+    """The counts of one database. Empty databases are not listed."""
 
     db: int
     keys: int
@@ -73,7 +74,7 @@ class DatabaseCount(NamedTuple):
 
 
 class StreamCount(NamedTuple):
-    """How much a stream holds."""
+    """The counts of one stream."""
 
     db: int
     key: bytes
@@ -83,7 +84,7 @@ class StreamCount(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How much a snapshot holds. `largest`: most entries first, then by database and key."""
+    """The counts of a snapshot. `largest` is sorted by entries, descending, then by database and key."""
 
     databases: tuple[DatabaseCount, ...]
     streams: int
@@ -107,17 +108,17 @@ class Manifest(NamedTuple):
 
     @property
     def lsn(self) -> int:
-        """P, the last LSN that the snapshot holds."""
+        """P, the last LSN in the snapshot."""
         return self.position.lsn
 
     @property
     def start(self) -> Start:
-        """Where the log goes on behind the snapshot."""
+        """Where the log continues behind the snapshot."""
         return Start(*self.position, self.epochs, self.now_ms)
 
 
 def render(manifest: Manifest) -> bytes:
-    """The bytes of the file."""
+    """The bytes of the file manifest.json."""
     counts = manifest.counts
     facts: dict[str, Any] = {
         "tidelog": _KIND,
@@ -151,12 +152,12 @@ def render(manifest: Manifest) -> bytes:
 
 
 def check_of(facts: dict[str, Any]) -> str:
-    """What `check` must be in an object that holds these facts."""
+    """The value of `check`, 32 hex digits, for an object with these fields."""
     return blake2b(_canonical(facts), digest_size=_CHECK_BYTES).hexdigest()
 
 
 def parse(path: Path, data: bytes) -> Manifest:
-    """What the bytes of the manifest at `path` say. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot."""
+    """Parse the bytes of the manifest at `path`. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot."""
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -178,7 +179,7 @@ def parse(path: Path, data: bytes) -> Manifest:
 
 
 def read(disk: Disk, directory: Path) -> Manifest:
-    """The manifest of the snapshot in `directory`. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError."""
+    """Read the manifest of a snapshot's `directory`. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError."""
     path = directory / NAME
     try:
         file = disk.open(path)
@@ -220,11 +221,11 @@ def _key_text(key: bytes) -> Any:
 
 
 class _Fault(Exception):
-    """What is wrong with a field, in words."""
+    """A field is wrong; the message says how."""
 
 
 class _Fields:
-    """The fields of an object, each taken once; `done` says that none is left."""
+    """The fields of a JSON object, each taken once. `done` raises _Fault if one is left."""
 
     def __init__(self, facts: Any, place: str) -> None:
         if type(facts) is not dict:
@@ -248,7 +249,7 @@ class _Fields:
         try:
             if type(value) is str and len(value) == 2 * nbytes and value == value.strip().lower():
                 found = bytes.fromhex(value)
-                if len(found) == nbytes:  # blanks between digits are passed over
+                if len(found) == nbytes:  # fromhex skips blanks between digits
                     return found
         except ValueError:
             pass

@@ -1,7 +1,7 @@
-"""Meta: the row that says of which moment all other rows of a checkpoint are.
+"""Meta: the row that says which log position the other rows of a checkpoint belong to.
 
-It is written in the same transaction as they are, as a msgpack map with these names, so that a later version can
-add to them. A file without this row is no checkpoint: its writer has not finished.
+It is written in the same transaction as the other rows. It is a msgpack map with the field names below, so a later
+version can add fields. A file with rows and without this one is damaged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ FORMAT: Final = 1
 
 
 class Meta(NamedTuple):
-    """What a checkpoint says of itself.
+    """The description of a checkpoint.
 
     uuid       of the store, 16 bytes
     position   the place in the log where it was taken. Its LSN is P
     epochs     every life up to P
-    now        unix ms of the newest unit in it
-    number     of this checkpoint in its file, counted from 1
-    taken      unix ms by the wall clock, when it was begun
-    tables     what the engine wants to know before any row is read (`State.tables_meta`)
-    sums       of all other rows (snapshot/sums.py), packed; None: they are not known
+    now        time of the newest unit up to P, unix ms
+    number     counts the checkpoints in this file, from 1
+    taken      wall clock when the checkpoint began, unix ms
+    tables     facts that the engine needs before it reads any row (`State.tables_meta`)
+    sums       sums of all other rows (snapshot/sums.py), packed; None if unknown
     """
 
     uuid: bytes
@@ -47,11 +47,11 @@ class Meta(NamedTuple):
 
     @property
     def start(self) -> Start:
-        """What recovery has to know to read on in the log."""
+        """Where recovery continues in the log."""
         return Start(*self.position, self.epochs, self.now)
 
     def pack(self) -> bytes:
-        """The payload of the row."""
+        """The payload of the row META."""
         fields = {
             "format": FORMAT,
             "uuid": self.uuid,
@@ -68,7 +68,7 @@ class Meta(NamedTuple):
 
     @classmethod
     def unpack(cls, path: Path, payload: bytes) -> Meta:
-        """The meta of the checkpoint in `path`. Raises NewerFormat, DamagedCheckpoint."""
+        """Parse the payload of the row META of the checkpoint at `path`. Raises NewerFormat, DamagedCheckpoint."""
         try:
             fields = msgpack.unpackb(payload, strict_map_key=False, use_list=True)
             written = fields["format"]
@@ -92,7 +92,7 @@ class Meta(NamedTuple):
 
 
 def read_meta(rows: ColdRows, path: Path) -> Meta | None:
-    """The meta among `rows`; None if nothing was ever committed there.
+    """Read the row META from `rows`. Return None if nothing was ever committed.
 
     Raises DamagedCheckpoint, NewerFormat, CheckpointError.
     """
@@ -103,6 +103,6 @@ def read_meta(rows: ColdRows, path: Path) -> Meta | None:
     if payload is not None:
         return Meta.unpack(path, payload)
     if rows.number():
-        # To go on over such rows as if there were none would bring back what was deleted.
+        # Treating these rows as an empty checkpoint would bring deleted data back.
         raise DamagedCheckpoint(path, 0, "the row that describes it is missing")
     return None

@@ -1,4 +1,4 @@
-"""Opened: a checkpoint file that is only looked at."""
+"""Opened: a checkpoint file that is open for reading."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Opened(NamedTuple):
         self.environment.close()
 
     def state(self) -> State:
-        """Its state, nothing of which is in memory yet."""
+        """The checkpoint's state, all of it cold."""
         return load_state(self.rows, self.meta.tables)
 
 
 def open_copy(disk: Disk, folder: Path, *, write: bool = False) -> Opened:
-    """The checkpoint in `folder`; unless it is to be written to, read-only, and no file is created.
+    """Open the checkpoint in `folder`: read-only and without creating files, unless `write` is set.
 
-    Raises FileNotFoundError if there is none, or nothing was committed to it yet; DamagedCheckpoint, NewerFormat,
-    CheckpointError, OSError.
+    Raises FileNotFoundError if there is no checkpoint or nothing was committed to it yet; DamagedCheckpoint,
+    NewerFormat, CheckpointError, OSError.
     """
     environment = open_environment(disk, folder, read_only=not write)
     try:
