@@ -1,23 +1,22 @@
-"""Environment: an LMDB file of rows, opened once in this process however many stores look at it.
+"""Environment: an LMDB file of rows, opened once per process however many stores use it.
 
-LMDB's own rules, which are kept here and nowhere else:
+This module alone keeps LMDB's rules:
 
-- One environment per file and process: closing a second one would drop the first one's locks. So environments are
-  shared and counted, by what the file is and not by its name.
-- In a forked child an environment must not be used, and not be closed either: closing ends read transactions in the
-  table of readers, which is shared memory, and they are the parent's. The child lets go of the objects instead, which
-  does nothing to that table.
-- A mapped file that is shorter than its pages say kills the process that reads it. So every file is looked at with
-  plain reads first (snapshot/datafile.py), and one that is healthy but short is extended with a hole.
-- A write transaction begins and ends in the same thread. Read transactions may wander.
-- LMDB writes the first pages of a new file without a sync. So a new file gets its name when they are on the disk.
-- LMDB trusts its file: a wrong number in it kills the process, or leads past rows without a word. So LMDB reads no page
-  of a commit whose structure was not checked (snapshot/structure.py). Until then rows are read by snapshot/rowfile.py,
-  slower, under a read transaction that keeps their pages from being used again. A commit of our own over a checked one
-  counts as checked, and so does one that a file beside says so of (snapshot/checked.py). To begin a read transaction
-  LMDB reads the meta pages alone.
+- One environment per file and process, because closing a second one would drop the first one's locks. So environments
+  are shared and reference-counted, keyed by the identity of the file and not by its name.
+- A forked child must neither use nor close an environment. Closing would end the parent's read transactions in the
+  table of readers, which is shared memory. The child only drops the objects, which leaves that table alone.
+- If a mapped file is shorter than its pages refer to, reading it kills the process. So every file is checked with plain
+  reads first (snapshot/datafile.py), and a healthy but short one is extended with a hole.
+- A write transaction begins and ends in the same thread. Read transactions may move between threads.
+- LMDB writes the first pages of a new file without a sync. So a new file gets its name only when they are durable.
+- LMDB trusts its file: a wrong number in it kills the process, or silently skips rows. So LMDB reads no page of a
+  commit whose structure was not checked (snapshot/structure.py). Until then snapshot/rowfile.py reads the rows. It is
+  slower, and runs under a read transaction that keeps LMDB from reusing their pages. A commit of our own over a checked
+  commit counts as checked. So does a commit that the file `checked` vouches for (snapshot/checked.py). To begin a read
+  transaction LMDB reads only the meta pages.
 
-Every value ends with a checksum (snapshot/seal.py), which is looked at whenever the row is read.
+Every value ends with a checksum (snapshot/seal.py), which is verified at every read of the row.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ from tidelog.snapshot.seal import CRC_BYTES, opened, sealed
 from tidelog.snapshot.structure import Structure
 from tidelog.snapshot.sums import Sums, sums_in
 
-MAP_BYTES: Final = 1 << 40  # address space only: a checkpoint may grow to this
+MAP_BYTES: Final = 1 << 40  # address space only: the largest size of a checkpoint
 MAX_READERS: Final = 126
 PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
-STEP_S: Final = 0.0003  # of a check; a step takes up to 0.1 ms more
+STEP_S: Final = 0.0003  # a check works this long between two rests, plus up to 0.1 ms
 REST_S: Final = 0.0001
-FIRST_S = 0.004  # of processor time: what can be checked in that is checked before the first read
+FIRST_S = 0.004  # of processor time: a check that needs no more finishes before the first read
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "
@@ -82,9 +81,9 @@ _transactions: weakref.WeakSet[ColdRows | Pin | Writing] = weakref.WeakSet()
 
 
 def open_environment(disk: Disk, directory: Path, *, read_only: bool = False) -> Environment:
-    """The environment in `directory`, opened or shared; `close` it once for each call.
+    """Open the environment in `directory`, or share the one that is open. `close` it once for each call.
 
-    read_only   no file is created; FileNotFoundError if there is none
+    read_only   create nothing; FileNotFoundError if there is no file
 
     Otherwise a missing directory or file is created. Raises CheckpointError, DamagedCheckpoint, NewerFormat, OSError.
     """
@@ -127,7 +126,7 @@ def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
 
 
 def _prepare(disk: Disk, path: Path, read_only: bool) -> bool:
-    """See that a file may be mapped. False: it is blank, and nothing was ever written to it.
+    """Check that a file is safe to map, and extend it if it is short. Return False if it is blank.
 
     Raises DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
     """
@@ -149,12 +148,12 @@ def _prepare(disk: Disk, path: Path, read_only: bool) -> bool:
             )
         _extend(disk, path, head)
     if head.transaction == 0 and not read_only:
-        disk.sync_directory(path.parent)  # whoever created it may have been killed before that
+        disk.sync_directory(path.parent)  # its creator may have been killed before this
     return True
 
 
 def _create(disk: Disk, directory: Path) -> None:
-    """A new file without rows, which is whole and on the disk or not there. Raises CheckpointError, OSError."""
+    """Create a file without rows. It appears whole and durable, or not at all. Raises CheckpointError, OSError."""
     recipe.make_directory(disk, directory)
     path = directory / DATA
     file = disk.create(path.with_name(DATA + recipe.BESIDE))
@@ -177,40 +176,43 @@ def _extend(disk: Disk, path: Path, head: Head) -> None:
 
 
 class Environment:
-    """One open file of rows. Made by `open_environment`, which sees to it that there is one only.
+    """One open file of rows. Only `open_environment` creates it, so that there is one per file.
 
     path       of data.mdb
-    identity   what the file is, whatever its name
-    users      how many have it open
-    fixed      it is open without a lock and cannot be written: there is no lock file, or it may not be written
-    remembers  somebody has it open for writing, so it is written down beside it that it was checked
-    sound      number of the commit that LMDB may read: its structure was checked, or it was made of one that was
-    damage     what the check of the newest commit found, None if nothing, or if it was not checked yet
-    suspects   parts of the rows of that commit that are not those that were committed
-    sums       of the rows of commit `sound`, None if they are not known
-    well_keyed damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
+    identity   device and inode of the file, whatever its name
+    users      reference count
+    fixed      open without a lock and never written, because the lock file is missing, or one of the files not writable
+    remembers  a user has it open for writing, so the result of a check is recorded in the file `checked`
+    sound      the commit that LMDB may read: its structure was checked, or it was made over one that was
+    damage     the first fault in the newest commit; None if there is none, or if it was not checked yet
+    suspects   parts of that commit's rows that differ from those that were committed
+    sums       of the rows of commit `sound`; None if unknown
+    mistrusts  ignore the file `checked`
+    copies     how many copies are being written
+    forked     this is a forked child, which must not use it
+    well_keyed keys of damaged rows that were found by key: the payload is damaged, the key is right
     """
 
     def __init__(self, disk: Disk, directory: Path, read_only: bool) -> None:
         self.path = directory / DATA
         self.users = 1
         self.remembers = not read_only
-        self.sound = 0  # nothing was committed, and there are no pages
+        self.sound = 0  # commit 0 is the empty file, which has no pages to check
         self.damage: DamagedCheckpoint | None = None
         self.suspects: frozenset[int] = frozenset()
         self.sums: Sums | None = Sums()
-        self.mistrusts = False  # what is written down beside the file
-        self._damaged = -1  # the commit that has the damage
+        self.mistrusts = False
+        self._damaged = -1  # the commit that `damage` belongs to
         self._one_check = threading.Lock()
-        self._gate = threading.Lock()  # of the thread that checks
+        self._gate = threading.Lock()  # guards `_checker` and `_stop`
         self._checker: threading.Thread | None = None
         self._stop = False
-        self.copies = 0  # under way
+        self.copies = 0
         self.forked = False
         self.well_keyed: set[bytes] = set()
         self._disk = disk
         lock = directory / LOCK
-        # A reader beside a writer has to stand in the table of readers, so it opens as the writer does, if it may.
+        # A reader next to a writer must be in the table of readers, so it opens with the lock if it is allowed to.
         self.fixed = read_only and not (
             disk.exists(lock) and disk.writable(lock) and disk.writable(self.path)
         )
@@ -219,8 +221,8 @@ class Environment:
             self.identity = file.identity()
         finally:
             file.close()
-        _only_plain(disk, lock)  # LMDB follows links, and would write to what one leads to
-        # Last: one that nobody has would stay open, and could not be opened again in this process.
+        _only_plain(disk, lock)  # LMDB follows links, and would write to the target of one
+        # LMDB opens last: if a later step raised, the environment would stay open and could not be opened again here.
         try:
             self._lmdb: lmdb.Environment | None = _open_lmdb(
                 directory, self.fixed, lock=not self.fixed
@@ -233,13 +235,13 @@ class Environment:
             self._lmdb.close()
             raise
         if not self.fixed:
-            # Who was killed reading keeps a place in the table. The writer clears them with a checkpoint, but where it
-            # makes none for long, readers that are started and killed would fill the table.
+            # A reader that was killed leaves its slot in the table of readers. The writer clears such slots at each
+            # checkpoint. If checkpoints are rare, readers that are started and killed could fill the table.
             with contextlib.suppress(lmdb.Error):
                 self._lmdb.reader_check()
 
     def _check_names(self, disk: Disk, lock: Path) -> None:
-        """LMDB opened both files by their names: they must still lead to the files that were looked at before."""
+        """Check that the names still lead to the files that were checked, since LMDB opened both files by name."""
         _only_plain(disk, lock)
         file = disk.open(self.path)
         try:
@@ -251,8 +253,7 @@ class Environment:
             file.close()
 
     def close(self) -> None:
-        """Give up one use; the last one closes. Transactions of this environment must have ended. In a forked
-        child nothing happens."""
+        """Drop one reference; the last one closes. All transactions must have ended. A no-op in a forked child."""
         with _registry_lock:
             if self.forked:
                 return
@@ -269,7 +270,7 @@ class Environment:
                     self._lmdb = None
 
     def committed(self) -> int:
-        """Number of the newest commit, 0 before the first. Raises CheckpointError."""
+        """The number of the newest commit, 0 before the first. Raises CheckpointError."""
         txn = self.begin()
         try:
             return txn.id()
@@ -277,7 +278,7 @@ class Environment:
             txn.abort()
 
     def begin(self) -> lmdb.Transaction[bytes]:
-        """A read transaction. Raises CheckpointError."""
+        """Begin a read transaction. Raises CheckpointError."""
         try:
             return self._open().begin()
         except lmdb.ReadersFullError as error:
@@ -288,7 +289,7 @@ class Environment:
             raise self.trouble("reading cannot begin", error) from error
 
     def write(self) -> Writing:
-        """A write transaction of this thread, over a commit that was checked: that may take a second for each GB.
+        """Begin a write transaction in this thread. The newest commit is checked first, which may take a second per GB.
 
         Raises DamagedCheckpoint, CheckpointError, OSError.
         """
@@ -297,7 +298,7 @@ class Environment:
             raise CheckpointError(f"{self.path} is open read-only")
         self.check()
         try:
-            env.reader_check()  # who died reading must not keep pages from being used again
+            env.reader_check()  # slots of dead readers would keep LMDB from reusing pages
             txn = env.begin(write=True)
         except lmdb.Error as error:
             raise self.trouble("a checkpoint cannot begin", error) from error
@@ -312,12 +313,12 @@ class Environment:
     # --- the check
 
     def check(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """See that LMDB may read the newest commit; one that was checked is not read again.
+        """Check whether LMDB may read the newest commit. A commit is checked only once.
 
-        stop   asked between steps; true: give it up, and know nothing
+        stop   called between steps; true abandons the check without a result
         Raises DamagedCheckpoint, CheckpointError, OSError.
         """
-        self._open()  # in a forked child nobody would ever release the lock
+        self._open()  # raises in a forked child, where `_one_check` may be held by a thread that does not exist
         with self._one_check:
             self._check_newest(stop, REST_S)
         if self.damage is not None:
@@ -332,7 +333,7 @@ class Environment:
             pin.close()
 
     def recalls(self, number: int) -> bool:
-        """Whether commit `number` was checked, whatever was found."""
+        """Whether commit `number` was checked, with whatever result."""
         if number in (self.sound, self._damaged):
             return True
         if number and not self.mistrusts and checked.is_remembered(self._disk, self.path, number):
@@ -341,7 +342,7 @@ class Environment:
         return False
 
     def found_sound(self, number: int, sums: Sums | None) -> None:
-        """Commit `number` was checked, or made of one that was. sums: of its rows, None if they are not known."""
+        """Record that commit `number` is sound: it was checked, or made over one that was. sums: None if unknown."""
         self.sums, self.damage, self.suspects, self._damaged = sums, None, frozenset(), -1
         self.sound = number
 
@@ -367,7 +368,7 @@ class Environment:
         _logger.error("%s. It is only read from now on, row by row", self.damage)
 
     def check_beside(self, number: int) -> None:
-        """Have commit `number` checked: at once if that is a matter of milliseconds, else by a thread of its own."""
+        """Check commit `number` at once if that takes no more than FIRST_S, else in a thread of its own."""
         if self._one_check.acquire(blocking=False):
             end = time.thread_time() + FIRST_S
             try:
@@ -385,28 +386,28 @@ class Environment:
             )
             with contextlib.suppress(
                 RuntimeError
-            ):  # a limit of threads: the next checkpoint checks
+            ):  # the thread limit is reached: the next checkpoint will check
                 checker.start()
                 self._checker = checker
 
     def _check_quietly(self) -> None:
-        # What was found is remembered, and told when somebody asks.
+        # The result is kept in `damage`, so the exception is not needed.
         with contextlib.suppress(AofError, OSError):
             self.check(lambda: self._stop)
 
     def distrust(self, number: int) -> None:
-        """LMDB found a page of commit `number` that it cannot read: the file was changed since the check."""
+        """Forget that commit `number` is sound: LMDB cannot read a page of it, so the file changed since the check."""
         if self.sound == number:
             self.sound = -1
             with contextlib.suppress(OSError, AofError):
                 self._disk.unlink(self.path.with_name(checked.NAME))
 
     def suspects_of(self, number: int) -> frozenset[int]:
-        """The parts of commit `number` that are known not to be those that were committed."""
+        """The parts of commit `number` that are known to differ from what was committed."""
         return self.suspects if number == self._damaged else frozenset()
 
     def open_again(self) -> File:
-        """Another descriptor of the file, for plain reads. Raises CheckpointError, OSError."""
+        """Open another descriptor of the file, for plain reads. Raises CheckpointError, OSError."""
         self._open()
         try:
             file = self._disk.open(self.path)
@@ -418,12 +419,12 @@ class Environment:
         return file
 
     def remember(self) -> None:
-        """Write down beside the file that its newest commit was checked. A failure is of no consequence."""
+        """Record in the file `checked` that commit `sound` was checked, if a user writes. Failures are ignored."""
         if self.remembers and self.sound:
             checked.remember(self._disk, self.path, self.sound)
 
     def extend(self) -> None:
-        """After a commit: let the file reach to its last page. Raises OSError."""
+        """After a commit: extend the file to its last page. Raises OSError."""
         file = self._disk.open(self.path)
         try:
             head = datafile.read_head(file)
@@ -433,11 +434,11 @@ class Environment:
             _extend(self._disk, self.path, head)
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return recipe.size(self._disk, self.path)
 
     def copy_to(self, fd: int, txn: lmdb.Transaction[bytes] | None = None) -> None:
-        """Write a compact copy of one transaction to a descriptor.
+        """Write a compact copy of one transaction to a descriptor. The newest commit is checked first.
 
         Raises DamagedCheckpoint, CheckpointError, OSError.
         """
@@ -451,9 +452,9 @@ class Environment:
             self.copies -= 1
 
     def trouble(self, what: str, error: lmdb.Error, nbytes: int = 0) -> CheckpointError:
-        """An error of LMDB in words, with what to do about it. `nbytes` were to be written, at least."""
+        """Turn an error of LMDB into one with advice. `nbytes`: a lower bound of what was to be written."""
         code = getattr(error, "code", 0)
-        # Of a write that the disk took half of LMDB says "Input/output error".
+        # LMDB reports a short write as "Input/output error".
         if code in OUT_OF_SPACE or (
             code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
         ):
@@ -472,7 +473,7 @@ class Environment:
         return self._lmdb
 
     def let_go(self) -> None:
-        """In a forked child: never touch it again."""
+        """In a forked child: drop LMDB's environment without closing it."""
         self.forked = True
         self._lmdb = None
 
@@ -489,14 +490,14 @@ def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) 
         "readonly": read_only,
         "lock": lock,
         "subdir": subdir,
-        "mode": 0o700,  # files get it without the x
+        "mode": 0o700,  # files get it without the x bits
         "create": False,
         "max_readers": MAX_READERS,
-        "max_spare_txns": 0,  # a spare one would keep its place in the table of readers across a fork
+        "max_spare_txns": 0,  # a spare transaction would keep its slot in the table of readers across a fork
     }
-    try:  # new files in the format of 0.9, whatever the process's environment says
+    try:  # create files in the format of 0.9, whatever the process's environment variables say
         return lmdb.Environment(str(path), lib_version=0, **options)
-    except TypeError:  # before 3.0 there is no other
+    except TypeError:  # py-lmdb before 3.0 knows no other format
         return lmdb.Environment(str(path), **options)
 
 
@@ -522,9 +523,9 @@ def _not_opened(path: Path, error: Exception) -> CheckpointError:
 
 
 class Writing:
-    """One write transaction, of one thread. Rows get their checksums here.
+    """One write transaction of one thread. It adds the checksums to the rows.
 
-    `commit` or `abort` ends it. All methods raise CheckpointError; then it is to be aborted.
+    End it with `commit` or `abort`. All methods raise CheckpointError; the caller must then abort.
     """
 
     def __init__(self, environment: Environment, txn: lmdb.Transaction[bytes]) -> None:
@@ -533,21 +534,21 @@ class Writing:
         self._cursor: lmdb.Cursor[bytes] | None = txn.cursor()
         self._number = txn.id()
         self._sums = None if environment.sums is None else environment.sums.copy()
-        self._bytes = 0  # that were put
+        self._bytes = 0  # payload bytes put so far
         self._thread = threading.get_ident()
         _transactions.add(self)
 
     def sums(self) -> bytes | None:
-        """Of all rows as they are now, for the row META; None if those of the commit before are not known."""
+        """The packed sums of all rows as they are now, for the row META; None if the previous commit's are unknown."""
         return None if self._sums is None else self._sums.pack()
 
     @property
     def of_another(self) -> bool:
-        """Whether another thread is in the middle of it."""
+        """Whether it is open and belongs to another thread."""
         return self._txn is not None and self._thread != threading.get_ident()
 
     def put(self, key: bytes, payload: bytes) -> None:
-        """Put a row. (`putmulti` would be no better: it gives the interpreter up for each row too.)"""
+        """Put a row. (`putmulti` would be no better: it releases the GIL for each row too.)"""
         assert self._txn is not None
         self._bytes += len(payload)
         value = sealed(key, payload)
@@ -564,7 +565,7 @@ class Writing:
             raise self._failed(error) from error
 
     def delete(self, key: bytes) -> bool:
-        """Delete a row; was it there?"""
+        """Delete a row. Return whether it existed."""
         assert self._txn is not None
         try:
             before = self._txn.pop(key)
@@ -577,15 +578,15 @@ class Writing:
             raise self._failed(error) from error
 
     def delete_some(self, prefix: bytes, limit: int) -> bool:
-        """Delete up to `limit` rows that begin with `prefix`; may there be more?"""
+        """Delete up to `limit` rows whose keys begin with `prefix`. Return whether there may be more."""
         return self._delete_while(prefix, lambda key: key.startswith(prefix), limit)
 
     def delete_range(self, start: bytes, stop: bytes, limit: int) -> bool:
-        """Delete up to `limit` rows from key `start` up to `stop`, which stays; may there be more?"""
+        """Delete up to `limit` rows with keys from `start` up to but not `stop`. Return whether there may be more."""
         return self._delete_while(start, stop.__gt__, limit)
 
     def _delete_while(self, start: bytes, goes: Callable[[bytes], bool], limit: int) -> bool:
-        """Delete rows from `start` on for as long as their keys are to go. No payload is read."""
+        """Delete rows from `start` on while `goes(key)` holds. Return whether there may be more."""
         cursor = self._cursor
         assert cursor is not None
         try:
@@ -595,7 +596,7 @@ class Writing:
                     return False
                 if self._sums is not None:
                     self._sums.remove(*cursor.item())
-                # The cursor then stands at the row after it.
+                # This moves the cursor to the next row.
                 cursor.delete()
                 found = bool(cursor.key())
             return found
@@ -614,7 +615,7 @@ class Writing:
         self._environment.found_sound(self._number, self._sums)
 
     def abort(self) -> None:
-        """Undo everything. Ending it twice is allowed."""
+        """Undo everything. A no-op after `commit` or `abort`."""
         self._cursor = None
         txn, self._txn = self._txn, None
         if txn is not None and not self._environment.forked:
@@ -622,7 +623,7 @@ class Writing:
                 txn.abort()
 
     def let_go(self) -> None:
-        """In a forked child: drop the transaction without ending it; the parent's thread goes on with its own."""
+        """In a forked child: drop the transaction without ending it. The parent's thread continues its own."""
         self._cursor = None
         self._txn = None
 
@@ -631,11 +632,11 @@ class Writing:
 
 
 class Pin:
-    """A read transaction whose pages nobody uses again while it lasts. To begin one LMDB reads meta pages alone.
+    """A read transaction. While it lasts, LMDB reuses no page of its commit. To begin it, LMDB reads only meta pages.
 
-    number   of the commit that it is of
-    head     what the meta page of that commit says
-    txn      LMDB's. Nothing is to be read with it unless the commit is sound
+    number   the commit
+    head     the content of that commit's meta page
+    txn      LMDB's transaction. Read with it only if the commit is sound
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -651,7 +652,7 @@ class Pin:
                 head = datafile.read_head(self._file, self.number)
                 if head is not None:
                     break
-                self.txn.abort()  # two commits since: its meta page was written over
+                self.txn.abort()  # two commits happened since, so its meta page was overwritten: try again
             else:
                 raise CheckpointError(f"{environment.path} is written too often to be read")
         except BaseException:
@@ -660,27 +661,27 @@ class Pin:
         self.head = head
 
     def reader(self) -> ReadAt:
-        """Plain reads of the file. Raises CheckpointError, OSError."""
+        """A function for plain reads of the file. Raises CheckpointError, OSError."""
         if self._file is None:
             self._file = self._environment.open_again()
         pread = self._file.pread
         return lambda offset, nbytes: pread(nbytes, offset)
 
     def close_file(self) -> None:
-        """Plain reads are not needed for now."""
+        """Close the descriptor for plain reads. `reader` opens it again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def close(self) -> None:
-        """End it. Closing twice is allowed."""
+        """End the transaction and close the file. Idempotent."""
         self.close_file()
         txn, self.txn = self.txn, None
         if txn is not None:
             txn.abort()
 
     def let_go(self) -> None:
-        """In a forked child: drop the transaction without ending it, which belongs to the parent."""
+        """In a forked child: drop the transaction without ending it, because it belongs to the parent."""
         self.txn = None
         self.close_file()
 
@@ -688,9 +689,9 @@ class Pin:
 class ColdRows:
     """The rows of the newest commit, for the engine: a `engine.cold.ColdStore`.
 
-    They are those of one read transaction, kept until `renew`. Its user's lock is held around every call: a
-    transaction is used by one thread at a time. While the commit is not known to be sound, `_txn` is None, and rows
-    are read without LMDB.
+    They belong to one read transaction, which is kept until `renew`. The caller holds its own lock around every call,
+    because only one thread at a time may use a transaction. While the commit is not known to be sound, `_txn` is None
+    and rows are read without LMDB.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -704,7 +705,7 @@ class ColdRows:
         self.renew()
 
     def renew(self) -> None:
-        """[lock] See the newest commit from now on. Raises CheckpointError, OSError, and then sees what it saw."""
+        """[lock] Switch to the newest commit. Raises CheckpointError, OSError, and then still shows the old commit."""
         environment = self.environment
         pin = Pin(environment)
         if not environment.recalls(pin.number):
@@ -726,7 +727,7 @@ class ColdRows:
         self._cursor = self._txn.cursor()
 
     def _without_lmdb(self) -> RowFile | None:
-        """What reads the rows while LMDB may not; None: it may, by now."""
+        """The reader to use while LMDB may not read; None if LMDB may read by now."""
         pin = self._pin
         if pin is None or self._plain is None:
             self._gone()
@@ -738,8 +739,10 @@ class ColdRows:
         return self._plain
 
     def _distrusted(self, key: bytes, error: lmdb.Error) -> RowFile:
-        """LMDB cannot read a page, and after that its transaction reads nothing any more. Go on without it, among the
-        same rows: what is damaged is told by name, and everything else stays readable. Raises CorruptBlock."""
+        """Switch to plain reads of the same commit: LMDB failed to read a page, and its transaction is now unusable.
+
+        The plain reader names the damaged row, and all other rows stay readable. Raises CorruptBlock.
+        """
         pin = self._pin
         if pin is None:
             self._gone()
@@ -755,18 +758,18 @@ class ColdRows:
         return self._plain
 
     def number(self) -> int:
-        """[lock] Which commit they are of; greater is newer."""
+        """[lock] The number of the commit that is shown; greater is newer."""
         if self._pin is None:
             self._gone()
         return self._pin.number
 
     def close(self) -> None:
-        """[lock] End the read transaction. The environment stays open. Closing twice is allowed."""
+        """[lock] End the read transaction. The environment stays open. Idempotent."""
         if not self.environment.forked:
             self._end()
 
     def get(self, key: bytes) -> bytes | None:
-        """The payload of a row, or None. Raises CorruptBlock."""
+        """The payload of a row, or None if there is no such row. Raises CorruptBlock."""
         txn = self._txn
         if txn is None:
             plain = self._without_lmdb()
@@ -785,7 +788,10 @@ class ColdRows:
         return payload
 
     def before(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
-        """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
+        """The row with the greatest key that begins with `prefix` and is at most `key`, or None.
+
+        Raises CorruptBlock.
+        """
         cursor = self._cursor
         if cursor is None:
             plain = self._without_lmdb()
@@ -809,14 +815,17 @@ class ColdRows:
         return at, opened(self.path, at, value)
 
     def after(self, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
-        """The least row that begins with `prefix` and whose key is at least `key`, or None."""
+        """The row with the least key that begins with `prefix` and is at least `key`, or None.
+
+        Raises CorruptBlock.
+        """
         cursor = self._cursor
         if cursor is None:
             plain = self._without_lmdb()
             return self.after(key, prefix) if plain is None else plain.after(key, prefix)
         try:
             found = cursor.set_range(max(key, prefix))
-            at, value = cursor.item()  # empty if there is none
+            at, value = cursor.item()  # both empty if there is no row
             if at != key and (cursor.prev() if found else cursor.last()):
                 self._neighbour(max(key, prefix), *cursor.item(), greater=False)
         except lmdb.Error as error:
@@ -829,9 +838,9 @@ class ColdRows:
         return at, opened(self.path, at, value)
 
     def values(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All rows from `start` on with their values, checksums not checked. To be gone before `renew` and `close`.
+        """Iterate over all rows from `start` on with their values. Checksums are not verified.
 
-        Raises CorruptBlock.
+        The caller must drop the iterator before `renew` or `close`. Raises CorruptBlock.
         """
         if self._txn is None:
             plain = self._without_lmdb()
@@ -847,8 +856,11 @@ class ColdRows:
             raise CorruptBlock(f"{self.path}: {row_name(start)} cannot be read: {error}") from error
 
     def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """The rows that begin with `prefix`, ascending, from `start` on. A few are read ahead, with the lock held
-        for as long as `next` takes; if there is a commit in between, it goes on among the new rows."""
+        """Iterate over the rows whose keys begin with `prefix`, ascending, from `start` on.
+
+        Rows are read in batches of up to BATCH_ROWS; the caller holds the lock only during `next`. If `renew` runs
+        between two batches, the iteration continues in the new commit. Raises CorruptBlock.
+        """
         at = max(prefix, start)
         while True:
             batch, more = self._batch(prefix, at)
@@ -880,10 +892,10 @@ class ColdRows:
         return batch, False
 
     def _not_there(self, key: bytes) -> None:
-        """A row was not found. Raises CorruptBlock if damage may have led past it, and what LMDB raises.
+        """Check that a row that was not found is really missing. Raises CorruptBlock if damage may hide it; lmdb.Error.
 
-        A damaged key no longer matches the checksum of its row, and stands where the right one stood: next to where
-        that was looked for. A damaged key of a branch leads to where keys are out of order.
+        A row with a damaged key fails its checksum and still lies at its old place, next to where the search ended. A
+        damaged key in a branch leads the search to a place where keys are out of order.
         """
         cursor = self._cursor
         assert cursor is not None
@@ -896,7 +908,7 @@ class ColdRows:
             self._neighbour(key, *cursor.item(), greater=False)
 
     def _neighbour(self, key: bytes, at: bytes, value: bytes, *, greater: bool) -> None:
-        """Check the row before or after the place where `key` would be, which is not there: its key may be damaged."""
+        """Check the row before or after the place of the missing `key`: that row's key may be the damaged one."""
         if (at < key) if greater else (at > key):
             raise CorruptBlock(
                 f"{self.path}: {row_name(key)} cannot be looked for: {row_name(at)} is out of order"
@@ -916,8 +928,8 @@ class ColdRows:
         )
 
     def let_go(self) -> None:
-        """In a forked child: drop the transaction without ending it, which belongs to the parent."""
-        self._cursor = None  # in this order: each holds the next one
+        """In a forked child: drop the transaction without ending it, because it belongs to the parent."""
+        self._cursor = None  # in this order: each one references the next
         self._txn = self._plain = None
         pin, self._pin = self._pin, None
         if pin is not None:
@@ -925,8 +937,11 @@ class ColdRows:
 
 
 def _never_free(*objects: object) -> None:
-    """In a forked child: freeing an environment waits for what threads of the parent were in the middle of, and these
-    threads do not exist here. It cannot be opened again here then, and that is said (`_not_opened`)."""
+    """In a forked child: keep objects alive for ever.
+
+    Freeing an environment would wait for threads of the parent that were using it, and they do not exist in the child.
+    The child then cannot open the environment again; `_not_opened` explains that to the caller.
+    """
     for each in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 

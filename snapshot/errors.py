@@ -22,7 +22,7 @@ class CheckpointError(AofError):
 
 
 class DamagedCheckpoint(DamagedFile):
-    """The file of a checkpoint is damaged, or was never a checkpoint. It was not mapped into memory."""
+    """The file of a checkpoint is damaged, or was never a checkpoint."""
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(path, offset, reason, ADVICE)

@@ -1,7 +1,7 @@
 """Meta: the row that says which log position the other rows of a checkpoint belong to.
 
 It is written in the same transaction as the other rows. It is a msgpack map with the field names below, so a later
-version can add fields. A file with rows and without this one is damaged.
+version can add fields. A file with commits and without this row is damaged; one without commits is no checkpoint yet.
 """
 
 from __future__ import annotations
