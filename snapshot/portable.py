@@ -2,13 +2,13 @@
 
     snapshots/
         00000000000000004711/   a snapshot: data.mdb and manifest.json (snapshot/manifest.py)
-        work/                   one in the making, or one that is being deleted; means nothing
-        fold/                   a copy into which the tail of a log goes; means nothing
-        LOCK                    flock of whoever makes, sweeps or prunes, and never of who only reads
+        work/                   a snapshot that is being made or deleted; not valid, may be deleted at any time
+        fold/                   a copy into which the tail of a log is folded; not valid, may be deleted at any time
+        LOCK                    held with flock to make, sweep or prune snapshots; readers do not take it
 
-A snapshot gets its name last: everything in it was fsynced, read again past the page cache, walked by a child
-process and counted before. It loses its name first: deleting begins with a rename to work/. So whatever has a
-name of twenty digits was whole once, and whoever takes the lock may empty the two other folders.
+A snapshot gets its name last: before that everything in it is fsynced, read again past the page cache, walked by a
+child process and counted. It loses its name first: deleting begins with a rename to work/. So a directory with a name
+of twenty digits was complete once, and the holder of the lock may empty the two other folders.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tidelog.snapshot.walk import WalkFinding, walk
 LOCK: Final = "LOCK"
 PIECE_BYTES: Final = 1 << 20
 
-WAIT_S = 600.0  # for another snapshot; longer than that it is taken for stuck
+WAIT_S = 600.0  # how long to wait for another snapshot; after that it is considered stuck
 POLL_S: Final = 0.02
 
 Waits = Callable[[], bool]
@@ -61,7 +61,7 @@ Progress = Callable[[str, int], AbstractContextManager[Advance]]
 
 
 class Snapshot(NamedTuple):
-    """A snapshot and what its manifest says. `existed`: a call to make it found it there already."""
+    """A snapshot and its manifest. `existed`: the call that should make it found it already made."""
 
     path: Path
     manifest: Manifest
@@ -69,19 +69,19 @@ class Snapshot(NamedTuple):
 
     @property
     def lsn(self) -> int:
-        """The last LSN that it holds."""
+        """The last LSN in the snapshot."""
         return self.manifest.lsn
 
 
 class Unreadable(NamedTuple):
-    """What has the name of a snapshot, and why it is none that can be used."""
+    """A directory that has the name of a snapshot and cannot be used, and the reason."""
 
     path: Path
     error: SnapshotError
 
 
 class Pruned(NamedTuple):
-    """What a prune deleted (or would), what it kept, and what it left alone because it cannot be read."""
+    """The snapshots that a prune deleted (or would delete), those it kept, and unreadable ones, which it left alone."""
 
     deleted: list[Snapshot]
     kept: list[Snapshot]
@@ -89,12 +89,12 @@ class Pruned(NamedTuple):
 
 
 def silent(what: str, nbytes: int) -> AbstractContextManager[Advance]:
-    """The progress that nobody watches."""
+    """A Progress that shows nothing."""
     return nullcontext(lambda done: None)
 
 
 def always() -> bool:
-    """The patience that only WAIT_S ends."""
+    """A Waits that waits until WAIT_S is over."""
     return True
 
 
@@ -103,7 +103,7 @@ def directory_name(lsn: int) -> str:
 
 
 def lsn_of(name: str) -> int | None:
-    """The LSN that a snapshot's name states, None for any other name."""
+    """The LSN in the name of a snapshot; None for any other name."""
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
 
 
@@ -111,7 +111,7 @@ def lsn_of(name: str) -> int | None:
 
 
 def snapshots(disk: Disk, directory: Path) -> list[Snapshot | Unreadable]:
-    """The snapshots in `directory`, the folder snapshots/ of a store, oldest first. Reads manifests only.
+    """List the snapshots in `directory`, the folder snapshots/ of a store, oldest first. Reads only the manifests.
 
     Raises OSError.
     """
@@ -125,7 +125,7 @@ def snapshots(disk: Disk, directory: Path) -> list[Snapshot | Unreadable]:
 
 
 def read_snapshot(disk: Disk, path: Path) -> Snapshot:
-    """One snapshot, after the checks that take no time: its manifest, its name, the size of its data.
+    """Read one snapshot and make only the quick checks: its manifest, its name, the size of its data.
 
     Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
     """
@@ -139,7 +139,7 @@ def read_snapshot(disk: Disk, path: Path) -> Snapshot:
 def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     manifest = manifests.read(disk, path)
     lsn = lsn_of(path.name)
-    if lsn is not None and lsn != manifest.lsn:  # a copy elsewhere may have any other name
+    if lsn is not None and lsn != manifest.lsn:  # a copy may have any name that is not an LSN
         raise SnapshotDamaged(path, f"the manifest is that of LSN {manifest.lsn}")
     data = path / DATA
     try:
@@ -152,7 +152,7 @@ def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
 
 
 def oldest_lsn(disk: Disk, directory: Path) -> int | None:
-    """The LSN of the oldest snapshot in `directory`, by its name; None if there is none. Raises OSError."""
+    """The LSN of the oldest snapshot in `directory`, judged by name; None if there is none. Raises OSError."""
     return min((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
 
 
@@ -165,11 +165,11 @@ def _paths(disk: Disk, directory: Path) -> list[Path]:
 
 
 def open_snapshot(disk: Disk, path: Path) -> Opened:
-    """A snapshot as a state to be read: its rows and what they say of themselves, for a store that is read-only.
+    """Open the data of a snapshot for a read-only store.
 
-    Checked is what takes no time: the manifest, the size, and that the two are of one store and LSN; each row
-    when it is read. `scrub.verify_snapshot` checks everything. Raises NotASnapshot, SnapshotDamaged,
-    NewerSnapshot, DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
+    Only quick checks are made: the manifest, the size of the data, and that both are of the same store and position.
+    Each row is checked when it is read. `scrub.verify_snapshot` checks everything. Raises NotASnapshot,
+    SnapshotDamaged, NewerSnapshot, DamagedCheckpoint, NewerFormat, CheckpointError, OSError.
     """
     snapshot = read_snapshot(disk, path)
     opened = open_copy(disk, path)
@@ -181,7 +181,7 @@ def open_snapshot(disk: Disk, path: Path) -> Opened:
 
 
 def disagreement(manifest: Manifest, meta: Meta) -> str:
-    """What of the data's own description the manifest says otherwise, in words; empty if nothing."""
+    """Describe the first contradiction between the manifest and the row META of the data; "" if there is none."""
     if meta.uuid != manifest.uuid:
         return f"the data is that of store {meta.uuid.hex()}, and the manifest says {manifest.uuid.hex()}"
     if meta.position.lsn != manifest.lsn:
@@ -209,8 +209,9 @@ def create(
 ) -> Snapshot:
     """Publish a copy of a checkpoint in `directory`, the folder snapshots/ of its store.
 
-    One that is there already for the same LSN is answered instead. Takes the time of reading and writing everything;
-    for the store it is one reader more. Raises SnapshotsLocked, CheckpointError, SnapshotDamaged, OSError.
+    If a snapshot of the same LSN exists, return that one. The time is proportional to the size of the checkpoint, which
+    is read and written whole; for the store this is one more reader. `created_ms` is unix ms, default the wall clock.
+    Raises SnapshotsLocked, CheckpointError, SnapshotDamaged, OSError.
     """
     disk, directory = beneath(disk, directory)
     with held(disk, directory, waits):
@@ -238,7 +239,7 @@ def create(
 
 
 def beneath(disk: Disk, path: Path) -> tuple[Disk, Path]:
-    """Where LMDB finds a path: it works on files by itself. Raises CheckpointError on a disk in memory."""
+    """The real disk and path for LMDB, which opens files by itself. Raises CheckpointError on a disk in memory."""
     place = disk.beneath(path)
     if place is None:
         raise CheckpointError(
@@ -250,7 +251,7 @@ def beneath(disk: Disk, path: Path) -> tuple[Disk, Path]:
 def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progress) -> None:
     """Write a compact copy of a checkpoint into a folder. Raises CheckpointError, OSError.
 
-    LMDB writes to a descriptor. It gets one end of a socket, so that the file itself is written as all others are.
+    LMDB writes to a descriptor. It gets one end of a socket, so that the file itself is written through `disk`.
     """
     file = disk.create(folder / DATA)
     try:
@@ -270,8 +271,8 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
                     offset += len(piece)
                     advance(len(piece))
         finally:
-            # If writing failed, the copier finds nobody to talk to, and ends. A plain close would not be enough where
-            # a forked child holds the same socket.
+            # If writing failed, this ends the copier with a broken pipe. Closing alone would not, if a forked child
+            # holds the same socket.
             _shut(source)
             copier.join()
     finally:
@@ -281,7 +282,7 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
 
 
 class _Copier(threading.Thread):
-    """Has LMDB write its copy into a socket, and closes that."""
+    """Lets LMDB write its copy into a socket, then closes the socket. `failure` is the exception, if any."""
 
     def __init__(self, environment: Environment, sink: socket.socket) -> None:
         super().__init__(name="tidelog-copy", daemon=True)
@@ -298,19 +299,19 @@ class _Copier(threading.Thread):
 
 
 def _shut(end: socket.socket) -> None:
-    with suppress(OSError):  # the other one was first
+    with suppress(OSError):  # the other end was closed first
         end.shutdown(socket.SHUT_RDWR)
     end.close()
 
 
 def read_all(disk: Disk, folder: Path, progress: Progress) -> Content:
-    """Walk a copy in a child process, then count what it holds. Raises SnapshotDamaged if it is not sound."""
+    """Walk a copy in a child process, then count its contents. Raises SnapshotDamaged if it is not sound."""
     walk_or_raise(disk, folder, progress)
     return content_of(disk, folder)
 
 
 def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
-    """Have a child process read every row of a copy. Raises SnapshotDamaged for what it finds first."""
+    """Let a child process read every row of a copy. Raises SnapshotDamaged with the first finding."""
     findings: list[WalkFinding] = list(walk(disk, folder, progress))
     if findings:
         text = findings[0].text.removeprefix(f"{folder / DATA}: ")
@@ -319,7 +320,7 @@ def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
 
 
 def there(disk: Disk, path: Path) -> Snapshot | None:
-    """The snapshot of that name, if there is one that can be read."""
+    """The snapshot at `path`, with `existed` set; None if there is none that can be read."""
     try:
         return read_snapshot(disk, path)._replace(existed=True)
     except (NotASnapshot, SnapshotDamaged):
@@ -328,23 +329,23 @@ def there(disk: Disk, path: Path) -> Snapshot | None:
 
 @contextmanager
 def held(disk: Disk, directory: Path, waits: Waits = always) -> Iterator[None]:
-    """The folder snapshots/ of a store, created if need be, locked, and swept of what dead attempts left.
+    """Hold the lock of the folder snapshots/, which is created if missing, and remove what dead attempts left.
 
-    Another snapshot, of this process or another, is waited for: for WAIT_S at most, and as long as `waits()` says so.
-    Raises SnapshotsLocked, OSError.
+    If another snapshot is being made, in this process or another, wait for it: at most WAIT_S, and only while `waits()`
+    is true. Raises SnapshotsLocked, OSError.
     """
     recipe.make_directory(disk, directory)
     disk.sync_directory(directory.parent)
     lock = _lock(disk, directory / LOCK, waits)
     try:
-        with suppress(OSError):  # a prune makes room on a full disk; the text is for people only
+        with suppress(OSError):  # a full disk must not stop a prune; the text is only for people
             text = b"%d\n" % os.getpid()
             lock.write(0, text)
             lock.truncate(len(text))
         sweep(disk, directory)
         yield
     finally:
-        with suppress(OSError):  # a full disk has its room back; else whoever comes next sweeps
+        with suppress(OSError):  # frees space at once; if it fails, the next holder sweeps
             sweep(disk, directory)
         lock.unlock()
         lock.close()
@@ -359,12 +360,12 @@ def _lock(disk: Disk, path: Path, waits: Waits) -> File:
         waited = time.monotonic() - begun
         if waited >= WAIT_S or not waits():
             raise SnapshotsLocked(path, holder(disk, path), waited)
-        # A kernel would wake us, but waiting in flock(2) can be neither bounded nor called off.
+        # Poll, because a blocking flock(2) has no timeout and cannot be cancelled.
         time.sleep(POLL_S)
 
 
 def sweep(disk: Disk, directory: Path) -> None:
-    """Empty the two folders that mean nothing. The lock is held. They stay: the next attempt uses them."""
+    """Empty work/ and fold/. The caller holds the lock. The folders stay for the next attempt."""
     for folder in (directory / WORK, directory / FOLD):
         if disk.exists(folder):
             for name in disk.listdir(folder):
@@ -381,9 +382,9 @@ def publish(
 ) -> Snapshot:
     """Make a snapshot in `directory`, the `held` folder, and give it its name.
 
-    `copy(folder)` writes data.mdb into a folder; `content(folder)` reads what the file holds, every byte of
-    it. A snapshot of the same LSN that is there already is answered instead; one under that name that is damaged
-    is replaced. Raises SnapshotDamaged if the disk does not give back what was written; OSError.
+    `copy(folder)` writes data.mdb into a folder; `content(folder)` reads every byte of it and returns its contents. If
+    a snapshot of the same LSN exists, return that one; a damaged one under that name is replaced. Raises
+    SnapshotDamaged if the disk does not return what was written; OSError.
     """
     work = directory / WORK
     if not disk.exists(work):
@@ -395,9 +396,9 @@ def publish(
     finally:
         file.close()
     size, digest = hashed(disk, work / DATA, progress, "verifying")
-    found = content(work)  # after the hash, so that it sees what the medium gave back
+    found = content(work)  # after the hash dropped the page cache, so it reads the medium
     for name in disk.listdir(work):
-        if name != DATA:  # what LMDB puts beside its file
+        if name != DATA:  # LMDB's lock file
             disk.unlink(work / name)
     final = directory / directory_name(found.position.lsn)
     existing = there(disk, final)
@@ -415,7 +416,7 @@ def publish(
     )
     recipe.publish(disk, work / manifests.NAME, manifests.render(made))
     disk.sync_directory(work)
-    if disk.exists(final):  # and is damaged
+    if disk.exists(final):  # it is damaged: `there` returned None
         _give_up_name(disk, directory, final, FOLD)
     disk.rename(work, final)
     disk.sync_directory(directory)
@@ -423,7 +424,7 @@ def publish(
 
 
 def hashed(disk: Disk, path: Path, progress: Progress, what: str) -> tuple[int, str]:
-    """Size and BLAKE2b of a file, read past the page cache. Raises OSError."""
+    """The size in bytes and the BLAKE2b (hex) of a file, read past the page cache. Raises OSError."""
     total = blake2b(digest_size=manifests.HASH_BYTES)
     file = disk.open(path)
     try:
@@ -442,10 +443,10 @@ def hashed(disk: Disk, path: Path, progress: Progress, what: str) -> tuple[int, 
 def prune(
     disk: Disk, directory: Path, keep: int, *, dry_run: bool = False, waits: Waits = always
 ) -> Pruned:
-    """Delete all but the newest `keep` snapshots in `directory`, or say which that would be.
+    """Delete all but the newest `keep` snapshots in `directory`. `dry_run`: only return which those are.
 
-    What cannot be read is neither counted nor deleted: it may be the only one of its kind. Raises SnapshotsLocked,
-    OSError.
+    Unreadable snapshots are neither counted nor deleted, because one may be the only copy of its data. Raises
+    SnapshotsLocked, OSError.
     """
     assert keep >= 0
     if dry_run or not _paths(disk, directory):
@@ -467,6 +468,6 @@ def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
 
 
 def _give_up_name(disk: Disk, directory: Path, path: Path, folder: str) -> None:
-    # A rename over an empty folder replaces it, so neither of the two need ever be removed.
+    # Renaming over an empty folder replaces it, so work/ and fold/ need not be removed first.
     disk.rename(path, directory / folder)
     disk.sync_directory(directory)

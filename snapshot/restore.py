@@ -1,15 +1,15 @@
-"""Restore: a snapshot becomes a store in a directory of its own, rolled forward through a log if that is asked for.
+"""Restore: make a store from a snapshot in a directory of its own. The caller may roll it forward through a log.
 
-    1. What can be refused is refused before the target is touched: a manifest that does not hold, a target that
-       is not empty, a log that does not go on from the snapshot or does not reach the bound.
-    2. RESTORING appears in the target, and LOCK is held. Whoever opens the directory now is told what it is.
-    3. data.mdb is copied to checkpoint/, its BLAKE2b compared, and walked by a child process.
-    4. Records behind the snapshot are applied over the copy and folded into it.
-    5. aof/ with a first segment at P+1 that has no frame, DURABLE, and last of all STORE: from here on it is a store.
-    6. RESTORING goes.
+    1. Refuse everything that can be refused before the target is touched: a damaged manifest, a target that is not
+       empty, a log that does not continue the snapshot or does not reach the bound.
+    2. Take LOCK and publish RESTORING in the target. From now on, opening the directory raises an error that says so.
+    3. Copy data.mdb to checkpoint/, compare its BLAKE2b, and let a child process walk it.
+    4. Apply the records behind the snapshot to the copy and fold them into it.
+    5. Create aof/ with a first segment at P+1 that has no frame, DURABLE, and last STORE: from here on it is a store.
+    6. Remove RESTORING.
 
-Cut short before the end of 5, the directory holds RESTORING and no STORE: opening it is refused, and restoring into
-it again begins anew.
+If a restore is cut short before the end of step 5, the directory holds RESTORING and no STORE: it cannot be opened, and
+restoring into it again starts over.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Restored(NamedTuple):
     """The store that a restore made.
 
     path        its directory
-    uuid        the store's, that of the snapshot
-    lsn         the last LSN that it holds
-    now_ms      time of the newest unit in it
-    records     how many were taken from the log, behind the snapshot
-    bound       the log goes on behind `lsn`, and what was asked for left that out
+    uuid        of the store, the same as the snapshot's
+    lsn         its last LSN
+    now_ms      time of its newest unit, unix ms
+    records     number of records taken from the log behind the snapshot
+    bound       the log continues behind `lsn`, and the bound left the rest out
     """
 
     path: Path
@@ -84,15 +84,15 @@ def restore(
     created_ms: int | None = None,
     progress: Progress = silent,
 ) -> Restored:
-    """Make `target`, a missing or empty directory, a store that holds what the snapshot does.
+    """Make a store with the contents of the snapshot in `target`, a missing or empty directory.
 
-    aof         the log to roll forward with: the folder, or the store that it is of. Without it, with a bound,
-                that of the store in whose folder the snapshot lies
-    until_lsn   up to the last unit that ends at or before it
-    until_ms    up to the last unit that was written at or before this moment, unix ms
-    created_ms  the present time, if not the clock's
+    aof         the log to roll forward with: its folder, or its store. If there is only a bound, the log of the store
+                that contains the snapshot
+    until_lsn   roll forward to the last unit that ends at or before this LSN
+    until_ms    roll forward to the last unit that was written at or before this time, unix ms
+    created_ms  unix ms; default the wall clock
 
-    With `aof` and no bound, to the end of that log. Raises SnapshotRefused, NotASnapshot, SnapshotDamaged,
+    With `aof` and no bound, roll forward to the end of that log. Raises SnapshotRefused, NotASnapshot, SnapshotDamaged,
     NewerSnapshot; Damage of the log; StoreLocked; OSError.
     """
     found = read_snapshot(disk, snapshot)
@@ -112,7 +112,7 @@ def restore(
 
 
 def check_bound(snapshot: Snapshot, bound: Bound) -> None:
-    """Raise SnapshotRefused if the snapshot holds more than the bound allows."""
+    """Raise SnapshotRefused if the snapshot already goes beyond the bound."""
     older = "choose an older snapshot"
     manifest = snapshot.manifest
     if bound.lsn < manifest.lsn:
@@ -127,9 +127,10 @@ def check_bound(snapshot: Snapshot, bound: Bound) -> None:
 
 
 class Plan:
-    """How far a log is to be followed, found by reading it once without applying it.
+    """How far to follow a log. The constructor reads the log once without applying it.
 
-    Raises as `tail.follow`, and SnapshotRefused if the log does not reach the LSN.
+    Raises what `tail.follow` raises, and SnapshotRefused if the log does not continue the snapshot or does not reach
+    the LSN.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Plan:
             raise SnapshotRefused(f"the log in {log} ends with LSN {reached}, before {bound.lsn}")
 
     def apply(self, start: Start, apply: Callable[[list[Effect]], object]) -> Tail:
-        """Follow the log again, for real."""
+        """Follow the log again as far as planned, and apply its records."""
         return self._follow("replaying", start, apply, Bound(lsn=self.tail.position.lsn))
 
     def _follow(
@@ -166,7 +167,7 @@ class Plan:
 
 
 def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
-    """The folder of the segments to roll forward with. Raises SnapshotRefused."""
+    """Find the folder of the segments to roll forward with. Raises SnapshotRefused."""
     if aof is not None:
         disk.guard(aof)
         for folder in (aof / identity.AOF, aof):
@@ -185,7 +186,7 @@ def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
 def _over_lmdb(
     disk: Disk, snapshot: Snapshot, plan: Plan | None, progress: Progress
 ) -> Callable[[Path], tuple[Start, int, bool]]:
-    """What `install` calls for the copy: check it, and bring it forward as planned."""
+    """The `settle` argument of `install` for a snapshot: it checks the copy and rolls it forward as planned."""
 
     def settle(folder: Path) -> tuple[Start, int, bool]:
         real, folder = beneath(disk, folder)
@@ -212,7 +213,7 @@ def _over_lmdb(
 
 
 def check_target(disk: Disk, target: Path) -> None:
-    """Raise SnapshotRefused unless `target` is missing, empty, or holds a restore that was cut short."""
+    """Raise SnapshotRefused unless `target` is missing, empty, or contains a restore that was cut short."""
     try:
         names = disk.listdir(target)
     except FileNotFoundError:
@@ -239,10 +240,12 @@ def install(
     created_ms: int,
     progress: Progress = silent,
 ) -> Restored:
-    """Steps 2 to 6. `settle(folder)` is steps 3 and 4 behind the copy: it checks data.mdb in a folder, and
-    brings it forward; it returns where the log goes on, the records taken and whether a bound ended it.
+    """Run steps 2 to 6.
 
-    Raises SnapshotDamaged, SnapshotRefused, StoreLocked, OSError, and what `settle` does.
+    `settle(folder)` does what steps 3 and 4 do after the copy: it checks data.mdb in the folder and rolls it forward.
+    It returns where the log continues, the number of records taken, and whether a bound ended it.
+
+    Raises SnapshotDamaged, SnapshotRefused, OSError, and whatever `settle` raises.
     """
     recipe.make_directory(disk, target)
     disk.sync_directory(target.parent)
@@ -252,7 +255,7 @@ def install(
         holder = "another process" if error.pid is None else f"process {error.pid}"
         raise SnapshotRefused(f"{target} is being restored or used by {holder}") from error
     try:
-        check_target(disk, target)  # again, with nobody beside us
+        check_target(disk, target)  # again, now under the lock
         _mark(disk, snapshot, target)
         _sweep(disk, target)
         folder = target / CHECKPOINT
@@ -278,7 +281,7 @@ def _mark(disk: Disk, snapshot: Snapshot, target: Path) -> None:
 
 
 def _sweep(disk: Disk, target: Path) -> None:
-    """Take away what an earlier restore left below a target that says it was never finished."""
+    """Remove the files of an earlier restore that was cut short."""
     for folder in (target / name for name in _FOLDERS):
         if disk.exists(folder):
             for name in disk.listdir(folder):
@@ -287,7 +290,7 @@ def _sweep(disk: Disk, target: Path) -> None:
 
 
 def _copy(disk: Disk, snapshot: Snapshot, target: Path, progress: Progress) -> None:
-    """Copy the data, comparing what is copied with the manifest. Raises SnapshotDamaged, OSError."""
+    """Copy the data and compare the copied bytes with the manifest. Raises SnapshotDamaged, OSError."""
     manifest = snapshot.manifest
     source = disk.open(snapshot.path / DATA)
     try:
@@ -316,7 +319,7 @@ def _copied(source: File, target: File, advance: Callable[[int], object]) -> tup
 
 
 def difference(manifest: Manifest, nbytes: int, digest: str) -> str:
-    """How data of this size and hash differs from what the manifest says."""
+    """Describe how the size and hash of data differ from the manifest."""
     if nbytes != manifest.data_bytes:
         return f"{nbytes} bytes, and the manifest says {manifest.data_bytes}"
     return f"its BLAKE2b is {digest[:16]}..., and the manifest says {manifest.blake2b[:16]}...: it was changed"

@@ -1,13 +1,13 @@
-"""RowFile: the rows of one commit of data.mdb, read with plain bounded reads and without LMDB.
+"""RowFile: read the rows of one commit of data.mdb with plain, bounded reads and without LMDB.
 
-LMDB trusts its file: a wrong pointer in it kills the process, or leads past rows without a word. This reader trusts
-nothing. Every page number, pointer, flag and length is checked before it is used (snapshot/treepage.py), each page's
-keys have to lie within the bounds that its parent gives, and every row matches its checksum. Whatever does not is a
-CorruptBlock that names the file, the page, the byte and the row that was looked for; the other rows stay readable.
+LMDB trusts its file: a wrong pointer in it kills the process, or silently skips rows. This reader trusts nothing. Every
+page number, pointer, flag and length is checked before it is used (snapshot/treepage.py), each page's keys must lie
+within the bounds that its parent gives, and every row must match its checksum. Any violation raises a CorruptBlock that
+names the file, the page, the byte and the row that was looked for; the other rows stay readable.
 
-It needs a function `read_at(offset, nbytes)`, which may answer less at the end of the file, and a Head. So it reads a
-file on a disk, and could read one in an object store. A page is read once and kept, parsed, among the last 128; a
-look-up costs some 50 microseconds for each page that was not kept. LMDB needs two.
+It needs only a Head and a function `read_at(offset, nbytes)`, which may return fewer bytes at the end of the file. So
+it could also read from an object store. It caches the last 128 pages, parsed. A look-up costs about 50 microseconds for
+each page that is not cached. LMDB needs two.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tidelog.snapshot.treepage import (
 )
 
 PAGES_KEPT: Final = 128
-BATCH_ROWS: Final = 64  # of `rows`, read at a time
+BATCH_ROWS: Final = 64  # `rows` reads this many at a time
 BATCH_BYTES: Final = 256 << 10
-# Of a row that is checked only because it stands next to one that is missing.
+# The largest row that is checked only because it is next to a missing one.
 NEIGHBOUR_BYTES_MAX: Final = 64 << 10
 
 ReadAt = Callable[[int, int], bytes]
@@ -45,9 +45,9 @@ _Kept = tuple[Branch | Leaf, bytes, bytes | None]
 
 
 class _Place:
-    """Where a search has come to: the branches passed, each with the child taken, and a row of a leaf.
+    """A position in the tree: the branches passed, each with the child taken and its bounds, and a row of a leaf.
 
-    `index` may be one past the last row.
+    `index` may be one past the last row of the leaf.
     """
 
     __slots__ = ("passed", "leaf", "index")
@@ -59,11 +59,11 @@ class _Place:
 
 
 class RowFile:
-    """The rows that `head` leads to: an `engine.cold.ColdStore`.
+    """The rows of the commit that `head` describes: an `engine.cold.ColdStore`.
 
     path        of the file, for errors
-    suspects    parts of the rows (snapshot/sums.py) that are known not to be those of the commit; they are refused
-    well_keyed  damaged rows that were found by their keys: what is wrong is what they hold, their keys are right
+    suspects    parts of the rows (snapshot/sums.py) that are known to differ from the commit; reading them is refused
+    well_keyed  keys of damaged rows that were found by key: the payload is damaged, the key is right
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RowFile:
     # --- looking up
 
     def get(self, key: bytes) -> bytes | None:
-        """The payload of a row, or None. Raises CorruptBlock, OSError."""
+        """The payload of a row, or None if there is no such row. Raises CorruptBlock."""
         with self._looking_for(key, key):
             place = self._seek(key)
             found = self._row(place)
@@ -98,7 +98,10 @@ class RowFile:
             return None
 
     def before(self, key: bytes, prefix: bytes) -> Row | None:
-        """The greatest row that begins with `prefix` and whose key is at most `key`, or None."""
+        """The row with the greatest key that begins with `prefix` and is at most `key`, or None.
+
+        Raises CorruptBlock.
+        """
         with self._looking_for(key, prefix):
             place = self._seek(key)
             found = self._row(place)
@@ -110,7 +113,10 @@ class RowFile:
             return self._answer(place, found, prefix)
 
     def after(self, key: bytes, prefix: bytes) -> Row | None:
-        """The least row that begins with `prefix` and whose key is at least `key`, or None."""
+        """The row with the least key that begins with `prefix` and is at least `key`, or None.
+
+        Raises CorruptBlock.
+        """
         key = max(key, prefix)
         with self._looking_for(key, prefix):
             place = self._seek(key)
@@ -122,7 +128,7 @@ class RowFile:
             return self._answer(place, found, prefix)
 
     def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[Row]:
-        """The rows that begin with `prefix`, ascending, from `start` on."""
+        """Iterate over the rows whose keys begin with `prefix`, ascending, from `start` on. Raises CorruptBlock."""
         at = max(prefix, start)
         while True:
             batch, more = self.batch(prefix, at)
@@ -132,7 +138,10 @@ class RowFile:
             at = batch[-1][0] + b"\0"
 
     def batch(self, prefix: bytes, start: bytes) -> tuple[list[Row], bool]:
-        """The next of the rows that begin with `prefix`, from `start` on; may there be more?"""
+        """The next batch of rows whose keys begin with `prefix`, from `start` on, and whether there may be more.
+
+        Raises CorruptBlock.
+        """
         batch: list[Row] = []
         nbytes = 0
         with self._looking_for(start, prefix):
@@ -147,7 +156,10 @@ class RowFile:
         return batch, False
 
     def values(self, start: bytes) -> Iterator[Row]:
-        """All rows from `start` on with their values, checksums not checked, and also those that are refused."""
+        """Iterate over all rows from `start` on with their values, those in `suspects` too. Checksums are not verified.
+
+        Raises CorruptBlock.
+        """
         with self._telling(start):
             place = self._seek(start)
             while (found := self._row(place)) is not None:
@@ -181,8 +193,10 @@ class RowFile:
     # --- neighbours
 
     def _check_neighbours(self, key: bytes, place: _Place) -> None:
-        """A row was not found. A damaged key no longer matches the checksum of its row, and may still stand in order:
-        next to where the right one was looked for."""
+        """Check that a row that was not found is really missing. Raises CorruptBlock if damage may hide it.
+
+        A row with a damaged key fails its checksum, and may still lie in order next to where the search ended.
+        """
         self._check_neighbour(place)
         behind = self._seek(key)
         if self._step_back(behind):
@@ -208,7 +222,7 @@ class RowFile:
     # --- pages
 
     def _seek(self, key: bytes) -> _Place:
-        """The first row whose key is `key` or greater."""
+        """The place of the first row whose key is at least `key`."""
         place = _Place()
         if self.head.rows.root is not None:
             self._descend(place, self.head.rows.root, b"", None, key)
@@ -219,7 +233,7 @@ class RowFile:
     def _descend(
         self, place: _Place, number: int, low: bytes, high: bytes | None, key: bytes | None
     ) -> None:
-        """Go down to the leaf that would hold `key`; None: to the last one."""
+        """Descend to the leaf that would contain `key`; None: to the last leaf."""
         while True:
             depth = len(place.passed) + 1
             page = self._page(number, low, high, depth)
@@ -249,7 +263,7 @@ class RowFile:
         return page
 
     def _row(self, place: _Place) -> tuple[bytes, int] | None:
-        """Key and bytes of the row at a place, which goes on to the next leaf if it has to; None at the end."""
+        """The key and value size of the row at a place, or None at the end. Moves to the next leaf if needed."""
         leaf = place.leaf
         while leaf is not None and place.index >= len(leaf.keys):
             leaf = self._next_leaf(place)
@@ -268,7 +282,7 @@ class RowFile:
         return None
 
     def _step_back(self, place: _Place) -> bool:
-        """To the row before. False: there is none. The place is one that `_seek` answered."""
+        """Move a place that `_seek` returned to the row before. Return False if there is none."""
         if place.leaf is None and self.head.rows.root is not None:
             self._descend(place, self.head.rows.root, b"", None, None)
             assert place.leaf is not None
@@ -310,7 +324,7 @@ class RowFile:
 def _child(
     page: Branch, at: int, low: bytes, high: bytes | None
 ) -> tuple[int, bytes, bytes | None]:
-    """Number and bounds of a child."""
+    """The page number and key bounds of a child."""
     keys = page.keys
     return (
         page.children[at],

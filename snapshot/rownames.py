@@ -1,4 +1,4 @@
-"""What a row is, in words: for errors and findings, from its key alone."""
+"""Describe a row in words, from its key alone: for errors and findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelog.engine import ids, rowkeys
 
 
 def row_name(key: bytes) -> str:
-    """A row in words: "stream 7, page of nodes from 12-0"."""
+    """The row with this key in words, such as "stream 7, page of nodes from 12-0"."""
     kind, rest = key[:1], key[1:]
     number = int.from_bytes(rest[:8], "big")
     if kind == rowkeys.META and not rest:

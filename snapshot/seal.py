@@ -1,6 +1,6 @@
-"""The checksum of a row's value: CRC-32C of key and payload, little-endian, 4 bytes, behind the payload.
+"""The checksum of a row: CRC-32C of key and payload, 4 bytes little-endian, behind the payload in the row's value.
 
-LMDB has no checksums. What does not match is a CorruptBlock that names the row.
+LMDB has no checksums of its own. A mismatch raises a CorruptBlock that names the row.
 """
 
 from __future__ import annotations
