@@ -93,7 +93,7 @@ def restore(
     created_ms  unix ms; default the wall clock
 
     With `aof` and no bound, roll forward to the end of that log. Raises SnapshotRefused, NotASnapshot, SnapshotDamaged,
-    NewerSnapshot; Damage of the log; StoreLocked; OSError.
+    NewerSnapshot; Damage of the log; OSError.
     """
     found = read_snapshot(disk, snapshot)
     disk.guard(target)

@@ -1,21 +1,22 @@
-"""Scrub: every check that can be made on a store as it lies on the disk, also beside its writer.
+"""Scrub: check everything about a store on the disk. It may run beside the store's writer.
 
-    check        what is found with it
+    check        finding
     identity     STORE is damaged or missing
-    checkpoint   rows of the checkpoint that do not match their checksums, are missing, or do not add up
-    headers      a segment's header is damaged, or the segment is another store's
+    checkpoint   rows of the checkpoint fail their checksums, are missing, or are inconsistent
+    headers      a segment's header is damaged, or the segment belongs to another store
     segments     records are missing between, before or after segments
     frames       a frame that was promised is damaged
-    records      the records of a whole frame do not decode, or are none that this version knows
-    blocks       sealed entries inside of a record do not match their checksum
-    agreement    log and checkpoint do not continue each other
+    records      the records of a whole frame do not decode, or this version does not know them
+    blocks       a sealed block inside a record does not match its checksum
+    agreement    the log does not continue the checkpoint
     snapshot     a kept snapshot is damaged
     durable      aof/DURABLE cannot be read: proof is weaker, no data is missing
     time         a frame is older than the one before it
     tail         a torn tail: ordinary after a crash, nothing promised is missing
     files        a link, a directory or a special file lies in a file's place: the store does not open
 
-Nothing is written, created or locked. Files that could kill who maps them are walked in a child process.
+Nothing is written, created or locked. A child process walks LMDB files, because a damaged one can kill the process that
+maps it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ from tidelog.snapshot.portable import (
 from tidelog.snapshot.restore import difference
 from tidelog.snapshot.walk import walk
 
-# The store opens and holds all that was promised.
+# With these findings the store still opens, and nothing promised is missing.
 HARMLESS: Final = frozenset(("durable", "time", "tail"))
 
 _ATTEMPTS: Final = 5
@@ -75,15 +76,15 @@ _PAUSE_S: Final = 0.00005
 
 
 class Finding(NamedTuple):
-    """Something that is not as it was written.
+    """One fault.
 
-    check   which check found it, as in the module's docstring
+    check   the check that found it, as in the module's docstring
     path    the file
-    text    what, and where in it; names the stream, the block and the range of IDs where there is one
-    stream  number of the stream whose rows are concerned, and of it
-    block   the ordinal of the node
-    first   the range of IDs that are not readable
-    last
+    text    the fault and its place in the file; names the stream, the block and the range of IDs if there is one
+    stream  number of the stream concerned
+    block   ordinal of the node in it
+    first   first ID of the unreadable range
+    last    last ID of the unreadable range
     """
 
     check: str
@@ -101,9 +102,10 @@ class Finding(NamedTuple):
 def verify_store(
     disk: Disk, root: Path, progress: Progress = silent, *, with_snapshots: bool = False
 ) -> list[Finding]:
-    """Check the checkpoint, every segment of the log, that they continue each other, and the kept snapshots.
+    """Check the checkpoint, every segment of the log, and that the log continues the checkpoint.
 
-    Raises NotAStore, NewerFormat, CheckpointError, OSError; whatever is damaged is a finding.
+    with_snapshots   check the kept snapshots too
+    Raises NotAStore, NewerFormat, CheckpointError, OSError. Damage is not raised but returned as findings.
     """
     disk.guard(root)
     findings: list[Finding] = [
@@ -111,7 +113,7 @@ def verify_store(
         for error in layout.all_misplaced(disk, root)
     ]
     if findings:
-        return findings  # the store does not open, and not everything could be read
+        return findings  # the store does not open, and the other checks could not read everything
     try:
         uuid = identity.read(disk, root)
     except DamagedFile as error:
@@ -120,7 +122,7 @@ def verify_store(
         findings, moved = _verify_once(disk, root, uuid, progress)
         if not moved:
             break
-        time.sleep(0.01 * attempt)  # the writer made a checkpoint and let go of segments meanwhile
+        time.sleep(0.01 * attempt)  # the writer made a checkpoint and released segments meanwhile
     if with_snapshots:
         for item in snapshots(disk, root / SNAPSHOTS):
             if isinstance(item, Unreadable):
@@ -147,7 +149,7 @@ def _verify_once(
 
 
 def _start(disk: Disk, root: Path) -> Start | None:
-    """Where the checkpoint that is there now was taken; None if there is none that can be read."""
+    """The position of the current checkpoint; None if there is none that can be read."""
     try:
         real, folder = beneath(disk, root / CHECKPOINT)
         opened = open_copy(real, folder)
@@ -172,11 +174,11 @@ def _checkpoint(
     except FileNotFoundError:
         return None, []
     if findings:
-        return None, findings  # a file that is not sound is not mapped here
+        return None, findings  # this process does not map a damaged file
     try:
         opened = open_copy(real, folder)
     except FileNotFoundError:
-        return None, []  # blank: its first checkpoint was cut short
+        return None, []  # blank: the first checkpoint was cut short
     except DamagedFile as error:
         return None, [Finding("checkpoint", path, str(error))]
     try:
@@ -190,12 +192,12 @@ def _checkpoint(
 
 
 def _walked(check: str, disk: Disk, folder: Path, progress: Progress) -> list[Finding]:
-    """What the child finds that reads every row of the checkpoint in `folder`."""
+    """Let a child process read every row of the checkpoint in `folder`. Return its findings."""
     return [Finding(check, folder / DATA, *found) for found in walk(disk, folder, progress)]
 
 
 class _Log:
-    """The checks of the log, and of how it continues the checkpoint."""
+    """The checks of the log, and whether it continues the checkpoint."""
 
     def __init__(
         self, disk: Disk, root: Path, uuid: bytes, start: Start | None, progress: Progress
@@ -211,7 +213,10 @@ class _Log:
         self.findings.append(Finding(check, path, text))
 
     def run(self, *, damaged: bool) -> None:
-        """`damaged`: the checkpoint is; without a start it may still have been there. Raises Vanished."""
+        """Run all checks. Raises Vanished.
+
+        damaged   the checkpoint is damaged. Its position is then unknown, so segments may have been released
+        """
         self._check_durable()
         if self._start is not None:
             self._check_agreement(self._start)
@@ -236,7 +241,7 @@ class _Log:
         except CorruptFrame as error:
             self.fail("frames", error.path, str(error))
         except Damage:
-            pass  # found again below, and told there
+            pass  # `run` finds and reports it again
 
     def _check_durable(self) -> None:
         path = self._directory / durable.NAME
@@ -311,7 +316,7 @@ def _bad_blocks(effect: Effect) -> Iterator[str]:
 def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list[Finding]:
     """Check everything about one snapshot: manifest, size, hash, every row, and every count.
 
-    Raises NotASnapshot, NewerSnapshot, OSError; whatever is damaged is a finding.
+    Raises NotASnapshot, NewerSnapshot, OSError. Damage is not raised but returned as findings.
     """
     try:
         manifest = read_snapshot(disk, path).manifest

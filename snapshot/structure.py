@@ -1,12 +1,12 @@
-"""Structure: the check that a file of rows has to pass before LMDB maps it for reading.
+"""Structure: the check that a commit must pass before LMDB may read its pages.
 
-Both trees are walked from their roots, pages of values included. Found out is whether every page is one that LMDB
-writes (snapshot/treepage.py); whether each is used once, and none of them is also said to be free; whether depth, pages
-of each kind and rows are as many as the meta page says; whether the list of free pages makes sense; and whether the
-rows are those that the commit put there (snapshot/sums.py). Values are not read but for their last four bytes.
+The check walks both trees from their roots, pages of values included. It verifies that every page is one that LMDB
+writes (snapshot/treepage.py); that each page is used once and is not also listed as free; that depth, pages of each
+kind and rows match the meta page; that the list of free pages is valid; and that the rows are those of the commit
+(snapshot/sums.py). Of each value only the last four bytes are read.
 
-It comes in steps, since others want the interpreter: `run` yields after each page, some 0.1 ms of work at most, and the
-caller decides when to sleep.
+It works in steps, because other threads need the interpreter: `run` yields after each page, at most about 0.1 ms of
+work, and the caller decides when to sleep.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from tidelog.snapshot.treepage import (
 )
 
 FAULTS_MAX: Final = 20
-_RUN_BYTES_MAX: Final = 32 << 10  # a run of pages that is read at once, for the end of its value
-_SOME: Final = 1000  # free pages looked at in one step
-_AT_ONCE: Final = 1 << 16  # pages that one piece of the map of used pages stands for
+_RUN_BYTES_MAX: Final = 32 << 10  # an overflow run up to this long is read with one call
+_SOME: Final = 1000  # free pages checked in one step
+_AT_ONCE: Final = 1 << 16  # pages that one piece of the map of used pages covers
 
 
 class Fault(NamedTuple):
-    """Something wrong: the byte of the file, and what."""
+    """One fault: the byte offset in the file, and what is wrong there."""
 
     offset: int
     reason: str
 
 
 class _Used:
-    """Which pages are taken. In pieces: a damaged number of the last page must not take all memory."""
+    """The set of used pages, allocated in pieces so that a damaged last page number cannot take all memory."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, bytearray] = {}
 
     def take(self, number: int) -> bool:
-        """Take a page; was it free?"""
+        """Mark a page as used. Return whether it was unused."""
         piece = self._pieces.get(number // _AT_ONCE)
         if piece is None:
             piece = self._pieces[number // _AT_ONCE] = bytearray(_AT_ONCE)
@@ -64,10 +64,11 @@ class _Used:
 
 
 class Structure:
-    """The check of one commit. Iterate over `run`, then look at `faults`.
+    """The check of one commit. Iterate over `run`, then read the results.
 
+    faults     what is wrong, at most FAULTS_MAX page faults and a few of the counts; empty: the commit is sound
     sums       of the rows that were found
-    suspects   parts of the rows that are not those of the commit, where it is not one page alone that is unreadable
+    suspects   parts whose rows differ from the commit's. Empty if the only faults are unreadable pages
     """
 
     def __init__(self, path: Path, read_at: ReadAt, head: Head) -> None:
@@ -77,12 +78,12 @@ class Structure:
         self.suspects: frozenset[int] = frozenset()
         self._read_at = read_at
         self._used = _Used()
-        self._doubtful = False  # a page that can be read may be one of another commit
-        self._unread = False
+        self._doubtful = False  # a readable page may belong to another commit
+        self._unread = False  # some page of the rows or of the free list could not be read
         self._meta: bytes | None = None
 
     def run(self) -> Iterator[None]:
-        """Look at everything, in steps. Raises OSError."""
+        """Run the whole check in steps. Raises OSError."""
         yield from self._tree(self.head.rows, free=False)
         yield from self._tree(self.head.free, free=True)
         yield from self._compare_sums()
@@ -145,7 +146,7 @@ class Structure:
                                 overflows += self._run(key, first, nbytes, number)
                                 if at & 15 == 15:
                                     yield
-                        except BadPage as bad:  # of a value: the others are there
+                        except BadPage as bad:  # only this value is bad; go on with the others
                             unread = self._unread = True
                             self._fault(bad.number, bad.offset, bad.reason)
                     if not free:
@@ -154,7 +155,7 @@ class Structure:
                 unread = self._unread = True
                 self._fault(bad.number, bad.offset, bad.reason)
             yield
-        if not unread:  # else it is no wonder
+        if not unread:  # with unread pages the counts cannot match
             for what, there, told in (
                 ("branches", branches, tree.branches),
                 ("leaves", leaves, tree.leaves),
@@ -167,7 +168,7 @@ class Structure:
                     self.faults.append(Fault(at, text))
 
     def _inline(self, page: Leaf, number: int) -> None:
-        """Count the rows of a leaf whose values lie in it."""
+        """Add the rows of a leaf whose values lie in the leaf to the sums."""
         data, add = page.data, self.sums.parts
         for key, (first, start, nbytes) in zip(page.keys, page.values):
             if first:
@@ -181,7 +182,7 @@ class Structure:
             add[part_of(key)] += int.from_bytes(data[end - CRC_BYTES : end], "little")
 
     def _run(self, key: bytes, first: int, nbytes: int, number: int) -> int:
-        """Count a row whose value has pages of its own. How many pages."""
+        """Add a row whose value has overflow pages to the sums. Return the number of those pages."""
         pages, value = self._overflow(first, nbytes, number, whole=key == META)
         if key == META:
             self._meta = value[:-CRC_BYTES]
@@ -190,7 +191,10 @@ class Structure:
         return pages
 
     def _overflow(self, first: int, nbytes: int, number: int, *, whole: bool) -> tuple[int, bytes]:
-        """How many pages a value has, and its end, or all of it. Raises BadPage."""
+        """Take the overflow pages of a value. Return their number, and the end of the value, or all of it if `whole`.
+
+        The end is at least the last four bytes. Raises BadPage.
+        """
         head = self.head
         psize = head.psize
         if not 1 < first <= head.last_page:
@@ -215,8 +219,10 @@ class Structure:
         return pages, value
 
     def _free_list(self, page: Leaf, at: int, number: int) -> Generator[None, None, int]:
-        """The pages that one commit gave back: how many there are, then their numbers, descending. How many pages of
-        its own the list has."""
+        """Check the list of pages that one commit freed: their count, then their numbers in descending order.
+
+        Return the number of overflow pages of the list itself.
+        """
         last_page = self.head.last_page
         commit = int.from_bytes(page.keys[at], "big")
         first, start, nbytes = page.values[at]
@@ -266,8 +272,10 @@ class Structure:
             self.suspects = frozenset(differing)
 
     def _torn_rows(self, parts: set[int], torn: set[int]) -> Iterator[None]:
-        """Put into `torn` those of the parts that have a row that does not match its checksum. It is named where it is
-        read, as any other damaged row, and is the reason why the sum of its part differs."""
+        """Add to `torn` those of `parts` that contain a row that fails its checksum.
+
+        Such a row explains why the sum of its part differs. It is reported when it is read, like any damaged row.
+        """
         rows = RowFile(self.path, self._read_at, self.head)
         try:
             for key, value in rows.values(b""):
@@ -278,4 +286,4 @@ class Structure:
                         torn.add(part_of(key))
                 yield
         except CorruptBlock:
-            pass  # a page that was sound before: the next check finds it
+            pass  # a page that was sound a moment ago cannot be read: the next check reports it

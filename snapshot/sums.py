@@ -1,15 +1,15 @@
-"""Sums: which rows a commit holds, in 6,148 bytes, so that a page of an earlier commit is noticed.
+"""Sums: a digest of all rows of a commit, in 6,148 bytes. It detects a page that belongs to an earlier commit.
 
-A page that an earlier commit wrote is whole: its structure is sound, and its rows match their checksums. So a
-checkpoint says of all its rows together what they are. Each row belongs to one of 1,537 parts, and the sum of a part is
-the sum of its rows' checksums, modulo 2^32. A commit that puts or deletes a row corrects the sum of its part.
+Such a page passes all other checks: its structure is sound, and its rows match their checksums. So a checkpoint stores
+sums over all its rows. Each row belongs to one of 1,537 parts. The sum of a part is the sum of its rows' checksums,
+modulo 2^32. A commit that puts or deletes a row updates the sum of its part.
 
     0 to 511        rows of keys: the third and fourth byte of the hash, modulo 512
     512 to 1023     streams, their pages and entries: the number of the stream, modulo 512
     1024 to 1535    groups and their pending entries: number of the stream plus 31 times that of the group, modulo 512
-    1536            expiries, and rows of a kind that is not known
+    1536            expiries, and rows of an unknown kind
 
-The row that describes the checkpoint holds the sums (field `sums`, u32 little-endian each) and is in none of them.
+The row META stores the sums (field `sums`, u32 little-endian each) and belongs to no part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PACKED: Final = struct.Struct(f"<{PARTS}I")
 _MASK: Final = 0xFFFFFFFF
 assert _PACKED.size == 6148
 
-# By the first byte of a row's key: the first of its parts, and so many bytes say which of them it is.
+# For each first byte of a row's key: the first part of its kind, and how many bytes of the key determine the part.
 _OF_KEYS: Final = (0, 9)
 _OF_STREAMS: Final = (_SPREAD, 9)
 _OF_GROUPS: Final = (2 * _SPREAD, 13)
@@ -44,7 +44,7 @@ _KINDS: Final = {
 
 
 def part_of(key: bytes) -> int:
-    """Which part a row belongs to."""
+    """The part that the row with this key belongs to."""
     kind = _KINDS.get(key[0])
     if kind is None:
         return _OTHERS
@@ -55,7 +55,7 @@ def part_of(key: bytes) -> int:
 
 
 def parts_of(prefix: bytes) -> range:
-    """Which parts the rows may belong to whose keys begin with `prefix`."""
+    """The parts that rows whose keys begin with `prefix` may belong to."""
     if prefix == META:
         return range(0)
     if not prefix:
@@ -76,7 +76,7 @@ def part_name(part: int) -> str:
 
 
 class Sums:
-    """The sums of one commit, or of one that is being made."""
+    """The sums of one commit, or of a write transaction. `parts` are not reduced modulo 2^32 until `pack`."""
 
     def __init__(self, parts: Iterable[int] = ()) -> None:
         self.parts = list(parts) or [0] * PARTS
@@ -85,12 +85,12 @@ class Sums:
         return Sums(self.parts)
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Count a row with this value, which ends with its checksum."""
+        """Add a row. Its checksum is the last four bytes of `value`."""
         if key != META:
             self.parts[part_of(key)] += int.from_bytes(value[-4:], "little")
 
     def remove(self, key: bytes, value: bytes) -> None:
-        """The row with this value is there no more."""
+        """Subtract a row that had this value."""
         if key != META:
             self.parts[part_of(key)] -= int.from_bytes(value[-4:], "little")
 
@@ -98,7 +98,7 @@ class Sums:
         return _PACKED.pack(*(part & _MASK for part in self.parts))
 
     def differing(self, packed: bytes) -> list[int]:
-        """The parts in which this differs from what a commit said."""
+        """The parts that differ from the packed sums of a commit."""
         told = _PACKED.unpack(packed)
         return [n for n, part in enumerate(self.parts) if part & _MASK != told[n]]
 
@@ -108,7 +108,7 @@ class Sums:
 
 
 def sums_in(meta: bytes | None) -> bytes | None:
-    """The packed sums in the payload of the row META; None if it has none, as of a version that made none."""
+    """The packed sums in the payload of the row META; None if it has none. Earlier versions wrote none."""
     try:
         fields: Any = msgpack.unpackb(meta or b"", strict_map_key=False)
         packed = fields.get("sums")

@@ -1,8 +1,8 @@
-"""The log behind a checkpoint, up to a bound: what a snapshot is rolled forward with.
+"""Apply the log behind a checkpoint up to a bound: to roll a snapshot forward.
 
-A bound is an LSN or a time. What is applied ends with the last unit that keeps within both: nothing of a
-command, a transaction or a batch is ever there without the rest. The time of a unit is that of its frame,
-which is the time of the newest unit that was gathered into it.
+A bound is an LSN, a time, or both. The last unit applied is the last one within the bound. Units are never split, so a
+command, a transaction or a batch is applied whole or not at all. The time of a unit is the time of its frame, which is
+the time of the newest unit in that frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_BOUND: Final = (1 << 64) - 1
 
 
 class Bound(NamedTuple):
-    """Where to stop: after the last unit that ends at or before an LSN and is not after a time (unix ms)."""
+    """Where to stop: after the last unit that ends at or before `lsn` and is not later than `ms` (unix ms)."""
 
     lsn: int = NO_BOUND
     ms: int = NO_BOUND
@@ -34,11 +34,11 @@ class Bound(NamedTuple):
 class Tail(NamedTuple):
     """How far the log was followed.
 
-    position   the place behind the last unit that was taken
+    position   the place behind the last unit that was applied
     epochs     every life up to there
     now        time of that unit's frame, unix ms
-    records    how many were taken behind the start
-    bound      the log goes on there, and the bound is what ended it
+    records    number of records applied behind the start
+    bound      the log continues there; the bound stopped it
     """
 
     position: Position
@@ -49,7 +49,7 @@ class Tail(NamedTuple):
 
     @property
     def start(self) -> Start:
-        """The same as a place to read on from."""
+        """The same as a Start, where the log can be read on."""
         return Start(*self.position, self.epochs, self.now)
 
 
@@ -62,11 +62,11 @@ def follow(
     bound: Bound = Bound(),
     advance: Callable[[int], object] = lambda nbytes: None,
 ) -> Tail:
-    """Feed `apply` the records behind `start` of the log in `directory`, whole frames and then whole units.
+    """Pass the records behind `start` of the log in `directory` to `apply`: whole frames, then the last whole units.
 
-    `advance` is told the bytes of the frames. Reads only, also beside a writer. Raises DoesNotFit where the
-    log does not go on from `start`, and the other kinds of Damage, unless it lies behind `bound.lsn`; NewerFormat;
-    Vanished; OSError.
+    advance   called with the bytes of each frame
+    Only reads, and may run beside a writer. Raises DoesNotFit if the log does not continue `start`; other Damage,
+    unless it lies behind `bound.lsn`; NewerFormat; Vanished; OSError.
     """
     promises = durable.read(disk, directory, uuid)  # before the segments are listed
     found, at = beginning(disk, directory, uuid, start)
@@ -88,7 +88,7 @@ def follow(
         if error is not None:
             if place.position.lsn < bound.lsn:
                 raise error
-            ended = True  # what is damaged lies behind the bound
+            ended = True  # the damage lies behind the bound, so it does not matter
             break
     return Tail(
         place.position,
@@ -100,13 +100,13 @@ def follow(
 
 
 class _Place:
-    """Where the following has come to."""
+    """How far `follow` has read."""
 
     def __init__(self, start: Start, bound: Bound, advance: Callable[[int], object]) -> None:
         self.position = start.position
         self.now = start.now
         self.bound = bound
-        self.beyond: Frame | None = None  # the frame that the bound lies before or in
+        self.beyond: Frame | None = None  # the first frame that is not wholly within the bound
         self._advance = advance
         self._segment = 0
         self._incarnation = 0
@@ -132,7 +132,7 @@ class _Place:
 
 
 def _apply_part(path: Path, place: _Place, uuid: bytes, replay: Replay) -> None:
-    """Take the units of the frame that the bound lies in which end before it."""
+    """Apply the units at the beginning of the frame `place.beyond` that end within the bound."""
     beyond = place.beyond
     assert beyond is not None
     if beyond.now > place.bound.ms or beyond.lsn > place.bound.lsn:
@@ -147,7 +147,7 @@ def _apply_part(path: Path, place: _Place, uuid: bytes, replay: Replay) -> None:
         return
     count = ends[-1] - beyond.lsn + 1
     body = beyond.body[: _bytes_of(path, beyond, count)]
-    # The frame as it would be if only these units had been gathered: what a log goes on from must be a frame.
+    # Build the frame as if only these units had been written, because a log can only continue behind a frame.
     whole = frame.pack(
         beyond.lsn, count, beyond.now, beyond.synced, place.position.crc, body, crc32c_of(uuid)
     )
@@ -157,7 +157,7 @@ def _apply_part(path: Path, place: _Place, uuid: bytes, replay: Replay) -> None:
 
 
 def _bytes_of(path: Path, whole: Frame, count: int) -> int:
-    """How many bytes the first `count` records of a frame have."""
+    """The size in bytes of the first `count` records of a frame."""
     unpack = unpacker()
     unpack.feed(whole.body)
     for _ in range(count):
@@ -166,7 +166,7 @@ def _bytes_of(path: Path, whole: Frame, count: int) -> int:
 
 
 def last_bytes(disk: Disk, directory: Path, uuid: bytes, start: Start) -> int:
-    """About how many bytes of frames lie behind `start`: for progress. Raises as `follow`."""
+    """Estimate the bytes of frames behind `start`, for progress. Raises what `follow` raises."""
     found, at = beginning(disk, directory, uuid, start)
     total = 0
     for info in found:

@@ -1,8 +1,8 @@
-"""Treepage: one page of a tree of LMDB 0.9, as it lies in the file, checked before anything of it is used.
+"""Treepage: parse one page of an LMDB 0.9 tree from the file's bytes. Every field is checked before it is used.
 
-snapshot/datafile.py draws the bytes. A page that passes is exactly one that LMDB writes: its number is its own, it has
-the flags of a branch or of a leaf and no others, its nodes fill the space from `upper` to its end without a gap and
-without an overlap, and its keys ascend. So a changed pointer, length, flag or bound in its header is noticed here.
+snapshot/datafile.py draws the bytes. A page passes only if LMDB could have written it: it has its own number, the flags
+of a branch or of a leaf and no others, nodes that fill it from `upper` to its end without gap or overlap, and ascending
+keys. So a changed pointer, length, flag or bound in its header is detected here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ assert _RUN.size == PAGE_HEADER
 
 
 class BadPage(Exception):
-    """A page is not what LMDB writes.
+    """A page is not one that LMDB writes.
 
     number   of the page
-    offset   of the byte in it, about
+    offset   of the fault in the page, in bytes, approximate
     """
 
     def __init__(self, number: int, offset: int, reason: str) -> None:
@@ -33,18 +33,18 @@ class BadPage(Exception):
 
 
 class Branch(NamedTuple):
-    """A branch: child i holds keys from keys[i] on, up to keys[i + 1]; keys[0] is empty, whatever it was."""
+    """A branch page. Child i has the keys from keys[i] up to, not including, keys[i + 1]. keys[0] is always empty."""
 
     keys: list[bytes]
     children: list[int]
 
 
 class Leaf(NamedTuple):
-    """A leaf, ascending.
+    """A leaf page. Its rows ascend.
 
-    keys     of its rows
-    values   of each (first overflow page or 0, where it lies in `data` if that is 0, bytes)
-    data     the page
+    keys     of the rows
+    values   of the rows: (first overflow page or 0, offset in `data` if that is 0, size in bytes)
+    data     the bytes of the page
     """
 
     keys: list[bytes]
@@ -55,9 +55,9 @@ class Leaf(NamedTuple):
 def tree_page(
     data: bytes, number: int, psize: int, last_page: int, *, numbers: bool = False
 ) -> Branch | Leaf:
-    """Page `number`, of which `data` was read. Raises BadPage.
+    """Parse `data`, the bytes of page `number`. Raises BadPage.
 
-    numbers   its keys are u64 in the order of numbers, and come as 8 bytes big-endian
+    numbers   the keys are u64 in numeric order; they are returned as 8 bytes big-endian
     """
     if len(data) != psize:
         raise BadPage(number, len(data), "the file ends within this page")
@@ -136,7 +136,7 @@ def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Le
 
 
 def _fill(number: int, psize: int, pointers: tuple[int, ...], ends: list[int]) -> None:
-    """Each node ends where the next one begins, and the last one with the page. Each is longer than 0."""
+    """Raise BadPage unless each node ends where the next one begins, and the last one at the end of the page."""
     starts = sorted(pointers)
     starts.append(psize)
     ends.sort()
@@ -145,10 +145,10 @@ def _fill(number: int, psize: int, pointers: tuple[int, ...], ends: list[int]) -
 
 
 def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | None) -> None:
-    """Raise BadPage unless the keys of a page are from `low` on, up to `high`, as its parent has it."""
+    """Raise BadPage unless the keys lie from `low` up to, not including, `high`, the bounds that the parent gives."""
     keys = page.keys
     first = keys[1:2] if isinstance(page, Branch) else keys[:1]
-    # A separator above the first child is greater than what that may begin with.
+    # keys[1] of a branch must be greater than `low`, because keys[0] stands for `low` itself.
     if first and (first[0] < low or (isinstance(page, Branch) and first[0] == low)):
         raise BadPage(number, PAGE_HEADER, "its first key lies before what its parent says of it")
     if high is not None and keys[-1] >= high:
@@ -156,7 +156,7 @@ def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | Non
 
 
 def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: int) -> int:
-    """How many pages a value of `nbytes` has that begins in overflow page `number`, by its header. Raises BadPage."""
+    """The number of overflow pages of a value of `nbytes`, by the header of its first page `number`. Raises BadPage."""
     if len(header) != PAGE_HEADER:
         raise BadPage(number, len(header), "the file ends within this page")
     own, _, flags, pages = _RUN.unpack(header)
@@ -164,7 +164,7 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, 0, f"it says that it is page {own}")
     if flags != OVERFLOW:
         raise BadPage(number, 10, f"it has the flags {flags:#x} and is no page of a value")
-    # There may be more: LMDB writes a shorter value over a longer one that is of the same transaction.
+    # There may be more than needed: LMDB reuses the run if a transaction overwrites its own value with a shorter one.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:
         raise BadPage(number, 12, f"it says {pages} pages of a value of {nbytes} bytes")
     return int(pages)

@@ -1,18 +1,18 @@
-"""Walk: every row of a checkpoint file read and checked, in a process of its own.
+"""Walk: read and check every row of a checkpoint file, in a child process.
 
-LMDB trusts its file: what is wrong in it can kill or hang the process that maps it. So the child checks the structure
-first, whatever an earlier check found, and reads a file that is not sound without LMDB. A medium that cannot be read
-can still kill it; its death is a finding like any other. The child is `python -m tidelog.snapshot.walk FOLDER`. It
-tells what it finds on its standard output, one JSON object to a line:
+LMDB trusts its file: damage in it can kill or hang the process that maps it. So the child checks the structure first,
+whatever an earlier check found, and reads a damaged file without LMDB. An unreadable medium can still kill the child;
+its death is then reported as a finding. The child is `python -m tidelog.snapshot.walk FOLDER`. It writes to its
+standard output, one JSON object per line:
 
-    {"rows": n}                      so many rows were read by now
+    {"rows": n}                      n rows were read so far
     {"text": ..., "stream": ..., "block": ..., "first": ..., "last": ...}     a finding
-    {"done": n}                      it came to the end, after n rows
+    {"done": n}                      the last line: the child ended by itself, after n rows
 
-What is checked: the structure (snapshot/structure.py); that rows ascend and match their checksums; that each decodes;
-that keys and expiries are as many as the META row says, each key's stream is there and each stream has a key; that
-pages of a stream follow each other, blocks match their own checksums, nodes and entries add up; that groups and chunks
-of pending entries are those that are named, and the three orders of a group agree.
+The checks: the structure (snapshot/structure.py); rows ascend, match their checksums and decode; the numbers of keys
+and expiries match the row META; each key's stream exists and each stream has a key; the pages of a stream follow each
+other; blocks match their own checksums; the counts of nodes and entries match; the groups and the chunks of pending
+entries are those that are named; the three orders of a group agree.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from tidelog.snapshot.seal import opened
 from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
-SILENT_S = 120.0  # a child that tells nothing for so long hangs
+SILENT_S = 120.0  # a child that writes nothing for this long is killed as hung
 TELL_ROWS: Final = 1000
-TELL_S: Final = 0.2  # between two times of telling how far it came
+TELL_S: Final = 0.2  # the shortest time between two progress lines
 FINDINGS_MAX: Final = 1000
-MEMORY_BYTES: Final = 4 << 30  # of the child; a damaged length must not take all there is
+MEMORY_BYTES: Final = 4 << 30  # limit of the child, so that a damaged length cannot take all memory
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 class WalkFinding(NamedTuple):
-    """Something that is not as it was written.
+    """One fault.
 
-    text     what, in words that name the file and the place
-    stream   number of the stream, and of it
-    block    the ordinal of the node, or None
-    first    range of IDs that are not readable, or None
-    last
+    text     the fault in words, with the file and the place
+    stream   number of the stream concerned, or None
+    block    ordinal of the node in it, or None
+    first    first ID of the unreadable range, or None
+    last     last ID of the unreadable range, or None
     """
 
     text: str
@@ -86,10 +86,10 @@ def _silent(what: str, nbytes: int) -> AbstractContextManager[Callable[[int], No
 
 
 def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[WalkFinding]:
-    """What a child finds that reads every row of the checkpoint in `folder`; nothing if it is sound.
+    """Let a child process read every row of the checkpoint in `folder`. Yield its findings; none if it is sound.
 
-    progress   of the bytes of the file, about
-    Raises CheckpointError if it cannot be walked here; FileNotFoundError if there is none.
+    progress   opened with the size of the file in bytes. It is advanced by rows, so it is approximate
+    Raises CheckpointError if no child can be started or the disk lies in memory; FileNotFoundError if there is no file.
     """
     place = disk.beneath(folder)
     if place is None:
@@ -178,7 +178,7 @@ def _death(status: int, hung: bool, errors: bytes) -> str:
 
 
 class _Walker:
-    """All checks over one file, in two passes: row by row, then stream by stream."""
+    """Runs all checks of one file, in two passes: row by row, then stream by stream."""
 
     def __init__(self, path: Path, rows: ColdRows, tell: Callable[[dict[str, Any]], None]) -> None:
         self.path, self.rows, self._tell = path, rows, tell
@@ -189,7 +189,7 @@ class _Walker:
         self.expiring: Counter[int] = Counter()
         self.expiries: Counter[int] = Counter()
         self.streams: dict[int, bytes] = {}  # their keys, by number
-        self.rows_of: Counter[bytes] = Counter()  # of streams and groups, by how their keys begin
+        self.rows_of: Counter[bytes] = Counter()  # rows per stream and per group, by key prefix
         self.told = time.monotonic()
         self.found = 0
         self.done = 0
@@ -202,7 +202,7 @@ class _Walker:
             self._tell(WalkFinding(f"{self.path}: {where}{text}", stream, **more)._asdict())
 
     def check(self, environment: Environment) -> None:
-        """The structure of the file. If that is damaged, rows are then read without LMDB, and the others are told."""
+        """Check the structure of the file and report its fault. If it is damaged, rows are then read without LMDB."""
 
         def tell() -> bool:
             self.tell_rows()
@@ -215,7 +215,7 @@ class _Walker:
 
     def run(self) -> None:
         if not self.rows.number():
-            return  # its first checkpoint was cut short
+            return  # the first checkpoint was cut short
         self.pass_rows()
         if self.meta is None:
             self.find(f"{row_name(rowkeys.META)} is missing")
@@ -242,7 +242,7 @@ class _Walker:
     # --- row by row
 
     def pass_rows(self) -> None:
-        # Keys first, so that what is found in other rows can name them.
+        # KEY rows first, so that findings in other rows can name the stream's key.
         after = bytes([rowkeys.KEY[0] + 1])
         for start, stop in ((rowkeys.KEY, after), (b"", rowkeys.KEY), (after, None)):
             try:
@@ -252,9 +252,9 @@ class _Walker:
                 self.find(str(error).removeprefix(f"{self.path}: "))
 
     def pass_range(self, start: bytes, stop: bytes | None) -> bool:
-        """The rows from one key on, up to another. False: there is no going on."""
+        """Check the rows from key `start` up to, not including, `stop`. Return False if the walk cannot continue."""
         before = b""
-        # As it is: what does not match is told and passed over.
+        # Values come unverified: a row that fails its checksum is reported and skipped.
         for key, value in self.rows.values(start):
             if key <= before or key < start:
                 self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
@@ -393,8 +393,8 @@ class _Walker:
 
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
-        assert row is not None  # it was loaded from there
-        # As engine.frozen_pending packs it: all orders with their serials.
+        assert row is not None  # the group was loaded from it
+        # engine.frozen_pending packs the directory: all orders with their serials.
         directory = msgpack.unpackb(row)[4]
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))
@@ -408,7 +408,7 @@ class _Walker:
         if pending_adds_up(self.rows, number, group.number, directory):
             return
         try:
-            group.pending.check()  # what is wrong
+            group.pending.check()  # slower; raises AssertionError that says what is wrong
         except AssertionError as error:
             self.find(f"{where}: its pending entries do not add up {error}", number)
 
@@ -422,19 +422,19 @@ _KINDS: Final = {
 }
 _OF_STREAMS: Final = frozenset(_KINDS)
 _COUNTED: Final = _OF_STREAMS - {rowkeys.STREAM}
-_STREAM_BYTES: Final = len(rowkeys.page_prefix(0))  # of a row's key
+_STREAM_BYTES: Final = len(rowkeys.page_prefix(0))  # length of a key's prefix up to the stream
 _GROUP_BYTES: Final = len(rowkeys.chunk_prefix(0, 0))
 
 
 def _of_node(
     cold: ColdPages, page: Page, at: int, deleted: int, before: int
 ) -> tuple[str | CorruptBlock | None, int]:
-    """What is wrong with a node, if anything is, and the ID of its last live entry.
+    """Check a node. Return its fault, None if there is none, and the ID of its last live entry.
 
     before: the ID of the last live entry before the node. Deleted slots at the end of a node may have greater IDs than
-    the next node: after XSETID these IDs can be given again.
+    the next node, because after XSETID these IDs can be given again.
     """
-    first = page.firsts[at]  # of a damaged node no greater ID is certain
+    first = page.firsts[at]  # returned for a damaged node: no greater ID of it is certain
     try:
         found = cold.block(page, at).decoded()
     except CorruptBlock as error:
@@ -447,7 +447,7 @@ def _of_node(
         return "it has not as many entries as it says", first
     ascend = True
     if dms is not None:
-        # Told without making IDs of them, which costs ten times as much.
+        # Compare the columns. Building the IDs would cost ten times as much.
         slots: list[Any] = dms if seqs is None else list(zip(dms, seqs))
         ascend = all(map(lt, slots, slots[1:]))
     last_live = found.id_at(highest_live(deleted, found.count))
@@ -457,14 +457,14 @@ def _of_node(
 def _limit() -> None:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its death is expected
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dump: the child's death is expected
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(most, MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def main(folder: Path) -> int:
-    """The child: tell what is found in the checkpoint in `folder`. 0 if it came to the end."""
+    """Run the child: walk the checkpoint in `folder` and write the findings to standard output. Returns 0."""
     _limit()
 
     def tell(what: dict[str, Any]) -> None:
@@ -485,7 +485,7 @@ def main(folder: Path) -> int:
         environment.close()
     except (AofError, OSError, MemoryError) as error:
         tell(WalkFinding(str(error) or f"{folder / DATA}: a value is longer than memory")._asdict())
-    except Exception as error:  # what LMDB raises, or what comes of bytes that passed for a row
+    except Exception as error:  # raised by LMDB, or by bytes that looked like a row and are none
         tell(WalkFinding(f"{folder / DATA}: it cannot be read to its end: {error!r}")._asdict())
     tell({"done": 0 if walker is None else walker.done})
     return 0

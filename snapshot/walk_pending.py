@@ -1,7 +1,7 @@
-"""Whether the pending entries of a group add up, as its rows in a checkpoint have them.
+"""Check that the pending entries of a group are consistent, as stored in the rows of a checkpoint.
 
-`Pending.check` says it entry by entry, and what is wrong. This asks the same of whole columns, at a tenth of the cost,
-and answers yes or no only.
+`Pending.check` checks entry by entry and says what is wrong. This checks the same on whole columns, at a tenth of the
+cost, and only says whether something is wrong.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _EMPTY: Final = b""
 
 
 class _NotSo(Exception):
-    """They do not add up."""
+    """The pending entries are inconsistent."""
 
 
 def pending_adds_up(rows: ColdStore, stream: int, group: int, directory: Sequence[Any]) -> bool:
-    """Whether the chunks that a directory names are there, sound, and agree with it and with each other.
+    """Whether the chunks that a directory names exist, are sound, and agree with it and with each other.
 
-    directory: of `engine.frozen_pending`. False also for a group in the wide form, and wherever this cannot tell.
+    directory: as `engine.frozen_pending` packs it. Also False for a group in the wide form, and whenever this function
+    cannot tell.
     """
     try:
         _check(rows, stream, group, directory)
