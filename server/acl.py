@@ -1,7 +1,7 @@
-"""Users: who may sign in with which password, and which commands, keys and channels each may use.
+"""Users: their passwords, and the commands, keys and channels that each may use.
 
-Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in acl_rules.py; what of Redis's is
-not here (selectors, rules for single first arguments) is refused. Replies and errors are those of Redis 7.0.
+Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in acl_rules.py. Parts of Redis's
+that we lack (selectors, rules for single first arguments) are refused. Replies and errors are those of Redis 7.0.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def no_permission(denied: tuple[str, bytes]) -> CommandError:
 class Acl:
     """All users.
 
-    users      by name; there always is `default`, who sessions are until they sign in
-    log        what was refused lately
+    users      by name; `default` always exists, and a new session is this user
+    log        recent refusals
     catalog    the commands by names and categories
     """
 
     def __init__(
         self, table: Table = TABLE, categories: Mapping[bytes, frozenset[str]] = CATEGORIES
     ) -> None:
-        """To be made when all commands are registered."""
+        """Create it after all commands are registered."""
         self.catalog = Catalog(table, categories)
         self.log = AclLog()
         self.default = User(DEFAULT)
@@ -64,24 +64,24 @@ class Acl:
     # --- signing in
 
     def authenticate(self, name: bytes, password: bytes) -> User | None:
-        """The user, or None: no such user, a wrong password, or switched off."""
+        """Return the user, or None if there is no such user, the password is wrong, or the user is disabled."""
         user = self.users.get(name)
-        # Asked of somebody in any case, so that the time does not tell which names there are.
+        # Check a password even if the user does not exist, so that timing does not reveal user names.
         right = (user or self.default).knows(password)
         if user is None or not user.enabled or not (right or user.nopass):
             return None
         return user
 
     def set_default_password(self, password: bytes) -> None:
-        """The option requirepass: the default user's only password; empty: it has none and needs none."""
+        """Apply the option requirepass: the default user's only password; empty: no password needed."""
         self.setuser(DEFAULT, [b"resetpass", b">" + password if password else b"nopass"])
 
     # --- changing users
 
     def setuser(self, name: bytes, rules: Iterable[bytes]) -> User:
-        """Make or change a user, all rules or none. Raises CommandError."""
+        """Create or change a user. Applies all rules or none. Raises CommandError."""
         if not name:
-            raise CommandError(b"ERR Usernames can't be empty")  # its line could not be read back
+            raise CommandError(b"ERR Usernames can't be empty")  # its line could not be parsed back
         if has_spaces(name):
             raise CommandError(b"ERR Usernames can't contain spaces or null characters")
         user = self.users.get(name)
@@ -99,18 +99,18 @@ class Acl:
         return user
 
     def delusers(self, names: Iterable[bytes]) -> int:
-        """Remove users; how many there were. Their sessions are the caller's to close. Raises CommandError."""
+        """Remove users and return how many existed. The caller closes their sessions. Raises CommandError."""
         wanted = list(names)
         if DEFAULT in wanted:
             raise CommandError(b"ERR The 'default' user cannot be removed")
         return sum(self.users.pop(name, None) is not None for name in wanted)
 
-    # --- asking
+    # --- permission checks
 
     def refusal(
         self, user: User, command: Command, args: list[bytes], queued: bool = False
     ) -> CommandError | None:
-        """The NOPERM error, or None if the user may. queued: EXEC asks again about what was queued."""
+        """Return the NOPERM error, or None if the user may run it. queued: EXEC checks a queued command again."""
         denied = user.denies(command, args)
         if denied is None:
             return None
@@ -123,20 +123,20 @@ class Acl:
         return no_permission(denied)
 
     def dry_run(self, user: User, command: Command, args: list[bytes]) -> bytes | None:
-        """What ACL DRYRUN says of a call that would be refused, or None."""
+        """Return ACL DRYRUN's message for a call that would be refused, or None."""
         denied = user.denies(command, args)
         return None if denied is None else _DRY[denied[0]] % denied[1]
 
-    # --- keeping
+    # --- saving and loading
 
     def lines(self) -> list[bytes]:
-        """All users, a line each, by name: for ACL LIST and the config file. Passwords only as their hashes."""
+        """One line per user, sorted by name, for ACL LIST and the config file. Passwords appear only as hashes."""
         return [self.users[name].line() for name in sorted(self.users)]
 
     def load(self, lines: Iterable[bytes]) -> None:
-        """Take in users from such lines, all or none; each is then what its line says and nothing else.
+        """Load users from such lines, all or none. A line replaces all rules of its user.
 
-        Raises CommandError, which names the line's user and the rule, never a password.
+        Raises CommandError, which names the user and the rule, never a password.
         """
         loaded: dict[bytes, User] = {}
         for line in lines:

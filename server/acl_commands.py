@@ -1,7 +1,7 @@
-"""The commands as rules of users see them: names, categories, and which commands each stands for.
+"""Commands as ACL rules name them: names, categories, and the commands that each covers.
 
-A command's categories follow from its flags, and from what its family is for the engine's commands or from what it was
-registered with for the server's. Categories of data types that are not here exist, as in Redis 7.0, and are empty.
+A command's categories follow from its flags, plus its family (engine commands) or the categories it was registered
+with (server commands). Categories of data types that we lack exist, as in Redis 7.0, but are empty.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tidelog.engine.table import Command, Table
 
-# As ACL CAT lists them.
+# In the order of ACL CAT.
 CATEGORIES = (
     "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow blocking "
     "dangerous connection transaction scripting"
@@ -24,7 +24,7 @@ _BY_FLAG = {
     "fast": ("fast",),
     "blocking": ("blocking",),
 }
-# Of the engine's commands, what flags do not tell. Containers stand for their subcommands.
+# Categories of engine commands that do not follow from flags. A container stands for its subcommands.
 _FAMILIES = {
     "keyspace": (
         b"copy dbsize del exists expire expireat expiretime flushall flushdb keys move object persist pexpire "
@@ -48,7 +48,7 @@ for _family, _names in _FAMILIES.items():
 
 
 def categories(command: Command, registered: frozenset[str] = frozenset()) -> list[str]:
-    """The categories of one command, in the order of ACL CAT; `registered` are those it was registered with."""
+    """Return a command's categories in the order of ACL CAT; `registered` are those it was registered with."""
     found = set(registered)
     for flag in command.flags:
         found.update(_BY_FLAG.get(flag, ()))
@@ -59,7 +59,7 @@ def categories(command: Command, registered: frozenset[str] = frozenset()) -> li
 
 
 class Catalog:
-    """All commands, by what a rule can say. Made when every command is registered.
+    """All commands by the names that a rule can use. Create it after all commands are registered.
 
     every        the names of all commands
     by_category  "read" -> names of commands
@@ -77,7 +77,7 @@ class Catalog:
         self.by_category = {category: frozenset(names) for category, names in found.items()}
 
     def named(self, name: bytes) -> frozenset[bytes] | None:
-        """The commands that `xadd`, `xgroup` or `xgroup|create` stands for; None: there is no such command."""
+        """Return the commands that `xadd`, `xgroup` or `xgroup|create` covers; None if there is no such command."""
         if name in self._containers:
             inside = name + b"|"
             return frozenset(n for n in self.every if n == name or n.startswith(inside))
@@ -87,11 +87,11 @@ class Catalog:
         return name in self._containers
 
     def category(self, name: bytes) -> frozenset[bytes] | None:
-        """The commands of a category, without the `@`, as ACL CAT counts them: None: there is no such category."""
+        """Return the commands of a category (given without `@`), as ACL CAT does; None if there is no such category."""
         return self.by_category.get(name.decode("latin-1").lower())
 
     def listing(self, name: bytes) -> list[bytes] | None:
-        """What ACL CAT answers for a category. Containers are listed as slow, which no rule can tell."""
+        """The reply of ACL CAT for a category. Containers are listed under slow; no rule depends on that."""
         found = self.category(name)
         if found is None:
             return None

@@ -1,6 +1,6 @@
-"""ACL LOG: commands that were refused and passwords that were wrong, the latest first, as in Redis 7.0.
+"""ACL LOG: refused commands and failed authentications, latest first, as in Redis 7.0.
 
-The same thing again within a minute is counted with the entry that is there, so that one busy client does not push out
+An event that repeats within a minute raises the count of the existing entry, so that one busy client does not push out
 all others.
 """
 
@@ -25,7 +25,7 @@ class _Entry:
 
 
 class AclLog:
-    """The log. length_max: entries that are kept."""
+    """The log. length_max: number of entries kept."""
 
     __slots__ = ("length_max", "_entries")
 
@@ -36,10 +36,10 @@ class AclLog:
     def add(
         self, reason: str, context: str, object_: bytes, user: bytes, client: bytes, now: float
     ) -> None:
-        """One more.
+        """Add an event.
 
-        reason    "command", "key", "channel", or "auth": a name and a password that do not belong together
-        context   "toplevel", or "multi": it was to be queued
+        reason    "command", "key", "channel", or "auth": wrong name or password
+        context   "toplevel", or "multi": inside a transaction
         object    the command, key or channel; "AUTH" and "HELLO" for "auth"
         client    the client as CLIENT INFO shows it
         now       seconds of a monotonic clock
@@ -63,7 +63,7 @@ class AclLog:
         self._entries.clear()
 
     def reply(self, count: int, now: float) -> list[Map]:
-        """What ACL LOG answers: up to `count` entries."""
+        """The reply of ACL LOG: up to `count` entries."""
         return [
             Map(
                 [

@@ -1,7 +1,7 @@
-"""Rules for users: the words of ACL SETUSER, `on`, `>password`, `~pattern`, `+@read`, each applied to a user.
+"""Rules for users: parses and applies the words of ACL SETUSER, such as `on`, `>password`, `~pattern`, `+@read`.
 
-As Redis 7.0 understands them. The rules for commands are kept in the order in which they were given, and shown so, as
-Redis does since 7.2; 7.0 shows others that come to the same.
+Semantics are those of Redis 7.0. Command rules are kept and shown in the order in which they were given, as Redis does
+since 7.2; Redis 7.0 shows an equivalent list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MARK = re.compile(rb"%(?:R|W|RW|WR)(?:~|\Z)", re.IGNORECASE)
 
 
 class RuleError(Exception):
-    """A rule that cannot be. `text`: the rule in quotes, and why. A password is not shown."""
+    """An invalid rule. `text` is the rule in quotes and the reason; a password is redacted."""
 
     def __init__(self, rule: bytes, reason: bytes) -> None:
         shown = (
@@ -49,7 +49,7 @@ class RuleError(Exception):
 
 
 def apply(user: User, rules: Iterable[bytes], catalog: Catalog) -> None:
-    """Apply rules one after the other. Raises RuleError; the user is half changed then."""
+    """Apply rules in order. Raises RuleError, which leaves the user partly changed."""
     for rule in rules:
         reason = _apply(user, rule, catalog)
         if reason is not None:
@@ -59,19 +59,19 @@ def apply(user: User, rules: Iterable[bytes], catalog: Catalog) -> None:
 
 
 def has_spaces(word: bytes) -> bool:
-    """Whether a name or pattern holds what could not be read back from a line."""
+    """Whether a name or pattern contains whitespace or NUL, which a user's line cannot represent."""
     return any(byte in b" \t\n\v\f\r\0" for byte in word)
 
 
 def _apply(user: User, rule: bytes, catalog: Catalog) -> bytes | None:
-    """Apply one rule; what is wrong with it, or None."""
+    """Apply one rule. Return the reason why it is invalid, or None."""
     word = rule.lower()
     sign = rule[:1]
     if word == b"reset":
         for each in (b"resetpass", b"resetkeys", b"resetchannels", b"off", b"-@all"):
             _apply(user, each, catalog)
     elif word in (b"clearselectors", b"sanitize-payload", b"skip-sanitize-payload"):
-        pass  # nobody has selectors, and no command takes a payload: lines of Redis's own have these words
+        pass  # no-ops for us, but Redis's own user lines contain them
     elif word in (b"on", b"off"):
         user.enabled = word == b"on"
     elif word in (b"nopass", b"resetpass"):
@@ -168,7 +168,7 @@ def _commands(user: User, sign: bytes, name: bytes, catalog: Catalog) -> bytes |
     if found is None:
         return UNKNOWN
     user.granted = user.granted | found if sign == b"+" else user.granted - found
-    # An earlier rule for the same, or for a part of it, says nothing any more.
+    # This rule supersedes earlier rules for the same name or a part of it.
     part = name + b"|"
     user.rules = [r for r in user.rules if r[1:] != name and not r[1:].startswith(part)]
     user.rules.append(sign + name)

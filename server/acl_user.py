@@ -1,4 +1,4 @@
-"""One user: passwords, what it may do, and how it is shown. The rules that make it so are in acl_rules.py."""
+"""One user: passwords, permissions, and their text form. acl_rules.py applies rules to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.server.keys import READ, WRITE, access, keys
 
 COMMAND, KEY, CHANNEL = "command", "key", "channel"  # reasons, as ACL LOG names them
 
-# Which arguments are channels. Leaving a channel is free to everybody.
+# Which arguments are channels. Unsubscribing needs no permission.
 _CHANNELS = {
     b"publish": slice(1, 2),
     b"spublish": slice(1, 2),
@@ -23,14 +23,14 @@ _CHANNELS = {
 
 
 class User:
-    """One user. Sessions hold it; ACL SETUSER changes it in place, so that the change holds at once.
+    """One user. Sessions refer to it; ACL SETUSER changes it in place, so that the change takes effect at once.
 
     passwords     SHA-256 in lower-case hex, in the order in which they were given
-    granted       names of commands that it may call; it may call all if `all_commands`
-    base, rules   how `granted` came to be: all or nothing, and then `+name` or `-name` one after the other
-    keys          pattern -> READ | WRITE, READ or WRITE; all keys if `all_keys`
-    channels      patterns; all channels if `all_channels`
-    superuser     may do everything: the only question asked of such a user for each command. Kept by `settle`
+    granted       names of commands that it may call; any command if `all_commands`
+    base, rules   the rules behind `granted`: start with all or none, then apply `+name` and `-name` in order
+    keys          pattern -> READ | WRITE, READ or WRITE; any key if `all_keys`
+    channels      patterns; any channel if `all_channels`
+    superuser     may do everything: then this is the only check for each command. Maintained by `settle`
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class User:
         self.settle()
 
     def settle(self) -> None:
-        """After a change."""
+        """Recompute what depends on the other fields. Call after a change."""
         self.superuser = self.all_commands and self.all_keys and self.all_channels
         self._keys: list[tuple[Callable[[bytes], object], int]] = [
             (matcher(pattern), may) for pattern, may in self.keys.items()
@@ -59,7 +59,7 @@ class User:
         self._channels = [matcher(pattern) for pattern in self.channels]
 
     def copy_from(self, other: User) -> None:
-        """Become as the other is, but for the name."""
+        """Copy everything from `other` except the name."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.passwords = list(other.passwords)
         self.base, self.rules, self.granted = other.base, list(other.rules), other.granted
@@ -69,7 +69,7 @@ class User:
         self.settle()
 
     def knows(self, password: bytes) -> bool:
-        """Whether it is one of the user's passwords, in a time that tells nothing of them but their number."""
+        """Whether it is one of the user's passwords. The time taken depends only on their number."""
         given = hashed(password)
         right = False
         for stored in self.passwords:
@@ -78,17 +78,17 @@ class User:
 
     @property
     def open(self) -> bool:
-        """Whether anybody may be this user, without a password."""
+        """Whether this user needs no password."""
         return self.enabled and self.nopass
 
-    # --- what it may do
+    # --- permissions
 
     def allows(self, command: Command) -> bool:
-        """Whether it may call the command at all. Signing in, and leaving, is free to everybody."""
+        """Whether it may call the command at all. Commands that work without authentication are always allowed."""
         return self.all_commands or command.name in self.granted or "no_auth" in command.flags
 
     def allows_channel(self, channel: bytes, is_pattern: bool = False) -> bool:
-        """Whether it may use the channel. A pattern to subscribe to must be one of its own, letter by letter."""
+        """Whether it may use the channel. A pattern to subscribe to must equal one of its own patterns."""
         if self.all_channels:
             return True
         if is_pattern:
@@ -96,7 +96,7 @@ class User:
         return any(matches(channel) for matches in self._channels)
 
     def denies(self, command: Command, args: list[bytes]) -> tuple[str, bytes] | None:
-        """The reason why it may not, and the command, key or channel it is about; or None."""
+        """Return the reason for a refusal and the command, key or channel concerned; None if allowed."""
         if self.superuser:
             return None
         name = command.name
@@ -119,7 +119,7 @@ class User:
         return None
 
     def denies_wait(self, command: Command, args: list[bytes]) -> tuple[str, bytes] | None:
-        """As `denies`, of a command that waits already. A user who is switched off may not go on waiting."""
+        """As `denies`, for a command that already waits. A disabled user may not go on waiting."""
         if not self.enabled:
             return COMMAND, command.name
         return self.denies(command, args)
@@ -127,7 +127,7 @@ class User:
     def _allows_key(self, key: bytes, needed: int) -> bool:
         return any(may & needed == needed and matches(key) for matches, may in self._keys)
 
-    # --- how it is shown
+    # --- text form
 
     def flags(self) -> list[bytes]:
         return [b"on" if self.enabled else b"off", *([b"nopass"] if self.nopass else [])]
@@ -145,7 +145,7 @@ class User:
         return b" ".join((b"+@all" if self.base else b"-@all", *self.rules))
 
     def line(self) -> bytes:
-        """The user in one line, as in ACL LIST and the config file: `user bob on #5e88... ~* resetchannels +@all`."""
+        """One line for ACL LIST and the config file: `user bob on #5e88... ~* resetchannels +@all`."""
         channels = self.shown_channels()
         words = [
             *(b"user", self.name, *self.flags()),
@@ -160,5 +160,5 @@ class User:
 
 
 def hashed(password: bytes) -> bytes:
-    """How a password is kept: SHA-256 in lower-case hex."""
+    """The stored form of a password: SHA-256 in lower-case hex."""
     return hashlib.sha256(password).hexdigest().encode()

@@ -1,11 +1,11 @@
-"""Connection: a socket, and the session behind it. Bytes in, commands to the session, replies out.
+"""Connection: a socket and its session. Bytes in, commands to the session, replies out.
 
-Replies are gathered until the turn of the loop ends (`finish_turn`), then written at once, if what they rest on holds
-by then; otherwise they wait, in order, until the log has reached it (`release`).
+Replies are buffered until the turn of the loop ends (`finish_turn`). They are then written at once if the LSN they
+depend on is safe by then; otherwise they wait, in order, until it is (`release`).
 
-A client that sends faster than its session can take, or reads slower than it asks, is not read from for as long as that
-lasts: what is kept for it stays bounded. One that is sent messages it did not ask for one by one, a subscriber, has
-no such brake, and is closed when it is too far behind.
+The server stops reading from a client that sends faster than its session executes, or that does not read its replies.
+This bounds the memory kept for each client. It cannot slow down a subscriber this way, because messages arrive
+unrequested; a subscriber that falls too far behind is disconnected.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from tidelog.store.promise import Promise, unheld
 if TYPE_CHECKING:
     from tidelog.server.server import Server
 
-WAITING_BYTES_MAX: Final = 1 << 20  # of commands, or of replies that wait for the disk
-UNREAD_BYTES_MAX: Final = 64 << 10  # of replies not taken: none of its commands is begun
-TURN_BYTES_MAX: Final = 256 << 10  # of replies made in one turn, which are then written first
-LATE_BYTES_MAX: Final = 128 << 10  # that are not taken apart yet: no more are read
-PIECE_BYTES: Final = 16 << 10  # of what is late, taken apart at a time
-LONG: Final = 128  # commands sent together: others go first
-LOOK: Final = 16  # commands between two looks at the clock
-COMMAND_BYTES: Final = 200  # what a command that waits takes besides its arguments, about
-RUN: Final = 64  # commands that waited, and XADDs among others, are taken up so many at a time
+WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
+UNREAD_BYTES_MAX: Final = 64 << 10  # replies the client has not read: start no more commands
+TURN_BYTES_MAX: Final = 256 << 10  # replies made in one turn: write them first
+LATE_BYTES_MAX: Final = 128 << 10  # not parsed yet: stop reading
+PIECE_BYTES: Final = 16 << 10  # of late data, parsed at a time
+LONG: Final = 128  # commands sent together: other clients go first
+LOOK: Final = 16  # commands between two checks of the clock
+COMMAND_BYTES: Final = 200  # approximate overhead of a queued command
+RUN: Final = 64  # queued commands, and XADDs among others, run so many at a time
 
-# What has to hold, and the replies that rest on it: log, LSN, whether any of them wrote, bytes, number of replies.
+# A promise and the replies that depend on it: log, LSN, whether any of them wrote, bytes, number of replies.
 Held = tuple[Log, int, bool, bytes, int]
 
 
 class Connection(asyncio.Protocol):
     """One client's connection.
 
-    queue     commands that wait for the session to be free
-    out       replies of this turn, and behind each its promise: what it rests on, or None. All promises are of `log`
-    rests     what the next reply, and all after it, rest on besides, or None
-    held      replies of turns before that wait for the disk
-    slow_since    when it was seen to leave more unread than its soft limit
-    adding    it has sent XADDs that run at the end of this turn
-    late      what came while others had used up the turn (`Turns.later`), not taken apart yet
-    greedy    it sent more at once than its share, or what it sent took longer than a turn: others go first
+    queue     parsed commands that wait until the session is free
+    out       replies of this turn, each followed by its promise or None. All promises are of `log`
+    rests     an additional promise for the next reply and all after it, or None
+    held      replies of earlier turns that wait for the disk
+    slow_since    when the unread replies first exceeded the client's soft limit, or None
+    adding    the client has sent XADDs that run at the end of this turn
+    late      unparsed bytes that arrived after the turn's time was used up (`Turns.later`)
+    greedy    the client sent more at once than its share, or its commands took longer than a turn: others go first
     """
 
     def __init__(self, server: Server, kind: str) -> None:
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
         self._readable = self._writable = True
         self._failure: bytes | None = None
         self.transport: asyncio.Transport
-        # What comes goes straight there, without a call in between.
+        # The transport calls `Turns.arrived` directly: saves one call.
         self.data_received = partial(server.turns.arrived, self)  # type: ignore[method-assign]
 
     # --- the life of a socket
@@ -105,14 +105,15 @@ class Connection(asyncio.Protocol):
             self.close_soon()
 
     def take(self, data: bytes) -> list[list[bytes]]:
-        """Run the commands that these bytes complete. XADDs whose IDs are the server's to make are returned instead, if
-        there is nothing else: those of all connections run together.
+        """Run the commands that these bytes complete.
+
+        If all of them are XADDs with server-made IDs, return them instead: the XADDs of all connections run together.
         """
         if self.closing or self._failure is not None:
             return []
         session = self.session
         session.last_active = self.server.clock
-        if self.adding:  # what came first goes first
+        if self.adding:  # keep the order
             self.server.turns.run_adds()
         try:
             commands = self.requests.feed(data)
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         if session.busy or self.queue:
             self._put_by(commands)
         elif (
-            not self.server.core.waiting.keys  # each may wake somebody, so that together is not faster
+            not self.server.core.waiting.keys  # a waiter may wake: no faster together
             and session.plain
             and commands
             and commands[0][0] in XADD
@@ -141,9 +142,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether nothing stands between the next XADD and the store, and nothing waits to be run before it.
+        """Whether the next XADD can go straight to the store, with nothing queued before it.
 
-        One more reply may always be made: who does not take them is not read from.
+        This does not test `full`: one more reply is harmless, since a client that does not read is not read from.
         """
         session = self.session
         return not (
@@ -158,11 +159,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether commands wait for their turn."""
+        """Whether the client has queued commands or unparsed bytes."""
         return bool(self.queue or self.late)
 
     def put_off(self, data: bytes) -> None:
-        """Keep bytes for a later turn: this one has taken long enough."""
+        """Keep bytes for a later turn, because this one has used up its time."""
         self.late_bytes += len(data)
         if len(data) > PIECE_BYTES:
             self.greedy = True
@@ -174,17 +175,17 @@ class Connection(asyncio.Protocol):
             self._brake()
 
     def _put_by(self, commands: list[list[bytes]]) -> None:
-        """Keep commands until the session is free for them."""
+        """Queue commands until the session is free."""
         self.queue.extend(commands)
         self.queue_bytes += sum([COMMAND_BYTES + sum(map(len, args)) for args in commands])
 
     def take_back(self, args: list[bytes]) -> None:
-        """A command that was begun and held back is the first of those that wait."""
+        """Put a command that was delayed back at the front of the queue."""
         self.queue.appendleft(args)
         self.queue_bytes += COMMAND_BYTES + sum(map(len, args))
 
     def run(self, commands: list[list[bytes]]) -> None:
-        """Give the session one command after the other, until it is busy; XADDs in a row together."""
+        """Give the session one command after the other until it is busy. Consecutive XADDs run together."""
         session = self.session
         waiting = self.server.core.waiting
         room = TURN_BYTES_MAX  # see `full`
@@ -205,8 +206,8 @@ class Connection(asyncio.Protocol):
                     turns.later(self)
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
-                some = commands[at : at + RUN]  # not all: most may be something else
-                # Each may wake somebody, unless it is known beforehand whom (store/waits.py).
+                some = commands[at : at + RUN]  # not all: most may be other commands
+                # Each XADD may wake a waiter, unless it is known in advance which one (store/waits.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
@@ -214,7 +215,7 @@ class Connection(asyncio.Protocol):
                 else:
                     ran = session.add_many([*takewhile(is_plain_add, some)])
                 if ran:
-                    deque(islice(numbered, ran - 1), 0)  # pass over them
+                    deque(islice(numbered, ran - 1), 0)  # skip the commands that ran
                     continue
             session.execute(args)
 
@@ -228,9 +229,9 @@ class Connection(asyncio.Protocol):
         )
 
     def _after(self) -> None:
-        """Something is left over: see whether to go on reading, and tell the client what it sent wrong, in its turn."""
+        """Handle leftovers: run held-back commands, report a protocol error in its place, adjust reading."""
         while self.requests.held_back and not (self.waiting or self.session.busy or self.closing):
-            # What may be too large for one who has not said yet who it is.
+            # A held-back command may be too large for a client that has not authenticated.
             try:
                 commands = self.requests.feed(b"")
             except ProtocolError as error:
@@ -238,7 +239,7 @@ class Connection(asyncio.Protocol):
                 commands = error.commands
             self.run(commands)
         if self._failure == b"" and self.session.waits:
-            self.kill()  # its end would not be noticed any more
+            self.kill()  # its disconnect would go unnoticed
             return
         if self._failure is not None and not (self.waiting or self.session.busy or self.closing):
             if self._failure:
@@ -247,7 +248,7 @@ class Connection(asyncio.Protocol):
         self._brake()
 
     def _brake(self) -> None:
-        """Read on, or not."""
+        """Pause or resume reading, depending on how much is buffered."""
         kept = max(self.held_bytes, self.queue_bytes)
         wanted = self._writable and kept <= WAITING_BYTES_MAX
         if self.late_bytes > LATE_BYTES_MAX:
@@ -265,14 +266,14 @@ class Connection(asyncio.Protocol):
         return bool(self.waiting or self._failure is not None or self.requests.held_back)
 
     def resume(self) -> None:
-        """The session is free for its next command, or it is this client's turn again."""
+        """Run queued commands: the session is free again, or it is this client's turn again."""
         if self.waiting and not (self.session.busy or self.closing or self.full):
-            if self.adding:  # what came first goes first
+            if self.adding:  # keep the order
                 self.server.turns.run_adds()
             if not self.queue:
                 self._take_late()
             else:
-                # Some at a time: each that makes it busy would have the rest put by again.
+                # A few at a time: each command that makes the session busy puts the rest back in the queue.
                 commands: list[list[bytes]] = []
                 while self.queue and len(commands) < RUN:
                     args = self.queue.popleft()
@@ -288,7 +289,7 @@ class Connection(asyncio.Protocol):
         self._after()
 
     def _take_late(self) -> None:
-        """Take apart what came first of all that is late, and run it."""
+        """Parse and run the oldest late bytes."""
         data = self.late.popleft()
         self.late_bytes -= len(data)
         try:
@@ -296,7 +297,7 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self._failure = error.line
             commands = error.commands
-            self.late.clear()  # nothing more can be made of its bytes
+            self.late.clear()  # the rest cannot be parsed
             self.late_bytes = 0
         self.greedy = self.greedy and bool(self.late) or len(commands) > LONG
         if (
@@ -310,7 +311,7 @@ class Connection(asyncio.Protocol):
             self.run(commands)
 
     def _run_late(self) -> None:
-        """The client is leaving: run what came before that, as far as it can be run at once."""
+        """The client is leaving: run the late commands that can run at once."""
         while self.late and not (self.session.busy or self.closing or self.full):
             self.resume()
 
@@ -323,11 +324,11 @@ class Connection(asyncio.Protocol):
         self.resume()
 
     def eof_received(self) -> bool:
-        """The client sends no more, but may want the replies to what it sent: as Redis, unless it is blocked."""
+        """The client sends no more, but may still read replies. Answer what it sent unless it is blocked (as Redis)."""
         self.server.turns.run_all()
         self._run_late()
         if self.session.busy and (self.out or self.held) and self.kind != "tls":
-            self.session.end()  # it waits for nothing any more, but is owed the replies before that
+            self.session.end()  # stop its wait, but still send the earlier replies
             self.closing = True
             return True
         if self.session.busy or self.kind == "tls":
@@ -366,7 +367,7 @@ class Connection(asyncio.Protocol):
         if not self.out:
             self.server.turns.touch(self)
         self.out += data, None
-        if replies > 1:  # each has its place, so that they can be counted
+        if replies > 1:  # one slot for each reply, so that they can be counted
             self.out += (b"", None) * (replies - 1)
         self.out_bytes += len(data)
 
@@ -382,12 +383,12 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         if log is not self.log:
             self._begin_anew(log)
-        if self.rests is not None:  # of a reply that is not told (CLIENT REPLY), or of one more
+        if self.rests is not None:  # of a suppressed reply (CLIENT REPLY), or a second one
             lsn, wrote = max(lsn, self.rests[1]), wrote or self.rests[2]
         self.rests = log, lsn, wrote
 
     def _begin_anew(self, log: Log) -> None:
-        """What comes rests on another log: that of a store whose memory was rebuilt."""
+        """The next promises are of another log: the store rebuilt its memory and opened a new one."""
         if self.out:
             self._seal()
             self.server.turns.await_(self)
@@ -395,20 +396,20 @@ class Connection(asyncio.Protocol):
         self.log = log
 
     def hold(self, promise: Promise, data: bytes, replies: int) -> None:
-        """Replies that wait for the log, behind those that do already."""
+        """Append replies to those that wait for the log."""
         self.held.append((*promise, data, replies))
         self.held_bytes += len(data)
         if self.held_bytes > WAITING_BYTES_MAX:
             self._brake()
 
     def _promise(self) -> Promise:
-        """What the replies of this turn rest on, all together."""
+        """One promise that covers all replies of this turn."""
         promises = [promise for promise in (self.rests, *self.out[1::2]) if promise is not None]
         lsn = max((promise[1] for promise in promises), default=0)
         return self.log, lsn, any(promise[2] for promise in promises)
 
     def _seal(self) -> None:
-        """What was sent so far rests on what it rests on; what comes is another group."""
+        """Move this turn's replies to `held` as one group with one promise."""
         self.hold(self._promise(), b"".join(self.out[::2]), len(self.out) >> 1)
         self._sent()
 
@@ -418,25 +419,30 @@ class Connection(asyncio.Protocol):
         self.rests = None
 
     def wait_for_log(self) -> None:
-        """The replies of this turn may not leave yet, or not before others."""
+        """Hold the replies of this turn: their promise does not hold yet, or earlier replies wait."""
         self._seal()
         self.server.turns.await_(self)
         self._brake()
 
     def holds(self, log: Log, through: int) -> bool:
-        """Whether the replies of this turn rest on no more than that; those that rest on nothing do."""
+        """Whether the promises of this turn's replies hold once `log` is safe through this LSN.
+
+        Replies without a promise may always leave.
+        """
         own, lsn, _ = self._promise()
         return lsn <= through and (own is log or not lsn)
 
     def release(self, written: Log, through: int, error: LogPoisoned | None = None) -> bool:
-        """Write what may leave by now: what rests on `written` up to `through` does. `error`: what is said of a log
-        that failed; it need not be the one that a reply rests on. Whether nothing is left.
+        """Write the held replies whose promise holds: up to LSN `through` of log `written`, or by their own check.
+
+        A reply whose log failed is replaced by an error and the connection closes. `error` gives the reason; it need
+        not be about the log that the reply depends on. Return whether nothing is held any more.
         """
         core = self.server.core
         pieces = []
         while self.held:
             log, lsn, wrote, data, replies = self.held[0]
-            if log is written and lsn <= through:  # one look at the log for all connections
+            if log is written and lsn <= through:  # checked once for all connections
                 pieces.append(data)
             elif core.durability.holds((log, lsn, wrote)):
                 pieces.append(data)
@@ -461,7 +467,7 @@ class Connection(asyncio.Protocol):
         return not self.held
 
     def write(self, data: bytes) -> None:
-        """Write what may leave, after all that was written before."""
+        """Write to the socket, behind everything already written."""
         self.server.stats.net_output_bytes += len(data)
         transport = self.transport
         if transport.is_closing():
@@ -472,7 +478,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of replies that the client has not taken."""
+        """Bytes of replies that the client has not read."""
         return self.transport.get_write_buffer_size() + self.held_bytes
 
     def close_soon(self) -> None:
@@ -488,8 +494,10 @@ class Connection(asyncio.Protocol):
 
 
 class _Gone(asyncio.Transport):
-    """In place of a transport that was lost: with it go its buffers and the state of TLS. A connection and its session
-    refer to each other, and stay until the collector comes by, which `tidelog serve` has it do seldom.
+    """Replaces a lost transport, so that its buffers and TLS state are freed at once.
+
+    A connection and its session refer to each other, so only the garbage collector frees them, and `tidelog serve`
+    runs it seldom.
     """
 
     def is_closing(self) -> bool:
@@ -513,8 +521,10 @@ _GONE: Final = _Gone()
 
 
 def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: bool) -> None:
-    """The turn is over: write what these have to send, if it may leave. `through`: the last LSN of `log` on which that
-    may rest; `all_hold`: there is no later one.
+    """The turn is over: write the replies of these connections, or hold them.
+
+    through     replies may leave if they depend on no later LSN of `log`
+    all_hold    no later LSN was assigned, so every promise of `log` holds
     """
     sent = 0
     for connection in touched:
@@ -542,7 +552,7 @@ def finish_turn(touched: list[Connection], log: Log, through: int, all_hold: boo
 
 
 def address_name(address: object) -> str:
-    """As CLIENT LIST shows it."""
+    """Format an address as CLIENT LIST shows it."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = address[0], address[1]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
@@ -550,7 +560,7 @@ def address_name(address: object) -> str:
 
 
 def _keep_alive(peer: socket.socket, seconds: int) -> None:
-    """Probe a silent peer after so long, and give it up after three probes without an answer (as Redis)."""
+    """Probe an idle peer after `seconds`, and drop it after three unanswered probes (as Redis)."""
     if seconds:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)

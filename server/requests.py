@@ -1,23 +1,23 @@
-"""Requests: bytes of a client in, commands out. No I/O; one `Requests` per connection.
+"""Requests: parses a client's bytes into commands. No I/O; one `Requests` per connection.
 
-A request is an array of bulk strings, or an inline command: a line of words that may be quoted. What is refused,
-with which words and at which byte, is Redis's (7.0, networking.c; spec 16.1), down to its oddities:
+A request is an array of bulk strings, or an inline command: a line of words that may be quoted. Which input is refused,
+with which message and at which byte, is as in Redis (7.0, networking.c; spec 16.1), including its oddities:
 
-    the two bytes after a bulk string, and the one after the `\\r` of a header, are passed over unseen
-    a NUL byte hides the end of the line it stands in: such a line is waited for until it is too long
-    a count of 0 or less is an empty request, and so is an empty line: nothing comes out
+    the two bytes after a bulk string, and the one after the `\\r` of a header, are skipped without a check
+    a NUL byte hides the end of its line: the parser waits for more until the line is too long
+    a count of 0 or less is an empty request, and so is an empty line: neither yields a command
 
-Unlike there, nothing depends on how the bytes were cut into pieces: a line that is too long is so when it comes whole
-as well; and `arguments_max` is a bound of ours (Redis's is 2,147,483,647).
+Two differences from Redis: the result never depends on how the bytes were split into reads, so a line that is too long
+is refused even if it arrives whole; and we limit the number of arguments to `arguments_max` (Redis: 2,147,483,647).
 
-A consumer sends the same read again and again, alone or behind an acknowledgement. Once somebody has said so
-(`expect`), bytes that end with it are taken apart only as far as that, and the rest is the same command as before.
+A consumer sends the same read again and again, alone or after an acknowledgement. After `expect`, when the input ends
+with the bytes of that read, only the bytes before them are parsed, and the stored argument list is returned.
 
-Ordinary input, whole commands of short arguments that contain no line end, is taken apart by `_plain` at the speed of
-C: the bytes are split at all line ends, and each piece's length is compared with the header before it. All else goes
-argument by argument through `_parse`. Per XADD of 7 arguments, in chunks of 1, 16 and 100 of them: `_plain` 1.6, 0.9
-and 0.9 us, `_parse` 4. hiredis, a parser of replies, needs 1.7, 0.7 and 0.6 once everything is checked that a reply may
-be and a request may not (other types, nested arrays, a list of the announced length made at once): too little to gain
+`_plain` parses ordinary input, whole commands of short arguments without line ends, at the speed of C: it splits the
+bytes at all line ends and compares each piece's length with the header before it. All other input goes argument by
+argument through `_parse`. Per XADD of 7 arguments, in reads of 1, 16 and 100 of them: `_plain` takes 1.6, 0.9 and
+0.9 us, `_parse` 4. hiredis, a parser of replies, takes 1.7, 0.7 and 0.6 once the results are checked for what a reply
+may be and a request may not (other types, nested arrays, a preallocated list of the announced length): too small a gain
 for a second grammar.
 """
 
@@ -34,7 +34,7 @@ LINE_BYTES_MAX: Final = 64 << 10
 UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 << 10
 
-# What `_plain` knows: `*n` -> how many pieces such a command has, and `$n` at the index n.
+# For `_plain`: `*n` -> the number of pieces of such a command; `$n` at index n.
 _PLAIN_ARGUMENTS_MAX: Final = 1023
 _PIECES: Final = {b"*%d" % n: 2 * n + 1 for n in range(1, _PLAIN_ARGUMENTS_MAX + 1)}
 _HEADERS: Final = [b"$%d" % n for n in range(1024)]
@@ -42,14 +42,14 @@ _LENGTHS: Final = {header: n for n, header in enumerate(_HEADERS)}
 _header_of = _HEADERS.__getitem__
 
 _NO_LENGTHS: Final[dict[bytes, int]] = {}
-_MANY: Final = 256  # arguments that are still to come: from here on they are taken apart together
+_MANY: Final = 256  # if at least so many arguments are still to come, parse them together
 
 _STAR, _DOLLAR = b"*$"
 _number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
 
 
 class _Line(NamedTuple):
-    """A line of the protocol: how it ends, and what is said of one that does not."""
+    """A kind of protocol line: its ending, and the error if the line is too long."""
 
     ending: bytes
     ending_bytes: int
@@ -62,10 +62,10 @@ _LENGTH: Final = _Line(b"\r", 2, b"too big bulk count string")
 
 
 class ProtocolError(Exception):
-    """The client does not speak the protocol. Answer `line`, then close: nothing more can be made of its bytes.
+    """The client broke the protocol. Answer `line`, then close: the rest of its bytes cannot be parsed.
 
-    line        the error as it goes after the `-`; empty: more than `query_bytes_max`, which Redis closes unanswered
-    commands    what was complete before it, to be run first
+    line        the error text after the `-`; empty if `query_bytes_max` was exceeded: close without a reply, as Redis
+    commands    complete commands before the error: run them first
     """
 
     def __init__(self, line: bytes, commands: list[list[bytes]]) -> None:
@@ -76,12 +76,12 @@ class ProtocolError(Exception):
 
 @dataclass(slots=True)
 class Limits:
-    """What a request may have. One for all connections; a change (`change`) holds from the next bytes on.
+    """Limits of a request, shared by all connections. A `change` takes effect with the next bytes.
 
-    arguments_max      arguments of a command
-    bulk_bytes_max     bytes of an argument: proto-max-bulk-len
-    query_bytes_max    bytes of a command that has begun to come: client-query-buffer-limit
-    plain_bytes_max    nothing that `_plain` or `alike` finds in so many bytes can be more than all that
+    arguments_max      number of arguments of a command
+    bulk_bytes_max     bytes of one argument: proto-max-bulk-len
+    query_bytes_max    bytes of an incomplete command: client-query-buffer-limit
+    plain_bytes_max    no command that `_plain` or `alike` finds in so many bytes can exceed the other limits
     """
 
     arguments_max: int = 1 << 20
@@ -95,16 +95,16 @@ class Limits:
             self.plain_bytes_max = 0
 
     def change(self, name: str, value: int) -> None:
-        """Another limit from now on."""
+        """Set the limit `name`."""
         setattr(self, name, value)
         self.__post_init__()
 
 
 class Requests:
-    """The requests of one connection.
+    """The request parser of one connection.
 
     pending      bytes received of the command that is not complete yet
-    held_back    there are bytes that `feed` has not looked at: see there
+    held_back    there are bytes that `feed` has not parsed yet: see there
     """
 
     __slots__ = (
@@ -119,20 +119,22 @@ class Requests:
         self._restricted = False
         self._expected: bytes | None = None
         self._expected_args: list[bytes] = []
-        # The unfinished command: its arguments so far, how many are to come, and its bytes from there on: those of an
-        # argument of `_bulk` bytes, or of a header (-1). A list of pieces would cost some fifty bytes for each of them.
+        # The unfinished command: its arguments so far, how many are missing, and the bytes after those: part of
+        # an argument of `_bulk` bytes, or of a header (-1). A list of pieces would cost some fifty bytes per piece.
         self._args: list[bytes] = []
         self._left = 0
         self._held = bytearray()
         self._bulk = -1
 
     def restrict(self, restricted: bool) -> None:
-        """Whether the client is still to authenticate, and may send only small commands until then."""
+        """Set whether the client still has to authenticate; until then only small commands are accepted."""
         self._restricted = restricted
 
     def expect(self, args: list[bytes]) -> None:
-        """The client has sent this more than once, and may go on so: then this very list is what comes out. In place of
-        what was expected before."""
+        """The client has sent `args` more than once and may do so again: `feed` then returns this same list object.
+
+        Replaces the list expected before.
+        """
         if (
             len(args) <= _PLAIN_ARGUMENTS_MAX
         ):  # `Limits.plain_bytes_max` holds for no more than that
@@ -141,10 +143,10 @@ class Requests:
             self._expected_args = args
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """The commands that `data` completes, in order. Raises ProtocolError; not to be called after that.
+        """Return the commands that `data` completes, in order. Raises ProtocolError; do not call it after that.
 
-        While restricted, a command too large for that is not refused as long as there are others before it, since one
-        of them may authenticate: those are returned, `held_back` is true, and `feed(b"")` goes on once they have run.
+        While restricted, a command that is too large is not refused as long as commands precede it, since one of them
+        may authenticate. `feed` then returns those and sets `held_back`; call `feed(b"")` once they have run.
         """
         if self.pending or self._restricted or len(data) > self._limits.plain_bytes_max:
             return self._feed(data)
@@ -155,14 +157,14 @@ class Requests:
             if not before or not _plain(before, commands):
                 commands.append(self._expected_args)
                 return commands
-            commands = []  # it ends within an argument, or so it seems: all from the start
+            commands = []  # those bytes may be part of an argument: parse all of `data`
         rest = _plain(data, commands)
         if rest:
             self._parse(rest, 0, commands, False)
         return commands
 
     def _feed(self, data: bytes) -> list[list[bytes]]:
-        """`feed` where something stands between these bytes and `_plain`."""
+        """`feed` when `_plain` cannot parse `data` at once: a command is pending, or a limit applies."""
         commands: list[list[bytes]] = []
         self.held_back = False
         if self.pending:
@@ -176,7 +178,7 @@ class Requests:
         return commands
 
     def _go_on(self, data: bytes, commands: list[list[bytes]]) -> bytes:
-        """Put `data` behind what is held. If that completes a command: the bytes after it."""
+        """Append `data` to the unfinished command. If that completes it, return the bytes after it, else b""."""
         held, bulk = self._held, self._bulk
         taken = self.pending - len(held)
         held += data
@@ -184,7 +186,7 @@ class Requests:
         if bulk < 0:
             data = bytes(held)
         elif len(held) < bulk + 2:
-            # A large argument comes in many pieces: no more than this for each.
+            # A large argument arrives in many pieces: do only this much work for each.
             if self.pending > self._limits.query_bytes_max:
                 raise ProtocolError(b"", commands)
             return b""
@@ -198,9 +200,10 @@ class Requests:
         return self._parse(data, taken, commands, True)
 
     def _parse(self, data: bytes, taken: int, commands: list[list[bytes]], one: bool) -> bytes:
-        """Append to `commands` what `data` completes, and keep the rest; with `one`, return it after one command.
+        """Append the commands that `data` completes to `commands`, and keep the rest.
 
-        taken    bytes of the unfinished command that were received before `data`, and are not in it
+        one      stop after one command and return the rest
+        taken    number of bytes of the unfinished command received before `data`
         """
         limits = self._limits
         query_bytes_max = limits.query_bytes_max
@@ -208,14 +211,14 @@ class Requests:
         length_of = _LENGTHS.get if shortcut else _NO_LENGTHS.get
         find = data.find
         at, end = 0, len(data)
-        start = -taken  # of the command in hand
+        start = -taken  # of the current command
         args, left, bulk = self._args, self._left, -1
         together = shortcut
         self._args, self._left, self._bulk = [], 0, -1
         while True:
             if not left:
                 if args:
-                    # One byte ago it was too long, and not complete.
+                    # One byte earlier it was already too long and still incomplete.
                     if at - start - 1 > query_bytes_max:
                         raise ProtocolError(b"", commands)
                     commands.append(args)
@@ -275,7 +278,7 @@ class Requests:
     def _line(
         self, kind: _Line, data: bytes, at: int, start: int, commands: list[list[bytes]]
     ) -> int:
-        """Where the line that begins at `at` is over, its ending included; -1 if it is not complete."""
+        """Return the offset after the line that begins at `at`, including its ending; -1 if it is incomplete."""
         found = data.find(kind.ending, at, at + LINE_BYTES_MAX + 1)
         if found < 0 or data.find(b"\0", at, found) >= 0:
             seen = at + LINE_BYTES_MAX + 1
@@ -286,7 +289,7 @@ class Requests:
         return stop if stop <= len(data) else -1
 
     def _words(self, data: bytes, at: int, stop: int, commands: list[list[bytes]]) -> list[bytes]:
-        """The inline command in the line `data[at:stop]`."""
+        """Return the words of the inline command in the line `data[at:stop]`."""
         line = data[at : stop - 1]
         words = split_words(line[:-1] if line.endswith(b"\r") else line)
         if words is None:
@@ -294,7 +297,7 @@ class Requests:
         return words
 
     def _count(self, data: bytes, at: int, stop: int, commands: list[list[bytes]]) -> int:
-        """How many arguments the header `data[at:stop]` announces; -1 if it is held back."""
+        """Return the number of arguments that the header `data[at:stop]` announces; -1 if it is held back."""
         count = _integer(data[at + 1 : stop - 2])
         if count is None or count > self._limits.arguments_max:
             raise self._refusal(b"invalid multibulk length", stop - at, commands)
@@ -306,7 +309,7 @@ class Requests:
     def _length(
         self, data: bytes, at: int, stop: int, start: int, commands: list[list[bytes]]
     ) -> int:
-        """How many bytes the argument has that the header `data[at:stop]` announces; -1 if it is held back."""
+        """Return the length of the argument that the header `data[at:stop]` announces; -1 if it is held back."""
         if data[at] != _DOLLAR:
             got = b" " if data[at] in b"\r\n" else data[at : at + 1]
             raise self._refusal(b"expected '$', got '%b'" % got, stop - start, commands)
@@ -324,17 +327,17 @@ class Requests:
         self.held_back = True
 
     def _refusal(self, text: bytes, seen: int, commands: list[list[bytes]]) -> ProtocolError:
-        """What to raise where `seen` bytes of a command show it to be wrong, if it was not too long before that."""
+        """Return the error for a command whose first `seen` bytes are wrong, unless it was too long even before."""
         too_long = seen - 1 > self._limits.query_bytes_max
         return ProtocolError(b"" if too_long else b"ERR Protocol error: " + text, commands)
 
 
 def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
-    """The commands of many clients that sent one each, ordinary and all of as many arguments; None: they did not.
+    """Parse the requests of many clients together: one ordinary command each, with the same number of arguments.
 
-    Argument by argument of all of them, that costs two thirds of what `feed` takes for each. A message is one command
-    if it begins with that header, has as many lines as follow from it, and ends with a line; a line that is as long as
-    the one before it says is an argument, as in `_plain`.
+    Returns None if they are not like that. Going argument by argument over all requests costs two thirds of a `feed`
+    each. A request is one such command if it begins with the common header, has the number of lines that follows from
+    it, and ends with a line end. A line is an argument if its length matches the header before it, as in `_plain`.
     """
     begin = messages[0].partition(b"\n")[0] + b"\n"
     size = _PIECES.get(begin[:-2], 0)
@@ -360,15 +363,15 @@ def alike(messages: list[bytes], limits: Limits) -> list[list[bytes]] | None:
 
 
 def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
-    """Append the ordinary commands that `data` begins with, and return what is left: to be looked at by `_parse`.
+    """Append the ordinary commands that `data` begins with, and return the rest, which is for `_parse`.
 
-    A piece between two line ends that is as long as the header before it says is the whole argument: there is no other
-    way to read those bytes.
+    A piece between two line ends whose length matches the header before it is the whole argument: those bytes cannot be
+    parsed in any other way.
     """
     pieces = data.split(b"\r\n")
-    whole = len(pieces) - 1  # the last one has no line end: it is empty, or begins something
+    whole = len(pieces) - 1  # the last piece has no line end: it is empty or incomplete
     size = _PIECES.get(pieces[0])
-    if size == whole and not pieces[-1]:  # one command: mostly that is all
+    if size == whole and not pieces[-1]:  # one command: the usual case
         args = pieces[2::2]
         try:
             if pieces[1:-1:2] == [*map(_header_of, map(len, args))]:
@@ -378,7 +381,7 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
             pass
         return data
     if size and not whole % size and pieces[:whole:size].count(pieces[0]) * size == whole:
-        if not pieces[-1]:  # a pipeline of commands that have as many arguments
+        if not pieces[-1]:  # a pipeline of commands with the same number of arguments
             del pieces[-1], pieces[::size]
             args = pieces[1::2]
             try:
@@ -416,10 +419,10 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
 
 
 def _plain_arguments(data: bytes, at: int, left: int) -> tuple[list[bytes], int]:
-    """The ordinary arguments that `data[at:]` begins with, up to `left` of them, and where they end. None of them if
-    one is not ordinary: they are then taken apart one by one.
+    """Return up to `left` ordinary arguments that `data[at:]` begins with, and the offset after them.
 
-    That is a third of the work where a command has a million arguments.
+    Returns none if one of them is not ordinary; the caller then parses them one by one. This does a third of the work
+    for a command of a million arguments.
     """
     pieces = data[at:].split(b"\r\n", 2 * left)
     stop = len(pieces) - 1 & ~1
@@ -434,7 +437,7 @@ def _plain_arguments(data: bytes, at: int, left: int) -> tuple[list[bytes], int]
 
 
 def _integer(digits: bytes) -> int | None:
-    """A number as Redis's string2ll takes it: no sign but `-`, no leading zero, 64 bits."""
+    """Parse a number as Redis's string2ll: only `-` as sign, no leading zero, 64 bits. None if it is not one."""
     if _number(digits) is None:
         return None
     number = int(digits)

@@ -1,7 +1,7 @@
-"""Server: an open store made available to Redis clients: its sessions, its options, what is due now and then, its end.
+"""Server: serves an open store to Redis clients. Owns the sessions, options, periodic work and shutdown.
 
-Everything runs in one thread, that of an event loop. What it listens on: server/listeners.py; the turns of the loop, in
-which commands run and replies leave: server/turns.py. `server.serving` runs it.
+Everything runs in the event loop's thread. Sockets are in server/listeners.py. server/turns.py decides when commands
+run and when replies leave. `server.serving` runs a server.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
-HTTP_WARNING_S: Final = 60.0  # from one line of the log about such clients to the next (as Redis)
-LOOK_S: Final = 1.0  # between two looks at all sessions: with thousands of them each takes a while
-FILES_RESERVED: Final = 32  # descriptors that are not for clients
+HTTP_WARNING_S: Final = 60.0  # least time between two log lines about HTTP clients (as Redis)
+LOOK_S: Final = 1.0  # between two checks of all sessions: with thousands, one takes a while
+FILES_RESERVED: Final = 32  # file descriptors not used for clients
 
 STORE_OPTIONS: Final = (
     "save",
@@ -52,11 +52,11 @@ _logger = logging.getLogger("tidelog.server")
 
 
 class Server:
-    """See the module's text. Made, started and closed in the loop's thread.
+    """See the module docstring. Create, start and close it in the loop's thread.
 
-    sessions    by ID, in the order they came
-    clock       the loop's time at the last tick: how long clients were silent is told by it (as in Redis)
-    paused      CLIENT PAUSE holds commands back
+    sessions    by ID, in order of connection
+    clock       the loop's time at the last tick, in seconds; clients' idle times are measured with it (as in Redis)
+    paused      CLIENT PAUSE is delaying commands
     monitors    sessions that asked for MONITOR
     """
 
@@ -96,14 +96,14 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._look_at = 0.0
-        self._http_warning_at = 0.0  # not before
-        self._leaving: asyncio.Task[None] | None = None  # kept, or it might be collected half way
+        self._http_warning_at = 0.0  # no such warning before this time
+        self._leaving: asyncio.Task[None] | None = None  # referenced: not collected
         self._watch_config()
 
     async def start(self, addresses: Addresses | None = None) -> None:
-        """Listen. Raises OSError, which names the address, and ConfigError for certificates that cannot be read.
+        """Listen. Raises OSError, which names the address, and ConfigError for unreadable certificates.
 
-        addresses    that were bound before; else those of the configuration are
+        addresses    already bound sockets; None: bind the configured addresses
         """
         self._limit_clients()
         try:
@@ -114,7 +114,7 @@ class Server:
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
 
     def _limit_clients(self) -> None:
-        """No more clients than this process may have descriptors for (as Redis, which says so too)."""
+        """Lower `clients_max` to what the file descriptor limit allows, with a warning (as Redis)."""
         possible = _possible_clients()
         if self.clients_max > possible:
             _logger.warning(
@@ -125,7 +125,7 @@ class Server:
             self.clients_max = possible
 
     def admit(self, connection: Connection) -> bytes | None:
-        """A new connection: None, or why it is refused."""
+        """Register a new connection. Return None, or the error line if it is refused."""
         self.stats.connections_received += 1
         session = connection.session
         handshakes = self.listeners.handshakes
@@ -163,7 +163,7 @@ class Server:
         self.turns.forget(connection)
 
     def warn_of_http(self, session: Session) -> None:
-        """A client is closed because it speaks HTTP. Said now and then: others are not to fill the log at will."""
+        """Log that an HTTP client is disconnected, at most once a minute so that clients cannot flood the log."""
         now = self.loop.time()
         if now >= self._http_warning_at:
             self._http_warning_at = now + HTTP_WARNING_S
@@ -175,18 +175,18 @@ class Server:
 
     @property
     def blocked(self) -> int:
-        """How many wait in a blocking command. From any thread."""
+        """Number of sessions blocked in a command. From any thread."""
         return sum(session.waits for session in list(self.sessions.values()))
 
     def next_id(self) -> int:
-        """The ID of a new session: they only rise."""
+        """Return the ID for a new session. IDs only increase."""
         self._last_id += 1
         return self._last_id
 
-    # --- what is due now and then
+    # --- periodic work
 
     def _tick(self) -> None:
-        """hz times a second."""
+        """Run periodic work. Called `hz` times a second."""
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
         core = self.core
         if core.ended:
@@ -204,11 +204,11 @@ class Server:
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look()
-            core.try_again()  # a probe that takes writers elsewhere has to learn that there is room
-        self.clock = now  # after the look: nobody was silent while the loop did something else
+            core.try_again()  # health checks must see when there is room again
+        self.clock = now  # set after `_look`: time the loop spent elsewhere is not client idle time
 
     def _look(self) -> None:
-        """Close whom nobody misses: clients that were silent for too long, and those that do not read."""
+        """Disconnect clients that were idle for too long and clients that do not read their replies."""
         idle = self.config["timeout"]
         for session in list(self.sessions.values()):
             connection = session.connection
@@ -223,7 +223,7 @@ class Server:
                 self.check_behind(session)
 
     def check_behind(self, session: Session) -> None:
-        """Close a client that does not read what it is sent."""
+        """Disconnect the client if its unread output exceeds the configured limits."""
         listens = session.subscribed or session.monitor
         limits = self.config.pubsub_limits if listens else self.config.normal_limits
         hard, soft, soft_seconds = limits
@@ -246,9 +246,9 @@ class Server:
     # --- CLIENT PAUSE, MONITOR
 
     def pause(self, milliseconds: int, writes_only: bool) -> None:
-        """Hold commands back for so long; `writes_only`: those that write. What came before goes on.
+        """Delay new commands, or only writes, for `milliseconds`. Commands already running go on.
 
-        It takes nothing from a pause before it that holds longer, or more.
+        It never shortens or weakens a pause that is already in effect.
         """
         until = self.loop.time() + milliseconds / 1000
         if self._pause_timer is not None:
@@ -262,7 +262,7 @@ class Server:
         self._pause_timer = self.loop.call_at(until, self.unpause)
 
     def unpause(self) -> None:
-        """Go on with what was held back."""
+        """End the pause and run the delayed commands."""
         if self._pause_timer is not None:
             self._pause_timer.cancel()
             self._pause_timer = None
@@ -276,7 +276,7 @@ class Server:
                 session.connection.resume()
 
     def holds(self, session: Session, command: Command) -> bool:
-        """Whether a pause holds a command of this session back."""
+        """Whether the current pause delays this command."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
         if not self._pause_writes_only or changes(command):
@@ -284,21 +284,21 @@ class Server:
         return command.name == b"exec" and session.queued_change
 
     def postpone(self, session: Session, args: list[bytes]) -> None:
-        """Run this when the pause is over."""
+        """Run this command when the pause ends."""
         self._postponed.append((session, args))
 
     def show(self, session: Session, args: list[bytes], db: int) -> None:
-        """Show a command to those who MONITOR."""
+        """Show a command to all MONITOR sessions."""
         self.pubsub.show(session, args, db, list(self.monitors.values()))
 
     def set_monitor(self, session: Session) -> None:
-        """MONITOR."""
+        """Start MONITOR for the session."""
         session.monitor = True
         self.monitors[session.id] = session
         self._settle_all()
 
     def unmonitor(self, session: Session) -> None:
-        """No more MONITOR."""
+        """Stop MONITOR for the session."""
         if self.monitors.pop(session.id, None) is not None:
             session.monitor = False
             self._settle_all()
@@ -307,7 +307,7 @@ class Server:
         for session in self.sessions.values():
             session.settle()
 
-    # --- options that are changed while it runs
+    # --- options changed at run time
 
     def _watch_config(self) -> None:
         config, core = self.config, self.core
@@ -346,14 +346,14 @@ class Server:
         users_changed(self)
 
     def _change_store(self, value: Any) -> None:
-        """How the store is kept is another from now on."""
+        """Apply changed checkpoint and memory options to the store."""
         checkpoints = self.core.checkpoints
         if checkpoints is not None:
             checkpoints.change(make_options(**self.config.store_options()))
 
     def _set_clients_max(self, value: int) -> None:
         possible = _possible_clients()
-        if value > possible and value != self._clients_wanted:  # which is set back
+        if value > possible and value != self._clients_wanted:  # unless CONFIG SET restores it
             raise ValueError(
                 "The operating system is not able to handle the specified number of clients, try with "
                 f"{possible}"
@@ -364,20 +364,20 @@ class Server:
     # --- the end
 
     def store_ended(self, error: TidelogError) -> None:
-        """The store was closed by its owner: there is nothing left to serve."""
+        """The store was closed by its owner: stop serving."""
         if not self._stopping:
             _logger.warning("the store is of no more use: %s", error)
             self.stop()
 
     def stop(self) -> None:
-        """Begin to shut down; `ended` is done when that is over."""
+        """Begin to shut down. The future `ended` is done when that is complete."""
         if self._leaving is None:
             self._leaving = self.loop.create_task(self.shutdown())
 
     async def shutdown(self, save: bool = False) -> None:
         """Stop accepting, finish replies, close the connections. The store stays open: its owner closes it.
 
-        save    fold the log into the checkpoint first
+        save    first fold the log into the checkpoint
         """
         if self._stopping:
             await asyncio.shield(self.ended)
@@ -417,12 +417,12 @@ class Server:
 
 
 def _expire(ctx: Any) -> None:
-    """A unit of nothing: those before it delete what is due (`Core.begin`)."""
+    """An empty unit. The units before it delete expired keys (`Core.begin`)."""
     return None
 
 
 def _possible_clients() -> int:
-    """How many clients there are descriptors for."""
+    """Number of clients that the file descriptor limit allows."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize

@@ -1,16 +1,16 @@
-"""Session: one client, from its first command to its end. What it is, what it may do, what it waits for.
+"""Session: one client's state and command execution, from its first command to its disconnect.
 
-Nothing here reads or writes a socket: commands come in by `execute`, replies go to the session's outlet, in order. All
-of it runs in the event loop's thread.
+Nothing here reads or writes a socket: commands come in through `execute`, replies go to the session's outlet, in order.
+All of it runs in the event loop's thread.
 
-    execute(args)        one command; afterwards `busy` tells whether it is still under way
-    busy                 a blocking read is parked, or a handler is waited for: the next command has to wait
-    resume               called when it is not busy any more, so that the outlet goes on with the next one
+    execute(args)        run one command; afterwards `busy` tells whether it is still running
+    busy                 a blocking read is parked, or a handler is awaited: the next command has to wait
+    resume               the session calls this on its outlet when it stops being busy; the outlet then goes on
 
-A command takes one of three ways: XADD with an ID of the server's making, by far the most frequent, goes to `Core.add`;
-the engine's commands go to `Core.run`; those that need a connection go to their handler in server/commands/. What a
-command logs is gathered. The server flushes the log once per turn of the loop, and replies leave when the LSN they rest
-on holds what the fsync policy promises.
+A command takes one of three paths. XADD with a server-made ID, by far the most frequent, goes to `Core.add`. The
+engine's commands go to `Core.run`. Commands that need a connection go to their handler in server/commands/. The log
+buffers the records of all commands. The server flushes it once per turn of the loop, and a reply is sent when the LSN
+it depends on has reached the fsync policy's level.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ if TYPE_CHECKING:
     from tidelog.server.server import Server
 
 _logger = logging.getLogger("tidelog.server")
-# By spelling, for those in TABLE.spellings: the command, how many arguments it takes at least and at most, and the
-# server's handler, if it is one of its own.
+# Maps each spelling in TABLE.spellings to the command, its minimum and maximum number of arguments, and the server's
+# handler, or None for an engine command.
 _Way = tuple[Any, int, int, Handler | None]
 _ways: dict[bytes, _Way] = {}
 _UNKNOWN: _Way = None, 1, 0, None
 _XADD = ENGINE.commands[b"xadd"]
 _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
-# What a session may do that has subscribed to channels and speaks RESP2 (spec 16.1).
+# The commands that a RESP2 session may call while it is subscribed (spec 16.1).
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
 )
-# What an HTTP request begins with that a web page can have a browser send: the lines of its body would be commands.
+# First words of an HTTP request that a web page can make a browser send. Each line of its body would run as a command.
 _HTTP = frozenset((b"post", b"host:"))
 NEVER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
@@ -72,7 +72,7 @@ XADD: Final = frozenset((b"XADD", b"xadd"))
 
 
 def changes(command: Command) -> bool:
-    """Whether CLIENT PAUSE WRITE is about it: it writes, or publishes what may tell of something that was written."""
+    """Whether CLIENT PAUSE WRITE delays the command: it writes, or publishes."""
     return "write" in command.flags or command.name in (b"publish", b"spublish")
 
 
@@ -82,46 +82,46 @@ def is_plain_add(args: list[bytes]) -> bool:
 
 
 class Outlet(Protocol):
-    """Where the replies of a session go: its connection."""
+    """Receives the replies of a session: its connection."""
 
     addr: str
     laddr: str
     fd: int
     created: float  # time.monotonic()
-    left_over: bool  # it has something for the session to go on with
+    left_over: bool  # the connection has more commands for the session
 
     def answer(self, data: bytes, promise: Promise) -> None:
-        """One reply, which may leave when the promise holds: `rests_on` and `send`."""
+        """Send one reply once the promise holds: `rests_on` and `send` in one call."""
 
     def send(self, data: bytes, replies: int = 1) -> None:
-        """So many replies, in order."""
+        """Send `data`, which contains `replies` replies, in order."""
 
     def expect(self, args: list[bytes]) -> None:
-        """The client has sent this twice, and may go on so: this very list is executed then."""
+        """The client has sent `args` twice. If it sends them again, pass this same list object to `execute`."""
 
     def restrict(self, restricted: bool) -> None:
-        """Whether it has still to say who it is, and may send little until then."""
+        """Set whether the client still has to authenticate; until then only small commands are accepted."""
 
     def rests_on(self, log: Log, lsn: int, wrote: bool) -> None:
-        """The reply that is sent next, and all after it, may leave only when this LSN holds."""
+        """Delay the next reply, and all after it, until the log has reached this LSN."""
 
     def resume(self) -> None:
-        """The session is not busy any more."""
+        """The session is no longer busy: send its next commands."""
 
     def close_soon(self) -> None:
-        """Close when everything that was sent has left."""
+        """Close after everything sent so far has been written."""
 
     def kill(self) -> None:
-        """Close at once; nothing more is read or sent."""
+        """Close at once. Nothing more is read or sent."""
 
 
 class Session:
-    """See the module's text.
+    """One client. See the module docstring.
 
-    authenticated   False until AUTH, where the default user has a password
-    reply_mode      "on", "off", or "skip": what CLIENT REPLY asked for
-    plain           nothing but the store decides about its commands: no password, rules, transaction, subscription or
-                    pause stands in between. Kept by `settle`, so that the hot path asks one question
+    authenticated   False until AUTH if the default user has a password
+    reply_mode      "on", "off" or "skip", as set by CLIENT REPLY
+    plain           commands go straight to the store: no password, ACL rule, transaction, subscription or pause.
+                    `settle` keeps this up to date so that the hot path tests one flag
     """
 
     def __init__(self, server: Server, id_: int, connection: Any) -> None:
@@ -138,8 +138,8 @@ class Session:
         self.last_command = b""
         self.last_active = connection.created
         self.blocked: Waiter | None = None
-        self._kept: Waiter | None = None  # of the last read with a `reader` that had to wait
-        # What a blocked read gets in place of an answer, and why: its user may not make it any more.
+        self._kept: Waiter | None = None  # the last parked read that has a `reader`
+        # The error that the blocked read gets, and the denied object, after its user lost the permission.
         self._forbidden: tuple[CommandError, tuple[str, bytes]] | None = None
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
@@ -147,19 +147,19 @@ class Session:
         self.reply_mode = "on"
         self.no_evict = self.no_touch = self.monitor = False
         self.busy = self.closed = False
-        self.queued_change = False  # there is a command in the transaction that `changes` something
-        self.in_exec = False  # a handler runs as a part of EXEC, and must not wait
-        self.ending = False  # one of those ended it: EXEC's reply is the last
+        self.queued_change = False  # the transaction has a command for which `changes` is true
+        self.in_exec = False  # a handler runs as part of EXEC and must not block
+        self.ending = False  # such a handler ended the session: EXEC's reply is the last
         self.plain = False
-        self.wrote_lsn = 0  # of the last write of this session, for WAITAOF
+        self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER  # of the store's clock
+        self._timer_at = NEVER  # on the store's monotonic clock
         self._task: asyncio.Task[Reply] | None = None
         self._unblock: asyncio.Future[bool] | None = None
         self.settle()
 
     def settle(self) -> None:
-        """After a change of what stands between a command and the store."""
+        """Recompute `plain` and the connection's limits. Call after a change to anything that `plain` depends on."""
         self.connection.restrict(not self.authenticated)
         self.plain = (
             self.authenticated
@@ -178,7 +178,7 @@ class Session:
         """Run one command and send its reply, or become busy."""
         kept = self._kept
         if kept is not None and kept.args is args and self.plain and kept.db == self.db:
-            if self.core.read_again(kept):  # as nearly every read of a consumer begins
+            if self.core.read_again(kept):  # a consumer's read nearly always begins this way
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()
@@ -191,7 +191,7 @@ class Session:
                     self.server.warn_of_http(self)
                     self.kill()
                     return
-                command = TABLE.spellings.get(args[0])  # it may be known by now
+                command = TABLE.spellings.get(args[0])  # the name may be known even so
                 if command is not None:
                     self.server.stats.rejected(command.name)
                 self._finish(None, started, self._unresolved(args, error))
@@ -251,9 +251,9 @@ class Session:
             core.landing.ctx.quiet = False
 
     def _unresolved(self, args: list[bytes], error: CommandError) -> CommandError:
-        """There is no such command. A transaction is doomed by that; a malformed EXEC ends it."""
+        """Handle an unknown or malformed command: it dooms an open transaction, and a malformed EXEC ends it."""
         try:
-            with self.core.lock:  # what it watched goes, and the owner's threads look there
+            with self.core.lock:  # may remove watches, which other threads read
                 self.transaction.submit(self.core.landing.ctx, args)
         except CommandError as told:
             error = told
@@ -261,7 +261,10 @@ class Session:
         return error
 
     def _intercepted(self, command: Command, args: list[bytes], started: int) -> bool:
-        """Whether something else than the store answers, or must answer first (the order is Redis's)."""
+        """Answer, queue or delay the command if it must not reach the store yet. Return whether that happened.
+
+        The order of the checks is Redis's.
+        """
         server, name = self.server, command.name
         if not self.authenticated and "no_auth" not in command.flags:
             self._reject(command, CommandError(errors.NO_AUTH))
@@ -299,17 +302,17 @@ class Session:
             self.last_command = name
             self._finish(None, started, reply)
             return True
-        if server.monitors and name != b"exec":  # which is shown behind what it runs
+        if server.monitors and name != b"exec":  # MONITOR shows EXEC after the commands it runs
             server.show(self, args, self.db)
         return False
 
     @property
     def subscribed(self) -> bool:
-        """Whether it has subscribed to any channel or pattern."""
+        """Whether the session is subscribed to any channel or pattern."""
         return bool(self.channels or self.patterns or self.shard_channels)
 
     def _reject(self, command: Command, error: CommandError) -> None:
-        if command.name == b"exec":  # it ends the transaction all the same
+        if command.name == b"exec":  # EXEC ends the transaction even if it is rejected
             self.core.forget(self.transaction)
             self.settle()
             error = discarded(error)
@@ -319,8 +322,9 @@ class Session:
         self.send(error)
 
     def add_many(self, commands: list[list[bytes]]) -> int:
-        """XADDs whose IDs are the server's to make (`is_plain_add`), of a session that is `plain`: each a unit of its
-        own. How many were run: all, if there is more than one.
+        """Run XADDs with server-made IDs (`is_plain_add`) of a `plain` session, each as its own unit.
+
+        Return how many ran: all of them, or 0 if there are fewer than two.
         """
         if len(commands) < 2:
             return 0
@@ -328,8 +332,9 @@ class Session:
         return len(commands)
 
     def add_each(self, commands: list[list[bytes]]) -> int:
-        """Those of the same kind that these begin with, one after the other, so that whom one wakes is served before
-        the next. How many were run: when nobody waits any more, `add_many` is better at the others.
+        """Run the leading plain XADDs of `commands` one by one, so that a waiter is served before the next XADD runs.
+
+        Return how many ran. It stops once no waiter is left, because `add_many` is faster for the rest.
         """
         core, stats = self.core, self.server.stats
         started = perf_counter_ns()
@@ -365,7 +370,10 @@ class Session:
         return self.refused(_XADD, error)
 
     def exec(self, args: list[bytes]) -> tuple[Reply, list[tuple[int, list[bytes]]]]:
-        """EXEC: the replies, and which of the commands are handlers' to answer, now that the unit is done."""
+        """Run EXEC's engine commands as one unit.
+
+        Return the replies, and the (position, args) of the commands that handlers have to run afterwards.
+        """
         later: list[tuple[int, list[bytes]]] = []
         position = -1
         stats, monitored = self.server.stats, bool(self.server.monitors)
@@ -405,7 +413,7 @@ class Session:
     # --- replies
 
     def send(self, reply: Reply) -> None:
-        """The reply of a command."""
+        """Send the reply of a command, unless CLIENT REPLY suppresses it."""
         told = self.reply_mode == "on" or isinstance(reply, Push)
         if self.reply_mode == "skip":
             self.reply_mode = "on"
@@ -414,13 +422,13 @@ class Session:
             self.push(reply)
 
     def push(self, reply: Reply) -> None:
-        """Tell something whatever the reply mode is: a reply, or a message that answers no command."""
+        """Send a reply or an unsolicited message, regardless of the reply mode."""
         self.connection.send(self._rendered(reply))
 
     def _rendered(self, reply: Reply) -> bytes:
         try:
             return rendered(reply, self.protocol)
-        except Exception as error:  # a block that is read only now may be damaged
+        except Exception as error:  # it may read a damaged block from disk
             told = StoreDamaged(str(error)) if isinstance(error, CorruptBlock) else error
             return b"-%b\r\n" % self._told(told, "a reply")
 
@@ -432,7 +440,7 @@ class Session:
         promise: Promise,
         args: list[bytes] | None = None,
     ) -> None:
-        """`_rest_on` and `_finish` of a session that is `plain` and a command that did not fail: the frequent case."""
+        """`_rest_on` and `_finish` in one, for a `plain` session and a command that succeeded: the frequent case."""
         self.connection.answer(data, promise)
         if promise[2]:
             self.wrote_lsn = promise[1]
@@ -446,7 +454,7 @@ class Session:
     def _finish(
         self, command: Command | None, started: int, reply: Reply, args: list[bytes] | None = None
     ) -> None:
-        """Send the reply, and count."""
+        """Send the reply and update the statistics."""
         stats = self.server.stats
         failed = isinstance(reply, CommandError)
         if failed:
@@ -464,7 +472,7 @@ class Session:
                 self.send(reply)
 
     def refused(self, command: Command, error: BaseException) -> CommandError:
-        """What to answer where a command could not be carried out."""
+        """Turn the exception that a command raised into the error to reply with."""
         if isinstance(error, CommandError):
             return error
         return CommandError(self._told(error, command.name.decode()))
@@ -473,7 +481,7 @@ class Session:
         if isinstance(error, TidelogError):
             if self.core.ended:
                 self.server.store_ended(error)
-        else:  # a fault of ours, which must not take other sessions with it
+        else:  # a bug of ours, which must not affect other sessions
             _logger.error("%s of client %d broke off", what, self.id, exc_info=error)
         return errors.line(error)
 
@@ -486,10 +494,10 @@ class Session:
         return self.core.look(nothing)[1]
 
     def _rest_on_all(self) -> None:
-        """What is told now tells something about the state as it is."""
+        """The next reply describes the current state, so it has to wait for everything logged so far."""
         self._rest_on(self._promise())
 
-    # --- commands that take their time
+    # --- handlers that await
 
     def _wait_for(
         self, work: Coroutine[Any, Any, Reply], command: Command, args: list[bytes], started: int
@@ -509,7 +517,7 @@ class Session:
             return
         reply = task.result() if error is None else self.refused(command, error)
         if "blocking" in command.flags:
-            self._finish(command, perf_counter_ns(), reply)  # what it waited for counts for nothing
+            self._finish(command, perf_counter_ns(), reply)  # do not count the time spent blocked
         else:
             self._finish(command, started, reply, args)
         self._idle()
@@ -517,7 +525,7 @@ class Session:
     def _idle(self) -> None:
         self.busy = False
         if self.connection.left_over:
-            # Not at once: it may be another session's command that ended this one's wait.
+            # Not at once: another session's command may be running, the one that ended this wait.
             self.server.loop.call_soon(self.connection.resume)
 
     # --- blocking reads
@@ -530,7 +538,7 @@ class Session:
         self.blocked = waiter
         self._command = command
         self.last_command = command.name
-        # If another thread has served it by now, `woken` is on its way.
+        # If another thread has already served the waiter, `woken` is scheduled.
         if (
             waiter.deadline is None
             or waiter.deadline < self._timer_at
@@ -539,10 +547,10 @@ class Session:
             self._set_timer(waiter)
 
     def _set_timer(self, waiter: Waiter) -> None:
-        """See to it that `woken` is called when the wait is over, or not later.
+        """Ensure that `woken` is called no later than the end of the wait.
 
-        To set a timer is dear, and nearly all reads are served before it goes off. So it stays when a read is served,
-        and is good for the next one too: one that goes off too early is set again.
+        Setting a timer is expensive, and nearly all reads are served before it fires. So the timer is kept when a
+        read is served and reused for the next one; if it fires too early, it is set again.
         """
         at = waiter.deadline
         if waiter.claim_at is None and waiter.ask_at is None:
@@ -565,11 +573,11 @@ class Session:
         self.woken()
 
     def woken(self) -> None:
-        """Something happened to the blocked read: it was served, or its timers are to be looked at."""
+        """Go on with the blocked read: it was served, or a timer of it may have fired."""
         waiter = self.blocked
         if waiter is None:
             return
-        started = perf_counter_ns()  # what it waited for counts for nothing
+        started = perf_counter_ns()  # do not count the time spent blocked
         caller: Caller = waiter.owner
         if not caller.done:
             try:
@@ -582,9 +590,9 @@ class Session:
         self.blocked = None
         answer = caller.answer
         if answer is not None:
-            caller.answer = None  # the waiter may be kept for longer
+            caller.answer = None  # `_kept` may keep the waiter alive
             reply, promise = answer
-            if self.plain and reply.__class__ is Streams:  # messages
+            if self.plain and reply.__class__ is Streams:  # entries
                 self._answer(self._command, started, self._rendered(reply), promise)
                 self.busy = False  # as `_idle`
                 if self.connection.left_over:
@@ -604,27 +612,27 @@ class Session:
         self._idle()
 
     def judge(self) -> None:
-        """After a change of users: see whether the user may still make the read that is blocked."""
+        """Check again whether the user may make the blocked read. Call after the users changed."""
         waiter = self.blocked
         if waiter is None:
             return
         denied = self.user.denies_wait(self._command, waiter.args)
         if denied is not None:
             self.forbid(denied)
-        elif self._forbidden is not None:  # the change was taken back
+        elif self._forbidden is not None:  # the permission was restored
             self._forbidden = None
             self.core.allow(waiter)
 
     def forbid(self, denied: tuple[str, bytes]) -> None:
-        """The blocked read gets NOPERM as soon as it is served; nothing is delivered then."""
+        """When the blocked read would be served, reply NOPERM instead and deliver nothing."""
         waiter = self.blocked
         if waiter is not None:
-            self._kept = None  # it does not ask for messages any more
+            self._kept = None  # it must not be reused for another read
             self._forbidden = no_permission(denied), denied
             self.core.forbid(waiter, self._forbidden[0])
 
     def unblock(self, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a blocked command as if its time were up, or with an error. False: it is not blocked."""
+        """CLIENT UNBLOCK: end a blocked command as if it timed out, or with an error. False if it is not blocked."""
         if self._unblock is not None and not self._unblock.done():
             self._unblock.set_result(error)
             return True
@@ -632,7 +640,7 @@ class Session:
         if waiter is None or waiter.owner.done:
             return False
         self.core.leave(waiter)
-        if waiter.owner.done:  # served at the last moment, from another thread
+        if waiter.owner.done:  # another thread has just served it
             return False
         self.blocked = None
         started = perf_counter_ns()
@@ -647,24 +655,24 @@ class Session:
 
     @property
     def waits(self) -> bool:
-        """Whether it is blocked, in a read or in a handler that can be unblocked."""
+        """Whether the session is blocked in a read, or in a handler that CLIENT UNBLOCK can end."""
         waiting = self._unblock
         return self.blocked is not None or (waiting is not None and not waiting.done())
 
     def unblocked(self) -> asyncio.Future[bool]:
-        """For a handler that waits: done when CLIENT UNBLOCK ends that, with whether it asked for an error."""
+        """Return a future for a blocking handler. CLIENT UNBLOCK sets it: True for an error, False for a timeout."""
         self._unblock = self.server.loop.create_future()
         return self._unblock
 
-    # --- its end
+    # --- end of the session
 
     def reset(self) -> None:
-        """RESET: as a new connection, but for its ID and the library's name (spec 16.1)."""
+        """RESET: restore the state of a new connection, except the ID and the library's name (spec 16.1)."""
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
         self.db, self.protocol, self.name = 0, 2, b""
-        if self.reply_mode == "off":  # a skip is for the reply to RESET
+        if self.reply_mode == "off":  # "skip" suppresses the reply to RESET
             self.reply_mode = "on"
         self.no_evict = self.no_touch = False
         self.user = self.server.acl.default
@@ -672,8 +680,10 @@ class Session:
         self.settle()
 
     def last_reply(self, reply: Reply) -> Reply:
-        """What a handler returns that ends its own session: nothing more is run, it is closed behind the reply."""
-        if self.in_exec:  # it is an element of the last reply
+        """Return the value for a handler that ends its own session: no more commands run, and the
+        session closes after `reply`.
+        """
+        if self.in_exec:  # `reply` is an element of EXEC's reply, which is the last
             self.ending = True
             return reply
         self.send(reply)
@@ -681,7 +691,7 @@ class Session:
         return NO_REPLY
 
     def close_soon(self) -> None:
-        """Close when what was sent so far has left."""
+        """Close after everything sent so far has been written."""
         self.connection.close_soon()
 
     def kill(self) -> None:
@@ -689,9 +699,9 @@ class Session:
         self.connection.kill()
 
     def end(self) -> None:
-        """The connection is gone. What a blocked read was served meanwhile stays pending, as after a crash."""
+        """The connection is gone. Entries already delivered to its blocked read stay pending, as after a crash."""
         self.closed = True
-        self._kept = None  # it knows whom to wake: this one
+        self._kept = None  # it holds a reference to this session
         waiter = self.blocked
         if waiter is not None:
             self.blocked = None
@@ -700,18 +710,18 @@ class Session:
             self._timer.cancel()
             self._timer = None
         if self._task is not None and self.waits:
-            self._task.cancel()  # anything else goes on, as it would have without waiting
+            self._task.cancel()  # any other handler runs to its end
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
 
 
 def _resolve(args: list[bytes]) -> tuple[Command, Handler | None]:
-    """The command that these words name, and its handler. Raises CommandError."""
+    """Return the command that `args` name, and its handler or None. Raises CommandError."""
     command = TABLE.resolve(args)
     handler = HANDLERS.get(command.name)
     spelling = args[0]
-    if spelling in TABLE.spellings:  # which are so many, and none of them has subcommands
+    if spelling in TABLE.spellings:  # a bounded set, and none of these commands has subcommands
         least, most = command.arity, command.arity
         if least < 0:
             least, most = -least, sys.maxsize
@@ -720,7 +730,7 @@ def _resolve(args: list[bytes]) -> tuple[Command, Handler | None]:
 
 
 class _SessionCaller(Caller):
-    """Whom a blocked read is answered to."""
+    """Takes the answer to a session's blocked read."""
 
     __slots__ = ("_session", "_turns")
 
@@ -729,7 +739,7 @@ class _SessionCaller(Caller):
         self._session = session
         self._turns = session.server.turns
 
-    def deliver(self, reply: Reply, promise: Promise) -> None:  # as Caller's, one call less
+    def deliver(self, reply: Reply, promise: Promise) -> None:  # inlined `Caller.deliver`
         self.answer = reply, promise
         self.done = True
         self._turns.woke(self._session, get_ident())

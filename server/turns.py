@@ -1,10 +1,11 @@
 """Turns: when commands of all connections run, when the log is flushed, and when replies leave.
 
-In a turn of the event loop all sockets that have something are read. When that is done (`_end`), the commands run, in
-the order they came, and XADDs of all clients together behind them; what they log is gathered. Then the log is flushed
-once, as one frame, and the replies leave: at once, if what they rest on holds the promise of the fsync policy by then;
-else when it is synced, which serves all who wait. While syncs are quick the loop's thread makes them itself, as two
-wake-ups of threads cost more (docs/decisions/server.md); else the log's own thread does, and a sync never holds up the
+loop.
+In each turn of the event loop, the server reads all readable sockets. Then (`_end`) it runs the commands in arrival
+order, and after them the XADDs of all clients together; the log buffers their records. Then the log is flushed once, as
+one frame. A reply is written at once if its promise holds by then; otherwise it waits for the next sync, which
+releases all waiting replies together. While syncs are quick the loop's thread makes them itself, because waking two
+threads costs more (docs/decisions/server.md). Otherwise the log's own thread does, and a sync never blocks the loop.
 loop.
 """
 
@@ -32,26 +33,24 @@ from tidelog.store.promise import Promise
 if TYPE_CHECKING:
     from tidelog.server.server import Server
 
-FEW: Final = 2  # XADDs that are faster one by one
-MANY: Final = 8  # messages that are faster taken apart together, if they are alike
-ARRIVED_BYTES_MAX: Final = 16 << 20  # that wait for the turn's end; what comes then runs at once
-SHORT_BYTES_MAX: Final = (
-    4 << 10
-)  # of bytes that do not count there: no client sends them twice in a turn
-TURN_S: Final = 0.005  # then what is left over waits, and a client that asks for little goes first
-ADDS_MAX: Final = 8192  # XADDs that run together; what comes then waits as well
-RELIEF_S: Final = 0.01  # how often writers that wait for memory are looked at
+FEW: Final = 2  # up to so many XADDs are faster one by one
+MANY: Final = 8  # from so many requests on, parsing them together is faster if they are alike
+ARRIVED_BYTES_MAX: Final = 16 << 20  # buffered until the turn's end; beyond it, run at once
+SHORT_BYTES_MAX: Final = 4 << 10  # shorter reads do not count: no client sends two in a turn
+TURN_S: Final = 0.005  # then the rest waits, and clients that send little go first
+ADDS_MAX: Final = 8192  # XADDs that run together; the rest waits
+RELIEF_S: Final = 0.01  # how often to check writers that wait for memory
 XADD: Final = TABLE.commands[b"xadd"]
 
 _data_of = itemgetter(1)
 _Adds = list[tuple[Connection, list[list[bytes]]]]
-_Answers = tuple[Promise, list[tuple[Connection, bytes, int]]]  # to whom, what, how many replies
+_Answers = tuple[Promise, list[tuple[Connection, bytes, int]]]  # connection, bytes, replies
 
 _logger = logging.getLogger("tidelog.server")
 
 
 class Turns:
-    """The turns of one server. Used by the loop's thread alone, but for `woke` and `_synced`.
+    """The turns of one server. Only the loop's thread uses it, except for `woke` and `_synced`.
 
     flush_sleep    seconds to wait before each flush (DEBUG AOF-FLUSH-SLEEP)
     """
@@ -62,24 +61,24 @@ class Turns:
         self._core = server.core
         self._loop = server.loop
         self._thread = threading.get_ident()
-        self._ending = False  # the end of this turn is on its way
+        self._ending = False  # `_end` is scheduled or running
         self._arrived: list[tuple[Connection, bytes]] = []
         self._arrived_bytes = 0
         self._adds: _Adds = []
         self._mixed = False  # other commands may have run since those XADDs were taken
-        self.until = 0.0  # perf_counter() at which this turn has taken long enough
-        self._soon: dict[Connection, None] = {}  # whose turn it is next
-        self._greedy: dict[Connection, None] = {}  # and behind them
+        self.until = 0.0  # perf_counter() at which this turn's time is used up
+        self._soon: dict[Connection, None] = {}  # connections to resume next
+        self._greedy: dict[Connection, None] = {}  # to resume after those in `_soon`
         self._awake: deque[Session] = deque()
         self._touched: list[Connection] = []
         self._parked: dict[Connection, None] = {}
         self._awaited: list[tuple[Log, int]] = []
-        self._subscribed = False  # the log will call `_release`
+        self._subscribed = False  # the log will call `_synced`, which leads to `_release`
         self._relief: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether a turn has still to end."""
+        """Whether the current turn has not ended."""
         waiting = self._arrived or self._adds or self._awake or self._soon or self._greedy
         return bool(self._ending or waiting or self._touched)
 
@@ -95,23 +94,23 @@ class Turns:
         self._greedy.pop(connection, None)
 
     def look(self) -> None:
-        """See whether replies that wait may leave by now."""
+        """Check whether waiting replies may be sent."""
         self._synced(None)
 
     def touch(self, connection: Connection) -> None:
-        """A connection has something to send in this turn. Twice is allowed."""
+        """A connection has something to send in this turn. May be called twice."""
         self._touched.append(connection)
         if not self._ending:
             self._schedule()
 
     def later(self, connection: Connection) -> None:
-        """A connection has commands that wait for its turn. Twice is allowed."""
+        """Resume this connection's queued commands in a later round. May be called twice."""
         (self._greedy if connection.greedy else self._soon)[connection] = None
         if not self._ending:
             self._schedule()
 
     def woke(self, session: Session, thread: int) -> None:
-        """A blocked session was served, or is to look at its timers. From any thread, under the store's lock."""
+        """A blocked session was served, or has to check its timers. From any thread, under the store's lock."""
         if thread == self._thread:
             self._awake.append(session)
             if not self._ending:
@@ -120,14 +119,14 @@ class Turns:
             try:
                 self._loop.call_soon_threadsafe(self.woke, session, self._thread)
             except RuntimeError:
-                pass  # the loop is closed: what was delivered is pending, as after a crash
+                pass  # the loop is closed: delivered entries stay pending, as after a crash
 
     def _schedule(self) -> None:
         self._ending = True
         self._loop.call_soon(self._end)
 
     def arrived(self, connection: Connection, data: bytes) -> None:
-        """Bytes of a client: they wait until all sockets of this turn have been read."""
+        """Buffer a client's bytes until all sockets of this turn have been read."""
         if connection.late:
             connection.put_off(data)
             return
@@ -140,10 +139,10 @@ class Turns:
             self._schedule()
 
     def _take(self) -> None:
-        """Run the commands that arrived in this turn, in order, but for the XADDs."""
+        """Run the commands that arrived in this turn, in order. XADDs are only collected."""
         arrived, self._arrived = self._arrived, []
         if self._arrived_bytes and len(arrived) > 1:
-            # Few bytes are taken apart in no time, so they go first. All of one client's keep their order.
+            # Short requests are parsed quickly, so they go first. Each client's requests keep their order.
             long = {of for of, data in arrived if of.greedy or len(data) > SHORT_BYTES_MAX}
             arrived.sort(key=lambda each: each[0] in long)
         self._server.stats.net_input_bytes += sum(map(len, map(_data_of, arrived)))
@@ -165,21 +164,21 @@ class Turns:
                 continue
             try:
                 commands = connection.take(data)
-            except Exception:  # a fault of ours: nobody else is to suffer from it
+            except Exception:  # a bug of ours must not affect other clients
                 self._broke(connection)
                 commands = []
             began, now = now, perf_counter()
             if commands:
                 self._adds.append((connection, commands))
                 adds += len(commands)
-                until += now - began  # there is a limit of their own: together they cost less
+                until += now - began  # ADDS_MAX limits them: run together they cost less
             else:
                 self._mixed = True
             if now - began > TURN_S:
                 connection.greedy = True
 
     def _take_late(self) -> None:
-        """Run commands of connections whose turn it is, each some of its own, until the turn has taken long enough."""
+        """Resume waiting connections, a few commands each, until the turn's time is used up."""
         until = self.until = perf_counter() + TURN_S
         while self._soon or self._greedy:
             waiting = self._soon or self._greedy
@@ -197,7 +196,10 @@ class Turns:
         connection.kill()
 
     def _take_alike(self, arrived: list[tuple[Connection, bytes]]) -> bool:
-        """Take what arrived together, if it is one XADD of each client, as it is where many produce. Whether it was."""
+        """Parse all requests together if they are one XADD of each client, as with many producers.
+
+        Return whether they were; if not, nothing was done.
+        """
         for connection, _ in arrived:
             if not connection.ready:
                 return False
@@ -216,24 +218,24 @@ class Turns:
         return True
 
     def run_adds(self) -> None:
-        """Run the XADDs that were taken, before the turn ends."""
+        """Run the collected XADDs now, before the turn ends."""
         _hand_out(self._run_adds())
 
     def run_all(self) -> None:
-        """Run all that arrived, before the turn ends: one of the clients is leaving."""
+        """Run everything that arrived now, before the turn ends, because a client is leaving."""
         if self._arrived:
             self._take()
         if self._adds:
             self.run_adds()
 
     def add_many(self, adds: _Adds) -> None:
-        """XADDs of connections that have selected the same database: each a unit of its own."""
+        """Run XADDs of connections that have selected the same database. Each is its own unit."""
         _hand_out([self._add_many(adds)])
 
     def _run_adds(self) -> list[_Answers]:
-        """Run the XADDs that were taken. The answers of those who have nothing else to say in this turn, so far."""
+        """Run the collected XADDs. Return the answers of connections that have nothing else to send so far."""
         adds, self._adds = self._adds, []
-        # Few are faster one by one, and so are those each of which may wake somebody.
+        # A few are faster one by one, and so are XADDs that may wake waiters.
         together = len(adds) > FEW and not self._core.waiting.keys
         if together and not self._mixed and len({add[0].session.db for add in adds}) == 1:
             return [self._add_many(adds)]
@@ -247,7 +249,7 @@ class Turns:
             session = connection.session
             if together and session.plain:
                 by_db.setdefault(session.db, []).append(add)
-            else:  # a pause may have come in between
+            else:  # CLIENT PAUSE, for one, may have run meanwhile
                 connection.run(commands)
         return [self._add_many(found) for found in by_db.values()]
 
@@ -295,13 +297,13 @@ class Turns:
         return promise, answers
 
     def _end(self) -> None:
-        self._ending = True  # what comes up meanwhile is a part of this turn
+        self._ending = True  # work that comes up meanwhile belongs to this turn
         answers: list[_Answers] = []
         pubsub = self._server.pubsub
         try:
             if self._arrived:
                 self._take()
-            # What is synced next leaves next: until then more XADDs come, and all of them cost less together.
+            # A sync is running and its replies leave first. More XADDs arrive until then, and together they cost less.
             if self._subscribed and not self._core.durability.relaxed:
                 self._mixed = True
             elif self._adds:
@@ -315,7 +317,7 @@ class Turns:
                 while awake:
                     awake.popleft().woken()
                 pubsub.deliver()
-        except Exception:  # a fault of ours; what is left over is for the next turn
+        except Exception:  # a bug of ours; the next turn takes the rest
             _logger.exception("a turn broke off")
         core = self._core
         log = core.log
@@ -342,7 +344,7 @@ class Turns:
         ):
             log.sync_if_quick()
         through = core.durability.through(log)
-        all_hold = through >= log.next_lsn - 1  # what the answers rest on was added by now
+        all_hold = through >= log.next_lsn - 1  # the answers' records were appended by now
         for promise, told in answers:
             if promise[1] <= through and (promise[0] is log or not promise[1]):
                 for connection, data, _ in told:
@@ -357,7 +359,7 @@ class Turns:
             self._subscribe()
 
     def await_(self, connection: Connection) -> None:
-        """What a connection has to send has to wait for the log."""
+        """Park a connection until the promise of its last held replies holds."""
         self._parked[connection] = None
         self._await(connection.held[-1])
 
@@ -376,11 +378,11 @@ class Turns:
             log.subscribe(lsn, level, self._synced)
 
     def _synced(self, error: LogPoisoned | None) -> None:
-        """From the log's own thread, or this one."""
+        """A sync ended. Called from the log's own thread or the loop's."""
         try:
             self._loop.call_soon_threadsafe(self._release, error)
         except RuntimeError:
-            pass  # the loop is closed, and so are its sockets
+            pass  # the loop and its sockets are closed
 
     def _release(self, error: LogPoisoned | None) -> None:
         if self._relief is not None:
@@ -389,7 +391,7 @@ class Turns:
         self._subscribed = False
         parked = list(self._parked)
         if self._adds and not self._ending:
-            self._end()  # first, so that the disk has something to do meanwhile
+            self._end()  # first, to keep the disk busy meanwhile
         log = self._core.log
         through = self._core.durability.through(log)
         for connection in parked:
@@ -400,7 +402,7 @@ class Turns:
 
 
 def _hand_out(answers: list[_Answers]) -> None:
-    """Let the connections send them with all else they have to say in this turn."""
+    """Pass the answers to their connections, which send them with their other replies of this turn."""
     for promise, told in answers:
         for connection, data, count in told:
             connection.rests_on(*promise)
