@@ -1,8 +1,8 @@
-"""Collector: what Prometheus is shown of a server and its store (prometheus_client's protocol: `collect`).
+"""Collector: the Prometheus metrics of a server and its store (prometheus_client's protocol: `collect`).
 
-It runs in the thread of a scrape, beside the event loop and all who use the store, so it takes what is there: counters
-that others keep, and for single streams the store's lock for a fraction of a millisecond at a time, with a pause after
-each. Nothing is loaded into memory for a scrape.
+It runs in the thread of a scrape, beside the event loop and all users of the store, so it does little: it reads
+counters that others keep, and for single streams it holds the store's lock for a fraction of a millisecond at a time,
+with a pause after each. A scrape loads nothing into memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SYNC_BUCKETS_S: Final = (
     *(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-PACE: Final = 30  # so many samples are formatted, about 0.2 ms, before others get the interpreter
+PACE: Final = 30  # samples formatted, in about 0.2 ms, before the thread yields the GIL
 PAUSE_S: Final = 0.0002
 TRIES: Final = 10
 
 # fmt: off
-# Name of the gauge, what it is in `Checkpoints.info`, in what unit, its help.
+# Name of the gauge, key in `Checkpoints.info`, factor to the gauge's unit, help.
 _CHECKPOINT: Final = (
     ("checkpoint_lsn", "checkpoint_lsn", 1, "The checkpoint holds everything up to this record."),
     ("checkpoint_timestamp_seconds", "checkpoint_unix_ms", 0.001, "Unix time of the checkpoint, 0 = there is none."),
@@ -55,19 +55,19 @@ _CHECKPOINT: Final = (
 
 
 class SyncTimes:
-    """How long fsyncs took. `observe` is called by one thread at a time: the log sees to that."""
+    """A histogram of fsync durations. The log ensures that only one thread at a time calls `observe`."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SYNC_BUCKETS_S) + 1)
         self.seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        """One more."""
+        """Count one fsync."""
         self.counts[bisect_left(SYNC_BUCKETS_S, seconds)] += 1
         self.seconds += seconds
 
     def attach(self, log: Any) -> SyncTimes:
-        """Be told by this log, from now on; those that are told already stay, and are returned."""
+        """Observe this log's fsyncs. If the log already has a SyncTimes, keep and return that one."""
         told = getattr(getattr(log, "on_sync", None), "__self__", None)
         if isinstance(told, SyncTimes):
             return told
@@ -76,7 +76,7 @@ class SyncTimes:
 
 
 class _Paced(list[Sample]):
-    """Samples that, as they are gone through to be formatted, let others have the interpreter now and then."""
+    """Samples whose iterator, which formatting drives, sleeps now and then to yield the GIL."""
 
     def __iter__(self) -> Iterator[Sample]:
         for at, sample in enumerate(super().__iter__()):
@@ -86,17 +86,17 @@ class _Paced(list[Sample]):
 
 
 class Collector:
-    """See the module's text. `streams_max`: how many streams are shown one by one."""
+    """See the module docstring. The option metrics-streams limits how many streams are shown one by one."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._core = server.core
         self._streams_max: int = server.config["metrics-streams"]
-        self._one = threading.Lock()  # scrapes come one after the other
+        self._one = threading.Lock()  # one scrape at a time
         self.times = SyncTimes().attach(server.core.log)
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
+        """Yield all metric families."""
         with self._one:
             yield from self._collect()
 
@@ -174,7 +174,7 @@ class Collector:
 
     def _of_log(self) -> Iterator[Metric]:
         log = self._core.log
-        self.times = self.times.attach(log)  # it may be another one
+        self.times = self.times.attach(log)  # the store may have opened a new log
         counts, seconds = list(self.times.counts), self.times.seconds
         buckets: list[tuple[str, float]] = []
         total = 0
@@ -301,11 +301,11 @@ def _counter(name: str, text: str, value: float) -> Metric:
 
 
 def _items(table: dict[bytes, Any]) -> list[tuple[bytes, Any]]:
-    """What a dict holds that the loop's thread may be adding to."""
+    """The sorted items of a dict to which the loop's thread may be adding."""
     for _ in range(TRIES):
         try:
             return sorted(table.items())
-        except RuntimeError:  # it grew just then
+        except RuntimeError:  # it grew meanwhile
             continue
     return []
 

@@ -2,9 +2,9 @@
 
     config["appendfsync"]           the value, typed
     config.set([(b"hz", b"20")])    CONFIG SET: all or nothing
-    config.on("hz", callback)       told of the new value; what it raises takes the change back
+    config.on("hz", callback)       called with each new value; if it raises, the change is undone
 
-Which options there are: server/options.py. Not to be used from several threads at once.
+server/options.py lists the options. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _logger = logging.getLogger("tidelog.server")
 
 
 class ConfigError(Exception):
-    """The configuration makes no sense. One line: where, which option, what is allowed."""
+    """The configuration is invalid. The message is one line: where, which option, what is allowed."""
 
 
 class Config:
-    """See the module's text.
+    """See the module docstring.
 
     file        the configuration file, None if there is none
-    ephemeral   port 0 was asked for by a program: a port that is free, where on the command line it is none
+    ephemeral   the embedding program asked for port 0: pick a free port (on the command line, 0 means no port)
     """
 
     def __init__(self, disk: Disk | None = None) -> None:
@@ -77,18 +77,18 @@ class Config:
 
     @property
     def normal_limits(self) -> Limit:
-        """What any other client may leave unread."""
+        """Output limits of all other clients."""
         limit: Limit = self._values["client-output-buffer-limit"]["normal"]
         return limit
 
     @property
     def pubsub_limits(self) -> Limit:
-        """What a subscriber may leave unread."""
+        """Output limits of a subscriber."""
         limit: Limit = self._values["client-output-buffer-limit"]["pubsub"]
         return limit
 
     def store_options(self) -> dict[str, Any]:
-        """How the store is to be kept: the arguments of `store.options.make_options`."""
+        """The store's options, as arguments for `store.options.make_options`."""
         values = self._values
         growth = values["auto-aof-rewrite-percentage"]
         return {
@@ -103,14 +103,14 @@ class Config:
             "keep_snapshots": values["keep-snapshots"],
         }
 
-    # --- the start
+    # --- startup
 
     def place(self, root: Path) -> None:
-        """Where the store is: what `dir` shows."""
+        """Set the store's directory, which `dir` shows."""
         self._values["dir"] = str(root)
 
     def adopt(self, options: Options, fsync: str) -> None:
-        """Show how a store is kept that is open already; `fsync` is its policy by now."""
+        """Take over the options of a store that is already open; `fsync` is its current policy."""
         values = self._values
         values["appendfsync"] = fsync
         values["save"] = tuple((int(seconds), changes) for seconds, changes in options.save)
@@ -125,10 +125,10 @@ class Config:
         values["keep-snapshots"] = options.keep_snapshots
 
     def start(self, options: Mapping[str, Any], *, fsync: str | None = None) -> None:
-        """Take options of a program, names with underscores. Raises ConfigError.
+        """Apply options given by a program, names with underscores. Raises ConfigError.
 
-        fsync   the policy of a store that is open already: options of the store and of the log's lines are then
-                refused, since they are its owner's. None = the server opens the store
+        fsync   the policy of a store that is already open. Options of the store and of logging are then refused,
+                because the program that owns the store sets them. None = the server opens the store
         """
         for given, value in options.items():
             option = _option(given.replace("_", "-"), "")
@@ -145,8 +145,8 @@ class Config:
             self._fixed |= {option.name for option in OPTIONS.values() if option.of == LOGS}
 
     def load(self, path: Path) -> None:
-        """Take the options of a file, which CONFIG REWRITE will write. Raises ConfigError."""
-        path = path.resolve()  # it will be replaced, and not a link to it
+        """Load the configuration file, which CONFIG REWRITE will rewrite. Raises ConfigError."""
+        path = path.resolve()  # CONFIG REWRITE replaces the file, not a link to it
         try:
             data = recipe.read(self._disk, path)
         except OSError as error:
@@ -166,7 +166,7 @@ class Config:
         self.file = path
 
     def take(self, name: str, text: str, where: str) -> None:
-        """Take an option of the command line; `where` begins the error. Raises ConfigError."""
+        """Apply an option of the command line; error messages begin with `where`. Raises ConfigError."""
         self._put(_option(name, where), text, where)
 
     def _put(self, option: Option, given: Any, where: str, *, native: bool = False) -> None:
@@ -189,8 +189,8 @@ class Config:
     # --- CONFIG
 
     def get(self, patterns: Iterable[bytes]) -> list[bytes]:
-        """Names and values, alternating, of all options that match one of the patterns (CONFIG GET)."""
-        found: dict[str, bytes] = {}  # the name as it is shown
+        """CONFIG GET: alternating names and values of all options that match a pattern."""
+        found: dict[str, bytes] = {}  # option -> name to show
         for pattern in patterns:
             if _GLOB.search(pattern) is None:
                 name = pattern.decode("ascii", "replace").lower()
@@ -207,7 +207,7 @@ class Config:
         return answer
 
     def set(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """CONFIG SET: all or nothing. Raises CommandError with the texts of Redis 7.0."""
+        """CONFIG SET: all or nothing. Raises CommandError with Redis 7.0's messages."""
         chosen: list[tuple[Option, bytes]] = []
         for raw, text in pairs:
             option = OPTIONS.get(raw.decode("ascii", "replace").lower())
@@ -236,7 +236,7 @@ class Config:
         self._change(values)
 
     def _change(self, values: dict[str, Any]) -> None:
-        """Take values and tell who wants to know; if one of those objects, take everything back."""
+        """Set values and call their callbacks. If a callback raises, restore all values."""
         before = {name: self._values[name] for name in values}
         self._values.update(values)
         told: list[str] = []
@@ -252,27 +252,25 @@ class Config:
                 for callback in self._callbacks.get(name, ()):
                     try:
                         callback(before[name])
-                    except (
-                        Exception
-                    ) as other:  # to what was so before: who asked is told of the first one
+                    except Exception as other:  # restoring failed: the caller gets the first error
                         _logger.error("%s could not be set back: %r", name, other)
             if isinstance(error, ValueError):
                 raise _failed(told[-1].encode(), str(error)) from error
             raise
 
     def on(self, name: str, callback: Callable[[Any], object]) -> None:
-        """Have `callback` called with each new value of an option. By then all values of a CONFIG SET are in place.
+        """Call `callback` with each new value of an option, after all values of a CONFIG SET are in place.
 
-        It raises ValueError with a reason to refuse: then the values before stand again, and it is called with those.
+        To refuse a value it raises ValueError with a reason. The old values are then restored, and it is called again.
         """
         assert OPTIONS[name].when == RUN
         self._callbacks.setdefault(name, []).append(callback)
 
     def rewrite(self, users: Sequence[bytes] = ()) -> Callable[[], None]:
-        """CONFIG REWRITE, with the lines of all users: what it has to write, as a call that writes it.
+        """CONFIG REWRITE: return a function that rewrites the file with the current values and the users' lines.
 
-        The call waits for the disk, so it is for another thread: it reads the file again, puts in what differs, and
-        replaces the file at once and durably. Comments and the order stay. Raises CommandError, the call too.
+        The function waits for the disk, so call it in another thread. It reads the file again, changes what differs,
+        and replaces the file atomically and durably. Comments and order stay. Both raise CommandError.
         """
         if self.file is None:
             raise CommandError(NO_FILE)
@@ -296,7 +294,7 @@ class Config:
         try:
             return recipe.read(self._disk, path)
         except FileNotFoundError:
-            return b""  # as Redis: a new one is made
+            return b""  # create a new one, as Redis
 
 
 def _option(name: str, where: str) -> Option:
@@ -324,7 +322,7 @@ def _failed(name: bytes, reason: str) -> CommandError:
 
 
 def pairs_of(words: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """The arguments of CONFIG SET in pairs. Raises CommandError."""
+    """Split the arguments of CONFIG SET into (name, value) pairs. Raises CommandError."""
     if len(words) % 2:
         raise CommandError(SYNTAX)
     return list(zip(words[::2], words[1::2], strict=True))

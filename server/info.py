@@ -1,8 +1,8 @@
 """INFO: sections of `name:value` lines, with the names that exporters and clients of Redis read (spec 16.2).
 
-Nothing here waits for the disk: INFO is what one asks when the disk is in trouble. A few fields of Redis have no
-meaning here, such as those of forks, scripts and defragmentation; they are there and zero, since that is how it is.
-Fields that are not counted are left out: keyspace_hits and keyspace_misses.
+Nothing here waits for the disk, because operators call INFO when the disk is in trouble. Some of Redis's fields do not
+apply here, such as those of forks, scripts and defragmentation; they are present with their true value, zero. Fields
+that we do not count are left out: keyspace_hits and keyspace_misses.
 """
 
 from __future__ import annotations
@@ -32,12 +32,9 @@ PERCENTILES: Final = ("50", "99", "99.9")
 
 
 def render(server: Server, words: list[bytes]) -> bytes:
-    """The sections that `words` name, in their own order; the default ones if there are none.
-
-    Names that are none are passed over.
-    """
+    """Return the sections that `words` name, in INFO's order, or the default sections. Unknown names are ignored."""
     wanted = {word.decode("latin-1").lower() for word in words} or {"default"}
-    if "everything" in wanted or "all" in wanted:  # they differ by what modules add
+    if "everything" in wanted or "all" in wanted:  # they differ only in modules' sections
         wanted |= set(SECTIONS)
     if "default" in wanted:
         wanted |= set(SECTIONS) - NOT_DEFAULT
@@ -136,7 +133,7 @@ def _persistence(server: Server) -> Rows:
     yield "aof_last_cow_size", 0
     yield "module_fork_in_progress", 0
     yield "module_fork_last_cow_size", 0
-    # There is no base that a rewrite made smaller: what is folded into the checkpoint is not read again.
+    # We have no rewritten base file: records folded into the checkpoint are not read again.
     yield "aof_current_size", facts.get("bytes_since_checkpoint", 0)
     yield "aof_base_size", 0
     yield "aof_pending_rewrite", 0
@@ -252,13 +249,13 @@ def _keyspace(server: Server) -> Rows:
     try:
         found, _ = server.core.look(count)
     except TidelogError:
-        return  # the store is of no more use; the other sections say so
+        return  # the store has ended; other sections report it
     for number, keys, expires in found:
         yield f"db{number}", f"keys={keys},expires={expires},avg_ttl=0"
 
 
 def _tidelog(server: Server) -> Rows:
-    """What is our own."""
+    """The section with our own fields."""
     core, log = server.core, server.core.log
     nbytes, age = log.exposed()
     yield "tidelog_version", __version__
@@ -281,7 +278,7 @@ def _tidelog(server: Server) -> Rows:
 
 
 def _line(value: Any) -> str:
-    """A value on a line of its own: nothing for None, 0 and 1 for truth, seconds to the millisecond."""
+    """Format a value on one line: empty for None, 0 or 1 for a bool, three decimals for a float."""
     if value is None:
         return ""
     if isinstance(value, bool):

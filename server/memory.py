@@ -1,8 +1,8 @@
-"""Memory of this process, as the operating system counts it, and what MEMORY says of it.
+"""Memory of this process as the operating system counts it, and the replies of MEMORY.
 
-CPython's allocator has no count of its own that would be worth showing, so all figures are the kernel's: what the
-process has allocated itself is its anonymous memory; resident are, besides, the pages of mapped files that happen
-to be in memory, such as the checkpoint's. Those the kernel takes back when it needs them.
+CPython's allocator keeps no useful totals, so all figures are the kernel's. Memory that the process has allocated is
+its anonymous memory. Resident memory also includes the pages of mapped files that are in RAM, such as the
+checkpoint's; the kernel reclaims those when it needs them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tidelog.server.server import Server
 
 _STATUS: Final = Path("/proc/self/status")
-_SMALL: Final = 5 << 20  # below it the doctor says nothing, as Redis
+_SMALL: Final = 5 << 20  # below it MEMORY DOCTOR gives no diagnosis, as Redis
 
 
 class Memory(NamedTuple):
-    """Bytes: allocated, resident, and the most that was ever resident."""
+    """Bytes: allocated, resident, and peak resident."""
 
     used: int
     resident: int
@@ -34,14 +34,14 @@ class Memory(NamedTuple):
 
 
 def measure() -> Memory:
-    """The memory of this process now."""
+    """Measure the memory of this process."""
     try:
         file = RealDisk().open(_STATUS)
         try:
             text = file.pread(1 << 16, 0)
         finally:
             file.close()
-    except OSError:  # no /proc: the most there was is all that is known
+    except OSError:  # no /proc: only the peak is known
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         return Memory(peak, peak, peak)
     found = {}
@@ -54,12 +54,12 @@ def measure() -> Memory:
 
 
 def system_memory() -> int:
-    """Bytes of memory that this machine has."""
+    """Bytes of RAM in this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Shares(NamedTuple):
-    """Of what is used, in bytes: what the server had when it began, what clients' buffers hold, and the data."""
+    """Used memory in bytes: allocated at startup, held in clients' buffers, and the data."""
 
     startup: int
     clients: int
@@ -67,7 +67,7 @@ class Shares(NamedTuple):
 
 
 def shares(server: Server, used: int) -> Shares:
-    """How the memory is shared out. With a memory budget the data is what residence estimates, else what is left."""
+    """Split the used memory. With a memory budget the data is the estimate of store/residence, else the remainder."""
     startup = server.stats.startup_bytes
     clients = sum(buffered(session.connection) for session in server.sessions.values())
     facts = checkpoint_facts(server.core)
@@ -76,19 +76,19 @@ def shares(server: Server, used: int) -> Shares:
 
 
 def buffered(connection: Any) -> int:
-    """Bytes that a connection keeps: commands that are not complete, replies that have not left."""
+    """Bytes that a connection buffers: incomplete commands and unsent replies."""
     kept: int = connection.requests.pending + connection.unread_bytes
     return kept
 
 
 def checkpoint_facts(core: Core) -> dict[str, Any]:
-    """What `store.checkpoints` knows; nothing where a store has none."""
+    """The facts of `store.checkpoints`; empty if the store has none."""
     facts: dict[str, Any] = {} if core.checkpoints is None else core.checkpoints.info(core)
     return facts
 
 
 def human(nbytes: int) -> str:
-    """1536 -> `1.50K`, as Redis writes it."""
+    """Format bytes as Redis does: 1536 -> `1.50K`."""
     if nbytes < 1024:
         return f"{nbytes}B"
     size = float(nbytes)
@@ -100,7 +100,7 @@ def human(nbytes: int) -> str:
 
 
 def rows(server: Server) -> Iterator[tuple[str, object]]:
-    """The lines of INFO's section, and their values."""
+    """The names and values of INFO's memory section."""
     used, resident, peak = measure()
     startup, clients, dataset = shares(server, used)
     total, bound = system_memory(), checkpoint_facts(server.core).get("memory_budget") or 0
@@ -151,7 +151,7 @@ def rows(server: Server) -> Iterator[tuple[str, object]]:
 
 
 def stats(server: Server) -> Map:
-    """The reply of MEMORY STATS: Redis's names, where there is something to say."""
+    """The reply of MEMORY STATS, with those of Redis's fields that apply."""
     used, resident, peak = measure()
     startup, clients, dataset = shares(server, used)
     overhead = max(used - dataset, 0)
@@ -191,12 +191,12 @@ def stats(server: Server) -> Map:
 
 
 def ratio(part: int, whole: int) -> float:
-    """0.0 if there is no whole."""
+    """part / whole; 0.0 if whole is 0."""
     return part / whole if whole else 0.0
 
 
 def doctor(server: Server) -> str:
-    """The reply of MEMORY DOCTOR, in the words of Redis where they fit."""
+    """The reply of MEMORY DOCTOR, with Redis's text where it applies."""
     used, resident, peak = measure()
     shared = shares(server, used)
     if used - shared.startup < _SMALL:

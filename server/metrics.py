@@ -1,7 +1,7 @@
-"""Metrics: a small HTTP server on a port of its own, in daemon threads: /metrics for Prometheus, /health for probes.
+"""Metrics: a small HTTP server on its own port, in daemon threads: /metrics for Prometheus, /health for probes.
 
-What is shown: server/collector.py. Nothing of it goes through the event loop, so a scrape delays no client, and a
-health check notices a loop that hangs.
+server/collector.py makes the content. A scrape never goes through the event loop, so it delays no client, and a health
+check detects a hanging loop.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tidelog.store.face import nothing
 if TYPE_CHECKING:
     from tidelog.server.server import Server
 
-REQUESTS_MAX: Final = 8  # at a time; whoever comes beyond that is turned away
-REQUEST_S: Final = 10.0  # a client that is silent for so long is dropped
-HEALTH_S: Final = 2.0  # that the store, and then the event loop, have to answer in
-RETRY_S: Final = 0.1  # after a connection that could not be accepted
+REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
+REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
+HEALTH_S: Final = 2.0  # time limit for the store, and again for the event loop
+RETRY_S: Final = 0.1  # pause after a failed accept
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -42,7 +42,7 @@ class Metrics:
         self.collector = Collector(server)
 
     def start(self, link: socket.socket) -> None:
-        """Listen on a socket that is bound; `stop` closes it. Raises OSError."""
+        """Listen on a bound socket, which `stop` closes. Raises OSError."""
         self._http = _Http(link, self)
         self._thread = threading.Thread(
             target=self._http.serve, name="tidelog-metrics", daemon=True
@@ -50,7 +50,7 @@ class Metrics:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening. Answers under way are left to their threads. Twice is allowed."""
+        """Stop listening. Running requests finish in their threads. May be called twice."""
         http, self._http = self._http, None
         if http is not None and self._thread is not None:
             http.stop()
@@ -58,12 +58,12 @@ class Metrics:
             http.server_close()
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """What /metrics answers to this Accept header: the text, and its content type."""
+        """The response of /metrics for an Accept header: the body and its content type."""
         encode, content_type = choose_encoder(accept)
-        return encode(self.collector), content_type  # all it needs is `collect`
+        return encode(self.collector), content_type  # it only calls `collect`
 
     def health(self) -> dict[str, Any]:
-        """What /health answers; with a `reason` if anything is wrong."""
+        """The response of /health as a dict; it has a `reason` if the server is unhealthy."""
         core, log = self._server.core, self._server.core.log
         reason = self._reason()
         if reason is not None:
@@ -80,7 +80,7 @@ class Metrics:
         }
 
     def _reason(self) -> str | None:
-        """Why the server is of no use at this moment, or None."""
+        """Why the server cannot serve now, or None."""
         core = self._server.core
         if not core.ended and core.log.failure is not None and not core.log.in_doubt:
             return f"the log failed: {core.log.failure}"
@@ -88,7 +88,7 @@ class Metrics:
             return f"the store did not answer within {HEALTH_S:g} s"
         core.lock.release()
         try:
-            core.look(nothing)  # which also rebuilds memory, if that is due
+            core.look(nothing)  # this also rebuilds memory if that is needed
         except TidelogError as error:
             return str(error)
         refusal = core.log.refusal()
@@ -105,7 +105,7 @@ class Metrics:
 
 
 class _Http(ThreadingHTTPServer):
-    """Accepts in one thread, answers each request in another, a few at a time."""
+    """Accepts in one thread and handles each request in its own, up to REQUESTS_MAX at a time."""
 
     daemon_threads = True
 
@@ -113,15 +113,15 @@ class _Http(ThreadingHTTPServer):
         self.metrics = metrics
         self._free = threading.BoundedSemaphore(REQUESTS_MAX)
         self._stopping = False
-        socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # no socket of its own
-        # Without the look at the name service that HTTPServer has.
+        socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # creates no socket
+        # As HTTPServer, but without its reverse DNS lookup.
         self.server_name, self.server_port = link.getsockname()[:2]
         link.setblocking(True)
         self.socket = link
         self.server_activate()
 
     def serve(self) -> None:
-        """Until `stop`. Sleeps in accept: it costs nothing while nobody asks."""
+        """Serve until `stop`. The thread sleeps in accept, so an idle server costs nothing."""
         while not self._stopping:
             self.handle_request()
 
@@ -130,11 +130,11 @@ class _Http(ThreadingHTTPServer):
             return super().get_request()
         except OSError:
             if not self._stopping:
-                time.sleep(RETRY_S)  # no descriptors left, perhaps
+                time.sleep(RETRY_S)  # perhaps out of file descriptors
             raise
 
     def stop(self) -> None:
-        """From another thread."""
+        """Make `serve` return. Called from another thread."""
         self._stopping = True
         self.socket.shutdown(socket.SHUT_RDWR)
 

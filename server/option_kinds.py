@@ -1,8 +1,8 @@
-"""Kinds of options: what a value may be, how it is read, and how it is shown.
+"""Kinds of options: which values are valid, how they are parsed and how they are shown.
 
-A value comes in two ways: as text, from CONFIG SET and the command line, and as a value of TOML or Python, from the
-file and from a program. Either way it becomes the same typed value. Reasons of a refusal are those of Redis 7.0; where
-a file or a command line is wrong, `allowed` is said instead, which names everything that would have been right.
+A value arrives as text, from CONFIG SET and the command line, or as a TOML or Python value, from the file and from a
+program. Both become the same typed value. Reasons for refusing are those of Redis 7.0; errors in a file or on the
+command line use `allowed` instead, which states all valid values.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ _WHOLE: Final = re.compile(r"\+?([0-9]{1,20})", re.ASCII)
 
 
 class Refused(ValueError):
-    """A value that an option may not have. Its text is the reason as CONFIG SET says it."""
+    """An invalid value. The message is the reason as in CONFIG SET's error."""
 
 
 class Kind(ABC):
-    """What the values of an option are."""
+    """The type of an option's values."""
 
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What a value has to be, to be read after "must be"."""
+        """The valid values, phrased to follow "must be"."""
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """The value that a text stands for. Raises Refused."""
+        """Parse a value from text. Raises Refused."""
 
     def native(self, value: Any) -> Any:
-        """The value that one of TOML or Python stands for. Raises Refused."""
+        """Convert a TOML or Python value. Raises Refused."""
         if not isinstance(value, str):
             raise Refused("argument must be a string")
         return self.parse(value)
 
     def over(self, old: Any, new: Any) -> Any:
-        """The value after `new` was set over `old`."""
+        """The resulting value when `new` is set and `old` was there."""
         return new
 
     def show(self, value: Any) -> str:
-        """As CONFIG GET shows it; `parse` reads it back."""
+        """The text that CONFIG GET shows; `parse` accepts it."""
         return str(value)
 
     def plain(self, value: Any) -> Any:
-        """As a value of TOML; `native` reads it back."""
+        """The value as TOML; `native` accepts it."""
         return value
 
 
 class Integer(Kind):
-    """A whole number. Outside of `clamp` it is taken for the nearest within, without a word, as Redis does for hz."""
+    """An integer. Values outside of `clamp` are silently clamped, as Redis does for hz."""
 
     def __init__(self, low: int, high: int, clamp: tuple[int, int] | None = None) -> None:
         self.low, self.high, self.clamp = low, high, clamp
@@ -95,7 +95,7 @@ class Integer(Kind):
 
 
 class OneOf(Integer):
-    """One of a few whole numbers."""
+    """One of a few integers."""
 
     def __init__(self, *values: int) -> None:
         super().__init__(min(values), max(values))
@@ -115,7 +115,7 @@ class OneOf(Integer):
 class Memory(Kind):
     """Bytes, as a number or with a unit: k kb m mb g gb (kb = 1024, k = 1000).
 
-    off   0 is allowed below `low` too, and means that there is no bound
+    off   0 is allowed even if it is below `low`, and means no limit
     """
 
     def __init__(self, low: int = 0, high: int = INT64_MAX, *, off: bool = False) -> None:
@@ -168,7 +168,7 @@ class Boolean(Kind):
 
 
 class Choice(Kind):
-    """One of a few words, in any case."""
+    """One of a few words, case-insensitive."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -192,14 +192,14 @@ class Text(Kind):
     allowed = "a string without NUL"
 
     def parse(self, text: str) -> str:
-        # A TOML file cannot hold what is not UTF-8, and no file name has a NUL.
+        # A TOML file must be UTF-8, and a file name cannot contain NUL.
         if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise Refused("argument must be UTF-8 text without NUL")
         return text
 
 
 class Words(Text):
-    """Words with blanks between them, one at least; a list of strings in TOML and Python, if one likes."""
+    """At least one word (unless `empty`), separated by blanks; TOML and Python may also use a list of strings."""
 
     def __init__(self, known: tuple[str, ...] = (), *, empty: bool = False) -> None:
         self.known, self.empty = known, empty
@@ -284,14 +284,12 @@ class EventClasses(Kind):
             raise Refused(str(error)) from None
         shown = str(wanted)
         if "n" in wanted.classes and "n" not in shown:
-            shown += (
-                "n"  # Redis 7.0 forgets to show it beside A; written to a file it must not be lost
-            )
+            shown += "n"  # Redis 7.0 omits it after A, but the config file must keep it
         return shown
 
 
 class Limit(NamedTuple):
-    """Bytes of output a client may leave unread: `hard` at once, or more than `soft` for `seconds`. 0 = no limit."""
+    """Limits in bytes for a client's unread output: never over `hard`, or over `soft` for `seconds`. 0 = no limit."""
 
     hard: int
     soft: int
@@ -299,7 +297,7 @@ class Limit(NamedTuple):
 
 
 class OutputLimits(Kind):
-    """client-output-buffer-limit: class of clients -> Limit. What is given replaces the classes that it names."""
+    """client-output-buffer-limit: client class -> Limit. A new value replaces only the classes that it names."""
 
     allowed = (
         'a class of normal, replica, pubsub with its hard limit, soft limit and seconds: "pubsub 32mb 8mb 60", '
@@ -349,7 +347,7 @@ class OutputLimits(Kind):
         return Limit(*numbers)
 
     def show(self, value: Any) -> str:
-        # Redis still shows the old name of replicas.
+        # Redis still shows the old name for replicas.
         return " ".join(
             f"{'slave' if name == 'replica' else name} {limit.hard} {limit.soft} {limit.seconds}"
             for name, limit in value.items()
@@ -360,7 +358,7 @@ class OutputLimits(Kind):
 
 
 def memory_bytes(text: str) -> int | None:
-    """Bytes of "64mb" and the like, None if it is nothing of that kind. No digits are 0, as in Redis."""
+    """Bytes of a size such as "64mb"; None if it is not one. Missing digits mean 0, as in Redis."""
     found = _MEMORY.fullmatch(text.lower())
     if found is None or found[2] not in _UNITS:
         return None

@@ -1,7 +1,7 @@
-"""The table of all options of the server: kind, default, when they may be changed, and what they do.
+"""The table of all server options: kind, default, when they may be changed, and what they do.
 
 Names, defaults and bounds are those of Redis 7.0 and, for streams, of 8.8 (spec 16.3), where Redis has the option.
-Differences: `bind` is loopback, there is always an append-only file, and `unixsocketperm` lets only the owner in.
+Differences: `bind` defaults to loopback, appendonly is always on, and `unixsocketperm` admits only the owner.
 """
 
 from __future__ import annotations
@@ -36,19 +36,13 @@ from tidelog.store.options import (
     SEGMENT_BYTES_MIN,
 )
 
-RUN: Final = "run"  # by CONFIG SET, and at the start
+RUN: Final = "run"  # by CONFIG SET, and at startup
 START: Final = "start"  # in the file and on the command line
-FIXED: Final = (
-    "fixed"  # never: clients and tools look for the name, and its value says how things are
-)
+FIXED: Final = "fixed"  # never: clients and tools read it; the value states a fact
 
 SERVER: Final = "server"
-STORE: Final = (
-    "store"  # how the store is kept: of a store that is open already, its owner decides that
-)
-LOGS: Final = (
-    "logs"  # of this process: where the server is part of a program, the program decides that
-)
+STORE: Final = "store"  # options of the store; if it is already open, its owner sets them
+LOGS: Final = "logs"  # options of logging; an embedding program sets them itself
 
 
 class Option(NamedTuple):
@@ -77,7 +71,7 @@ _SAVE: Final = tuple((int(seconds), changes) for seconds, changes in SAVE)
 
 # fmt: off
 _ALL: Final = (
-    # Where it listens, and for whom
+    # Listening and access
     Option("bind", Words(), "127.0.0.1 -::1", START,
            "Addresses to listen on; one with - before it may be missing; * is all."),
     Option("port", _PORT, 6379, START, "TCP port; 0 = none."),
@@ -91,7 +85,7 @@ _ALL: Final = (
     Option("tcp-keepalive", Integer(0, INT_MAX), 300, RUN, "Seconds between probes of an idle connection; 0 = none."),
     Option("enable-debug-command", Choice("no", "yes", "local"), "no", START,
            "Who may use DEBUG: nobody, all, clients on this machine."),
-    # What one client may take
+    # Limits for one client
     Option("proto-max-bulk-len", Memory(1 << 20), 512 << 20, RUN, "Bytes one argument may have."),
     Option("client-query-buffer-limit", Memory(1 << 20), 1 << 30, RUN, "Bytes of an unfinished command that are kept."),
     Option("client-output-buffer-limit", OutputLimits(_LIMITS), _LIMITS, RUN,
@@ -110,7 +104,7 @@ _ALL: Final = (
     Option("tls-ciphers", Text(), "", START, "Ciphers of TLS 1.2, in the words of OpenSSL; empty = Python's choice."),
     Option("tls-prefer-server-ciphers", Boolean(), False, START,
            "The server's order of ciphers counts, not the client's."),
-    # What is stored, and when
+    # Storage
     Option("appendfsync", Choice("everysec", "always", "no"), "everysec", RUN,
            "When a reply means that the disk has it.", STORE),
     Option("save", SaveRules(), _SAVE, RUN, "Fold the log after so many seconds if so much changed.", STORE),
@@ -131,7 +125,7 @@ _ALL: Final = (
     Option("stream-node-max-bytes", Memory(), 4096, RUN, "Bytes in one node of a stream; 0 = no limit."),
     Option("stream-idmp-duration", Integer(1, 86_400), 100, RUN, "Seconds for which a producer's IDs are remembered."),
     Option("stream-idmp-maxsize", Integer(1, 10_000), 100, RUN, "IDs that are remembered of one producer."),
-    # What is told, and to whom
+    # Reporting
     Option("notify-keyspace-events", EventClasses(), "", RUN,
            "Events of keys that are published: letters of K E A g t x n ..."),
     Option("slowlog-log-slower-than", Integer(-1, INT64_MAX), 10_000, RUN,
@@ -152,7 +146,7 @@ _ALL: Final = (
     Option("databases", OneOf(DATABASES), DATABASES, FIXED, "Databases."),
     Option("hz", Integer(0, INT_MAX, (1, 500)), 10, RUN, "How often a second timers are looked at."),
     Option("shutdown-timeout", Integer(0, INT_MAX), 10, RUN, "Seconds that a shutdown waits for replies to leave."),
-    # How things are
+    # Fixed facts
     Option("dir", Text(), "", FIXED, "The directory of the store: PATH on the command line."),
     Option("appendonly", Boolean(), True, FIXED, "Everything goes through the log."),
     Option("appenddirname", Text(), "aof", FIXED, "Folder of the log."),
@@ -195,13 +189,13 @@ _ALL: Final = (
 # fmt: on
 
 OPTIONS: Final = {option.name: option for option in _ALL}
-PROTECTED: Final = frozenset(("dir", "dbfilename"))  # CONFIG SET refuses them in other words
-# CONFIG SET refuses these even where nothing would change, as Redis does.
+PROTECTED: Final = frozenset(("dir", "dbfilename"))  # CONFIG SET refuses them with another message
+# CONFIG SET refuses these even if the value would not change, as Redis does.
 IMMUTABLE: Final = frozenset(
     """databases io-threads daemonize cluster-enabled appendfilename appenddirname aclfile enable-protected-configs
     enable-module-command""".split()
 )
-# The value names a file that may have changed: setting it again is a change (as Redis's VOLATILE_CONFIG).
+# The value names a file that may have changed, so setting the same value is a change (as Redis's VOLATILE_CONFIG).
 VOLATILE: Final = frozenset(("tls-cert-file", "tls-key-file"))
-# A name of the file that is no option: lines of users, as ACL LIST shows them.
+# A name in the file that is not an option: users' lines, as ACL LIST shows them.
 USERS: Final = "users"

@@ -1,12 +1,11 @@
-"""Publish and subscribe: who listens to what, and the messages that keyspace events make (spec 15).
+"""Publish and subscribe: subscriptions, message delivery, and keyspace event messages (spec 15).
 
-Everything runs in the event loop's thread but `_collect`: the store calls that under its lock, from the thread whose
-command it is, which may be a thread of the program that serves its own store. It only puts events by. `deliver`, called
-at the end of a turn and before whatever must come after them, publishes those whose unit is in the log. They leave when
-what the fsync policy promises holds for that unit, as its own reply does.
+Everything except `_collect` runs in the event loop's thread. The store calls `_collect` under its lock, from the thread
+that runs the command, which may be another thread of the embedding program. It only queues events. `deliver` runs at
+the end of a turn and before anything that must come after the events; it publishes the events whose unit is in the
+log. The messages are sent when the promise of that unit holds, like the unit's own reply.
 
-A message reaches whom it can: when a unit breaks and memory is rebuilt from the log, what was not published until then
-is dropped.
+Delivery is best effort: if a unit breaks off and memory is rebuilt from the log, undelivered events are dropped.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from tidelog.server.server import Server
     from tidelog.server.session import Session
 
-# A session stands in the dict of each name it listens to, in the order they came.
+# The subscribers of one name, in order of subscription.
 _Listeners = dict["Session", None]
 
 
 class PubSub:
-    """The registry of a server, made in the loop's thread.
+    """The subscriptions of a server. Create it in the loop's thread.
 
     channels, shard_channels    name -> sessions     patterns    pattern -> sessions
     """
@@ -52,46 +51,46 @@ class PubSub:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._notifications = Notifications()
-        self._collected: deque[tuple[int, Event]] = deque()  # with `Core.reloads` of then
-        self._woken = False  # `deliver` will be called, for what is collected
+        self._collected: deque[tuple[int, Event]] = deque()  # with `Core.reloads` at that time
+        self._woken = False  # a call of `deliver` is scheduled
 
     # --- subscriptions
 
     def subscribe(self, session: Session, channel: bytes) -> None:
-        """From now on a session gets what is published to a channel."""
+        """Subscribe a session to a channel."""
         session.channels.add(channel)
         self.channels.setdefault(channel, {})[session] = None
 
     def unsubscribe(self, session: Session, channel: bytes) -> None:
-        """Not any more, if it did."""
+        """Undo the subscription, if there is one."""
         session.channels.discard(channel)
         _drop(self.channels, channel, session)
 
     def psubscribe(self, session: Session, pattern: bytes) -> None:
-        """As `subscribe`, to every channel that a pattern matches (engine.glob)."""
+        """Subscribe a session to every channel that the pattern matches (engine.glob)."""
         session.patterns.add(pattern)
         self.patterns.setdefault(pattern, {})[session] = None
         self._matchers[pattern] = matcher(pattern)
 
     def punsubscribe(self, session: Session, pattern: bytes) -> None:
-        """Not any more, if it did."""
+        """Undo the subscription, if there is one."""
         session.patterns.discard(pattern)
         _drop(self.patterns, pattern, session)
         if pattern not in self.patterns:
             self._matchers.pop(pattern, None)
 
     def ssubscribe(self, session: Session, channel: bytes) -> None:
-        """As `subscribe`, to a shard channel; these are names apart, and without a cluster nothing else."""
+        """Subscribe a session to a shard channel. Without a cluster these differ only in having their own namespace."""
         session.shard_channels.add(channel)
         self.shard_channels.setdefault(channel, {})[session] = None
 
     def sunsubscribe(self, session: Session, channel: bytes) -> None:
-        """Not any more, if it did."""
+        """Undo the subscription, if there is one."""
         session.shard_channels.discard(channel)
         _drop(self.shard_channels, channel, session)
 
     def leave(self, session: Session) -> None:
-        """A session ends, or RESET: it listens to nothing any more."""
+        """Remove all subscriptions of a session: it ends, or RESET."""
         for channel in list(session.channels):
             self.unsubscribe(session, channel)
         for pattern in list(session.patterns):
@@ -100,13 +99,13 @@ class PubSub:
             self.sunsubscribe(session, channel)
 
     def counts(self) -> tuple[int, int, int]:
-        """How many channels, patterns and shard channels somebody listens to."""
+        """Number of channels, patterns and shard channels with subscribers."""
         return len(self.channels), len(self.patterns), len(self.shard_channels)
 
     # --- messages
 
     def publish(self, channel: bytes, message: bytes, promise: Promise | None = None) -> int:
-        """Send a message to all who listen; to how many. With a promise, it leaves when that holds."""
+        """Send a message to all subscribers and return their number. With a promise, it is sent once that holds."""
         reached = _send(self.channels.get(channel), Push([b"message", channel, message]), promise)
         for pattern, matches in self._matchers.items():
             if matches(channel):
@@ -115,14 +114,14 @@ class PubSub:
         return reached
 
     def spublish(self, channel: bytes, message: bytes, promise: Promise | None = None) -> int:
-        """`publish` to a shard channel, which no pattern matches."""
+        """As `publish`, to a shard channel; patterns do not match those."""
         push = Push([b"smessage", channel, message])
         return _send(self.shard_channels.get(channel), push, promise)
 
     def show(
         self, session: Session, args: list[bytes], db: int, monitors: Iterable[Session]
     ) -> None:
-        """Tell those who MONITOR of a command that a session runs, and in which database."""
+        """Show `monitors` a command that a session runs in database `db`."""
         line = monitor_line(session, args, db, self._core.time_ns() // 1000)
         if line is not None:
             for monitor in monitors:
@@ -131,12 +130,12 @@ class PubSub:
     # --- keyspace events
 
     def set_notifications(self, flags: str) -> None:
-        """notify-keyspace-events from now on. Raises ValueError (engine.events)."""
+        """Apply notify-keyspace-events. Raises ValueError (engine.events)."""
         self._notifications = Notifications(flags)
         self._core.landing.listener = self._collect if self._notifications.wanted else None
 
     def _collect(self, effect: Effect, state: State, now: int) -> None:
-        """[lock] An effect is about to be applied."""
+        """[lock] Queue the events of an effect that is about to be applied."""
         if not self.channels and not self.patterns:
             return
         classes = self._notifications.classes
@@ -153,7 +152,7 @@ class PubSub:
                 try:
                     self._loop.call_soon_threadsafe(self.deliver)
                 except RuntimeError:
-                    pass  # the loop is closed: nobody listens
+                    pass  # the loop is closed: there are no subscribers
 
     @property
     def waiting(self) -> bool:
@@ -166,7 +165,7 @@ class PubSub:
             return
         try:
             told, promise = self._core.look(self._take)
-        except TidelogError:  # of the store's end all clients are told in another way
+        except TidelogError:  # clients learn of the store's end in another way
             self._collected.clear()
             self._woken = False
             return
@@ -176,7 +175,7 @@ class PubSub:
                 self.publish(channel, message, promise)
 
     def _take(self, state: State) -> list[Event]:
-        """[lock] The events that were collected. Where a unit broke, memory was rebuilt before this."""
+        """[lock] Take the queued events, without those from before memory was last rebuilt."""
         reloads = self._core.reloads
         told = [event for of, event in self._collected if of == reloads]
         self._collected.clear()
@@ -184,7 +183,7 @@ class PubSub:
         return told
 
     def close(self) -> None:
-        """The server ends; the store may go on."""
+        """Detach from the store, which may go on without the server."""
         self._core.landing.listener = None
         self._collected.clear()
 
@@ -209,8 +208,8 @@ def _send(listeners: _Listeners | None, push: Push, promise: Promise | None) -> 
 
 
 def _push(session: Session, message: Reply) -> None:
-    """Nobody asked for it, so nothing but the limit of its output keeps a client from being sent more than it reads:
-    a look now and then would be too late."""
+    """Push an unsolicited message. Only the output limit bounds these, and the periodic check would come too late, so
+    check the limit here."""
     connection = session.connection
     if connection.closing:
         return
@@ -221,7 +220,7 @@ def _push(session: Session, message: Reply) -> None:
 
 # --- MONITOR
 
-# As Redis writes a string in quotes.
+# Redis's escapes in quoted strings.
 _ESCAPES = {
     **{byte: b"\\x%02x" % byte for byte in range(256) if not 0x20 <= byte < 0x7F},
     **{
@@ -232,7 +231,7 @@ _ESCAPES = {
 
 
 def monitor_line(session: Session, args: list[bytes], db: int, now_us: int) -> bytes | None:
-    """What MONITOR shows of a command at a time in unix us: secrets blanked; None for commands of administration."""
+    """MONITOR's line for a command at `now_us`, unix microseconds, secrets redacted. None for admin commands."""
     try:
         command = TABLE.resolve(args)
     except CommandError:
@@ -249,7 +248,7 @@ def monitor_line(session: Session, args: list[bytes], db: int, now_us: int) -> b
 
 
 def quoted(raw: bytes) -> bytes:
-    """Bytes as Redis shows them in its logs: in double quotes, what cannot be printed as \\xhh."""
+    """Quote bytes as Redis does in its logs: in double quotes, unprintable bytes as \\xhh."""
     if raw.isalnum() and raw.isascii():
         return b'"%b"' % raw
     return b'"%b"' % b"".join([_ESCAPES.get(byte) or bytes((byte,)) for byte in raw])

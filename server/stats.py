@@ -1,8 +1,8 @@
-"""Stats: what the server counts: calls and their times by command, errors by code, totals, and rates.
+"""Stats: the server's counters: calls and their times by command, errors by code, totals, and rates.
 
-`call` is on the way of every command, so it notes a time and nothing else. Those are counted together, at the speed of
-C, with each `sample` and when somebody asks (`_count`). All of it is used by the event loop's thread alone, but for the
-rows, which a scrape of the metrics reads as they were a tenth of a second ago.
+`call` runs for every command, so it only records the time. `_count` adds up the recorded times in bulk, at the speed of
+C, at each `sample` and when a client asks. Only the event loop's thread uses all this, except for the rows, which a
+scrape of the metrics reads as of the last `_count`, at most about a tenth of a second old.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from tidelog.server.slowlog import SlowLog
 if TYPE_CHECKING:
     from tidelog.server.session import Session
 
-ERRORS_MAX: Final = 128  # as Redis: whoever makes up codes must not fill memory
+ERRORS_MAX: Final = 128  # as Redis: invented codes must not fill memory
 ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
-# Rates are those of the last 16 samples, a tenth of a second each, as in Redis.
+# Rates are computed over the last 16 samples, a tenth of a second apart, as in Redis.
 SAMPLES: Final = 16
-SAMPLE_GAP_S: Final = 1.0  # nobody was connected in between: what was before tells nothing of now
+SAMPLE_GAP_S: Final = 1.0  # after such a gap the older samples are dropped
 NEVER_NS: Final = 1 << 62
 
 
 class Options(Protocol):
-    """What of the configuration is asked here: see `Stats.configure`."""
+    """The configuration, as far as `Stats.configure` reads it."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
 
 class Sample(NamedTuple):
-    """Totals at a moment of the monotonic clock."""
+    """Totals at a time `now` of the monotonic clock, in seconds."""
 
     now: float
     commands: int
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Per second, over the samples."""
+    """Rates per second over the samples."""
 
     commands: float = 0.0
     net_input_bytes: float = 0.0
@@ -63,17 +63,17 @@ class Rates(NamedTuple):
 class Stats:
     """Counters of one server since it was started, or since CONFIG RESETSTAT.
 
-    spent                 by command, nanoseconds of calls that are in no row yet
-    by_error              code ("NOGROUP") -> how many replies
-    slowlog, latency      what took long; see there
-    slow_ns               a command that took so long is to be shown to `slow`; NEVER_NS: none is
+    spent                 by command, nanoseconds of calls that `_count` has not added up yet
+    by_error              code ("NOGROUP") -> number of error replies
+    slowlog, latency      slow commands and events; see there
+    slow_ns               pass a command that took this long to `slow`; NEVER_NS: none
     net_input_bytes       received from clients
     net_output_bytes      sent to clients
-    connections_received  all that came
-    rejected_connections  those of them that were refused: `maxclients`, protected mode
+    connections_received  all connections
+    rejected_connections  refused connections: `maxclients`, protected mode
     error_replies         all error replies
-    delayed_fsyncs        how often the fsync of each second was late, as far as `sample` saw it
-    startup_bytes         memory that this process had allocated when the server began
+    delayed_fsyncs        how often the everysec fsync was late, as observed by `sample`
+    startup_bytes         memory that the process had allocated when the server started
     """
 
     def __init__(self, config: Options) -> None:
@@ -89,8 +89,8 @@ class Stats:
     def reset(self) -> None:
         """CONFIG RESETSTAT. The slow log and the latency events stay."""
         self._rows: dict[bytes, Row] = {}
-        self._ran = 0  # calls that the rows count
-        self.spent: defaultdict[bytes, list[int]] = defaultdict(list)  # not in the rows yet
+        self._ran = 0  # calls counted in the rows
+        self.spent: defaultdict[bytes, list[int]] = defaultdict(list)  # not counted in the rows yet
         self.by_error: dict[bytes, int] = {}
         self.errors_told_apart = True
         self.error_replies = 0
@@ -102,19 +102,19 @@ class Stats:
     # --- for each command
 
     def call(self, name: bytes, ns: int, failed: bool) -> None:
-        """A command ran for so many nanoseconds."""
+        """Record a call of a command that took `ns` nanoseconds."""
         self.spent[name].append(ns)
         if failed:
             self._row(name)[FAILED] += 1
 
     def _count(self) -> None:
-        """Put the times of calls into the rows."""
+        """Add the recorded times to the rows."""
         for name, spent in self.spent.items():
             if spent:
                 row = self._row(name)
                 row[NS] += sum(spent)
                 self._ran += len(spent)
-                # What is below the finest step makes no difference to `place`.
+                # `place` ignores differences below the finest step.
                 for step, count in Counter(map(rshift, spent, repeat(STEP_BITS))).items():
                     row[place(step << STEP_BITS)] += count
                 spent.clear()
@@ -126,7 +126,7 @@ class Stats:
         return row
 
     def calls(self, name: bytes, count: int, ns: int, failed: int) -> None:
-        """`count` calls of a command took so many nanoseconds together; `failed` of them answered an error."""
+        """Record `count` calls of a command that took `ns` nanoseconds in total; `failed` of them returned an error."""
         if count:
             row = self._row(name)
             row[NS] += ns
@@ -135,12 +135,12 @@ class Stats:
             self._ran += count
 
     def rejected(self, name: bytes) -> None:
-        """A command was refused before it ran; b"" if there is none of that name."""
+        """Record a command that was refused before it ran; b"" if the command is unknown."""
         if name:
             self._row(name)[REJECTED] += 1
 
     def error(self, line: bytes) -> None:
-        """An error was answered; `line` begins with its code."""
+        """Record an error reply; `line` begins with its code."""
         self.error_replies += 1
         if not self.errors_told_apart:
             return
@@ -153,7 +153,7 @@ class Stats:
             self.by_error[code] = 1 if count is None else count + 1
 
     def slow(self, args: list[bytes], ns: int, session: Session) -> None:
-        """A command took `slow_ns` or longer: into the slow log, or the latency events, or both."""
+        """Record a command that took `slow_ns` or longer in the slow log, the latency events, or both."""
         self.latency.command(session.last_command, ns)
         self.slowlog.add(args, ns, session)
 
@@ -161,18 +161,18 @@ class Stats:
 
     @property
     def commands(self) -> int:
-        """Commands that ran, all together."""
+        """Total number of commands that ran."""
         return self._ran + sum(map(len, self.spent.values()))
 
     def by_command(self) -> dict[bytes, Calls]:
-        """Every command that was called or refused."""
+        """The counters of every command that was called or refused."""
         self._count()
         return {name: Calls(row) for name, row in self._rows.items()}
 
     def sample(self, now: float, late: bool = False) -> None:
-        """Remember the totals at this moment (monotonic seconds); to be called about ten times a second.
+        """Sample the totals at `now` (monotonic seconds). Called about ten times a second.
 
-        late    replies wait for an fsync that should be through (`Log.parked`)
+        late    replies wait for an overdue fsync (`Log.parked`)
         """
         if late and not self._late:
             self.delayed_fsyncs += 1
@@ -184,7 +184,7 @@ class Stats:
         samples.append(Sample(now, self.commands, self.net_input_bytes, self.net_output_bytes))
 
     def rates(self) -> Rates:
-        """What the samples say."""
+        """The rates over the current samples."""
         if len(self._samples) < 2:
             return Rates()
         first, last = self._samples[0], self._samples[-1]
@@ -196,7 +196,7 @@ class Stats:
     # --- options
 
     def configure(self) -> None:
-        """Take the thresholds from the configuration, at the start and when one of them was changed."""
+        """Read the thresholds from the configuration. Called at the start and when one of them changes."""
         config = self._config
         slow_us: int = config["slowlog-log-slower-than"]
         event_ms: int = config["latency-monitor-threshold"]
