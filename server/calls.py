@@ -1,14 +1,14 @@
-"""Calls of one command: how many, how long, in a list of integers, since each call of any command adds to one.
+"""Calls of one command: a latency histogram in a list of integers, which is cheap to update on every call.
 
-Times below 1.05 ms are told apart to 1,024 ns, longer ones to a sixteenth. All bounds of the powers of two are kept, so
-what LATENCY HISTOGRAM says is exact.
+Times below 1.05 ms have a resolution of 1,024 ns, longer ones of a sixteenth. Every power of two is a bucket bound, so
+LATENCY HISTOGRAM is exact.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# What a row holds: nanoseconds, failed calls, rejected ones, then calls by the time they took.
+# Layout of a row: nanoseconds, failed calls, rejected calls, then the number of calls for each range of times.
 NS: Final = 0
 FAILED: Final = 1
 REJECTED: Final = 2
@@ -16,7 +16,7 @@ TIMES: Final = 3
 
 STEP_BITS: Final = 10
 EVEN_BITS: Final = 20
-EVEN_NS: Final = 1 << EVEN_BITS  # below it, steps are even
+EVEN_NS: Final = 1 << EVEN_BITS  # below it, buckets are of equal width
 _BEYOND: Final = TIMES + (EVEN_NS >> STEP_BITS)
 _LENGTH: Final = _BEYOND + (64 - EVEN_BITS) * 16
 
@@ -24,12 +24,12 @@ Row = list[int]
 
 
 def new_row() -> Row:
-    """Of a command that was not called yet."""
+    """Return the row of a command without calls."""
     return [0] * _LENGTH
 
 
 def place(ns: int) -> int:
-    """The index in a row that counts calls of so many nanoseconds."""
+    """Return the index in a row that counts calls of `ns` nanoseconds."""
     if ns < EVEN_NS:
         return TIMES + (ns >> STEP_BITS)
     bits = ns.bit_length()
@@ -37,7 +37,7 @@ def place(ns: int) -> int:
 
 
 def _longest(index: int) -> int:
-    """The longest time, in nanoseconds, that is counted there."""
+    """Return the longest time, in nanoseconds, that is counted at this index."""
     if index < _BEYOND:
         return (index - TIMES + 1 << STEP_BITS) - 1
     doublings, fine = divmod(index - _BEYOND, 16)
@@ -45,10 +45,10 @@ def _longest(index: int) -> int:
 
 
 class Calls:
-    """What a row says, at the moment it is read.
+    """The values of a row at the time it is read.
 
     rejected   refused before they ran: no permission, no password, paused
-    failed     ran, and answered an error
+    failed     ran, and returned an error
     """
 
     __slots__ = ("calls", "ns", "rejected", "failed", "_times")
@@ -62,11 +62,11 @@ class Calls:
 
     @property
     def us(self) -> int:
-        """Microseconds that all calls took together."""
+        """Total microseconds of all calls."""
         return self.ns // 1000
 
     def percentile(self, percent: float) -> float:
-        """Microseconds that so much percent of the calls took at most; 0.0 if there was none."""
+        """The percentile in microseconds: `percent` of the calls took at most this long. 0.0 without calls."""
         wanted = percent * self.calls / 100 - 1e-9  # 99.9 % of 5,000 are 4,995
         seen = 0
         for index, count in self._times:
@@ -76,7 +76,7 @@ class Calls:
         return 0.0
 
     def histogram(self) -> list[int]:
-        """Flat pairs: microseconds, calls that took at most so long; only where the second changes."""
+        """Flat pairs: bound in microseconds, cumulative number of calls; only bounds where the number changes."""
         counts: dict[int, int] = {}
         for index, count in self._times:
             power = _longest(index).bit_length()

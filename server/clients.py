@@ -1,7 +1,7 @@
-"""One client as CLIENT LIST and CLIENT INFO show it (spec 16.1), and what a client may call itself.
+"""The line for one client in CLIENT LIST and CLIENT INFO (spec 16.1), and the check of client names.
 
-What other servers count and this one does not keep is 0: arguments and reply buffers of their own (argv-mem, rbs, rbp,
-obl, qbuf-free). `tot-mem` is what is kept for the connection's input, transaction and output.
+Fields for buffers that we do not have are 0: arguments and reply buffers (argv-mem, rbs, rbp, obl, qbuf-free).
+`tot-mem` is the memory kept for the connection's input, transaction and output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.server.session import Session
 
-# Of names that end up in lines like these.
+# Names appear in these lines, so they must be printable and without blanks.
 _PLAIN = re.compile(rb"[!-~]*")
 
 
@@ -51,7 +51,7 @@ def flags(session: Session) -> str:
 
 
 def line(session: Session, running: bytes = b"") -> bytes:
-    """One client, its line end included. `running`: the command it is in the middle of, if it is that one who asks."""
+    """Return the line for one client, with its line end. `running`: the command in progress, for the calling client."""
     connection, transaction = session.connection, session.transaction
     server = session.server
     pending, unread = connection.requests.pending, connection.unread_bytes

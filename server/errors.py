@@ -1,4 +1,4 @@
-"""What a client is told when a command was not refused by the engine, but could not be carried out."""
+"""Error replies of the server itself: for refused commands, and for commands that the store failed to execute."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PROTECTED: Final = (
 
 
 def line(error: BaseException) -> bytes:
-    """An error of the store as the line of an error reply, code first.
+    """Return the line of an error reply for an error of the store, code first.
 
-    MISCONF where Redis says so: the log cannot be written, and writes are refused until it can (spec 12.5).
+    MISCONF as in Redis: the log cannot be written, and writes are refused until it can (spec 12.5).
     """
     if isinstance(error, CommandError):
         return error.line
@@ -48,5 +48,5 @@ def line(error: BaseException) -> bytes:
         code = b"ERR "
     else:
         return INTERNAL
-    text = str(error).removeprefix("outcome unknown: ")  # what the log says of itself
+    text = str(error).removeprefix("outcome unknown: ")  # a prefix of the log's own messages
     return code + echo(text.encode(), TEXT_BYTES_MAX)

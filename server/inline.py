@@ -1,4 +1,4 @@
-"""Inline commands: a line as people type it into a raw connection, split into words. No I/O."""
+"""Inline commands: splits a line, as typed into a raw connection, into words. No I/O."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 _SPACE: Final = rb"[ \t\n\v\f\r]"
 
-# A plain part, which may be empty, and perhaps a quoted one, which ends the word. Every byte can be read in one way
-# only, so a match neither tries anything twice nor ends a word before its time.
+# A plain part, possibly empty, and an optional quoted part, which ends the word. Every byte matches in only one way, so
+# the pattern never backtracks and never ends a word early.
 _word = re.compile(
     rb"""([^ \t\n\r"']*)
     (?: "((?:[^"\\]|\\.)*)" (?=%(space)b|\Z)
@@ -23,9 +23,10 @@ _ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\
 
 
 def split_words(line: bytes) -> list[bytes] | None:
-    r"""The words of an inline command, as Redis's sdssplitargs; None if a quote is not closed, or not before a blank.
+    r"""Split an inline command as Redis's sdssplitargs. None if a quote is unclosed, or not followed by a blank.
 
-    In double quotes \n \r \t \b \a \xHH stand for one byte, `\` before another for that one; in single quotes only \'.
+    In double quotes \n \r \t \b \a \xHH stand for one byte, and `\` before another byte for that byte. In single
+    quotes only \' is an escape.
     """
     words: list[bytes] = []
     line = line.lstrip(b" \t\n\v\f\r")

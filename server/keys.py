@@ -1,17 +1,17 @@
-"""Keys: which arguments of a command are keys, and what it does to each of them.
+"""Keys: which arguments of a command are keys, and how it accesses each of them.
 
-For the rules of users (`~pattern`, `%R~pattern`) and COMMAND GETKEYS. What is read or written there is as Redis 7.0 has
-it in its key specifications: a command that only asks whether a key is there, or how long its value is, needs neither.
+Used for ACL rules (`~pattern`, `%R~pattern`) and COMMAND GETKEYS. READ and WRITE are as in Redis 7.0's key
+specifications: a command that only asks whether a key exists, or how long its value is, needs neither.
 """
 
 from __future__ import annotations
 
 from tidelog.engine.table import Command
 
-READ = 1  # returns what the key holds, or something made of it
+READ = 1  # returns the value, or something derived from it
 WRITE = 2
 
-# Options of XREAD and XREADGROUP before STREAMS, and how many words each takes.
+# Options of XREAD and XREADGROUP before STREAMS, and the number of words of each.
 _READ_OPTIONS = {
     **dict.fromkeys((b"COUNT", b"BLOCK", b"CLAIM", b"MAXCOUNT", b"MAXSIZE"), 2),
     b"GROUP": 3,
@@ -32,15 +32,15 @@ _TWO_KEYS = {
 
 
 def keys(command: Command, args: list[bytes]) -> list[bytes]:
-    """The keys among the arguments, in order, repeated ones too.
+    """Return the keys among the arguments, in order, with duplicates.
 
-    `args` has the command's arity; beyond that it may be nonsense, which then has no keys or some: the command itself
-    will refuse it.
+    `args` has the command's arity but may be malformed otherwise. The result is then arbitrary, and the command itself
+    reports the error.
     """
     if "movablekeys" in command.flags:
         return _streams(args)
     first = command.first_key
-    if not first or "pubsub" in command.flags:  # shard channels stand where keys would
+    if not first or "pubsub" in command.flags:  # shard channels are declared like keys
         return []
     last = command.last_key
     if last < 0:
@@ -49,7 +49,7 @@ def keys(command: Command, args: list[bytes]) -> list[bytes]:
 
 
 def access(command: Command, args: list[bytes]) -> tuple[int, int]:
-    """What the command does with its first key, and with all others: READ | WRITE, READ, WRITE or 0."""
+    """How the command accesses its first key, and all others: READ | WRITE, READ, WRITE or 0."""
     name = command.name
     both = _TWO_KEYS.get(name)
     if both is not None:
@@ -61,14 +61,14 @@ def access(command: Command, args: list[bytes]) -> tuple[int, int]:
     elif name == b"set":
         needed = READ | WRITE if any(word.upper() == b"GET" for word in args[3:]) else WRITE
     elif name == b"xreadgroup" or "readonly" in command.flags:
-        needed = READ  # what XREADGROUP changes is the group's, not the stream's
+        needed = READ  # XREADGROUP changes the group, not the stream
     else:
         needed = WRITE
     return needed, needed
 
 
 def _streams(args: list[bytes]) -> list[bytes]:
-    """The keys behind STREAMS. An option's value may be that word too, so the options are gone through."""
+    """Return the keys after STREAMS. Parses the options, because an option's value may also be the word STREAMS."""
     at, end = 1, len(args)
     while at < end:
         word = args[at].upper()
@@ -76,7 +76,7 @@ def _streams(args: list[bytes]) -> list[bytes]:
             break
         words = _READ_OPTIONS.get(word)
         if words is None:
-            # A syntax error. Redis takes the first such word then, and so says NOPERM rather than that.
+            # A syntax error. Redis then takes the first STREAMS, and so may report NOPERM instead.
             at = next((i for i in range(1, end) if args[i].upper() == b"STREAMS"), end)
             break
         at += words

@@ -1,7 +1,7 @@
-"""Latency events: when something took longer than `latency-monitor-threshold` (LATENCY HISTORY, LATEST, DOCTOR).
+"""Latency events: commands that took `latency-monitor-threshold` or longer (LATENCY HISTORY, LATEST, DOCTOR).
 
-Two events are seen: `command`, and `fast-command` for commands that should never take long. Of each the latest 160
-samples are kept, one for a second, as in Redis 7.0 (latency.c).
+There are two events: `command`, and `fast-command` for commands that should never be slow. The latest 160 samples of
+each are kept, at most one per second, as in Redis 7.0 (latency.c).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SAMPLES_MAX: Final = 160
 
 
 class Event:
-    """Samples of one event: (unix seconds, milliseconds), the oldest first. `max_ms`: of all there were."""
+    """Samples of one event: (unix seconds, milliseconds), oldest first. `max_ms`: the all-time maximum."""
 
     __slots__ = ("samples", "max_ms")
 
@@ -25,7 +25,7 @@ class Event:
         self.max_ms = 0
 
     def add(self, at: int, ms: int) -> None:
-        """Of those in one second the longest counts."""
+        """Add a sample. Only the longest of each second is kept."""
         self.max_ms = max(self.max_ms, ms)
         if self.samples and self.samples[-1][0] == at:
             ms = max(ms, self.samples.pop()[1])
@@ -33,7 +33,7 @@ class Event:
 
 
 class Latency:
-    """All events. `threshold_ms`: what takes at least so long is one; 0 = nothing is."""
+    """All events. A command that takes `threshold_ms` or longer is an event; 0 = off."""
 
     __slots__ = ("threshold_ms", "events")
 
@@ -42,7 +42,7 @@ class Latency:
         self.events: dict[bytes, Event] = {}
 
     def command(self, name: bytes, ns: int) -> None:
-        """A command took so long."""
+        """Record a command that took `ns` nanoseconds, if it reaches the threshold."""
         ms = ns // 1_000_000
         if not 0 < self.threshold_ms <= ms:
             return
@@ -52,12 +52,12 @@ class Latency:
         event.add(int(time.time()), ms)
 
     def reset(self, names: list[bytes]) -> int:
-        """Forget these events, all of them if none is named. How many there were."""
+        """Remove the named events, or all if none is named. Return how many existed."""
         found = [name for name in names or list(self.events) if name in self.events]
         return sum(self.events.pop(name, None) is not None for name in found)
 
     def report(self, slower_than_us: int) -> str:
-        """What LATENCY DOCTOR says; `slower_than_us`: the threshold of the slow log."""
+        """The reply of LATENCY DOCTOR; `slower_than_us`: the threshold of the slow log."""
         if not self.threshold_ms:
             return _DISABLED
         if not self.events:

@@ -1,7 +1,7 @@
-"""The slow log: the latest commands that took long, in memory. Also which arguments no log may show.
+"""The slow log: the latest slow commands, in memory. Also redacts secret arguments for all logs.
 
-Cut as Redis cuts: 32 arguments, 128 bytes of each (spec 16.2; Redis 7.0, slowlog.c). A transaction is one unit here,
-and takes its time as one: in the log it is its EXEC.
+Entries are truncated as in Redis: 32 arguments, 128 bytes of each (spec 16.2; Redis 7.0, slowlog.c). A transaction runs
+as one unit and is logged as one command, its EXEC.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ REDACTED: Final = b"(redacted)"
 
 # Options of CONFIG SET whose value is a secret.
 _SECRETS = frozenset((b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass"))
-# Commands in which secrets may stand; others are looked at no further.
+# Commands that may contain secrets.
 _WITH_SECRETS = frozenset((b"auth", b"hello", b"acl", b"config"))
 
 
 class Slow(NamedTuple):
-    """One entry: a number that is given once, unix seconds, microseconds, arguments as kept, and whose it was."""
+    """One entry: unique number, unix seconds, microseconds, truncated arguments, client address and name."""
 
     id: int
     time: int
@@ -37,7 +37,7 @@ class Slow(NamedTuple):
 
 
 class SlowLog:
-    """The ring. `slower_than_us`: what takes at least so long is kept; 0 = everything, -1 = nothing."""
+    """The ring buffer. Commands that take `slower_than_us` or longer are kept; 0 = all, -1 = none."""
 
     __slots__ = ("slower_than_us", "_entries", "_next")
 
@@ -50,11 +50,11 @@ class SlowLog:
         return len(self._entries)
 
     def set_max(self, entries_max: int) -> None:
-        """How many are kept, the latest."""
+        """Keep only the latest `entries_max` entries."""
         self._entries = deque(self._entries, entries_max)
 
     def add(self, args: list[bytes], ns: int, session: Session) -> None:
-        """A session's command took so long."""
+        """Add a session's command that took `ns` nanoseconds, if it was slow enough."""
         us = ns // 1000
         if not 0 <= self.slower_than_us <= us:
             return
@@ -65,16 +65,16 @@ class SlowLog:
         self._next += 1
 
     def latest(self, count: int) -> list[Slow]:
-        """The newest first; at most `count`."""
+        """Return at most `count` entries, newest first."""
         return [entry for entry, _ in zip(reversed(self._entries), range(count), strict=False)]
 
     def clear(self) -> None:
-        """Forget all; numbers go on."""
+        """Remove all entries. Numbering goes on."""
         self._entries.clear()
 
 
 def cut(args: list[bytes]) -> list[bytes]:
-    """What of a command is kept."""
+    """Truncate a command's arguments for an entry."""
     kept = args
     if len(args) > ARGUMENTS_MAX:
         kept = args[: ARGUMENTS_MAX - 1]
@@ -90,7 +90,7 @@ def cut(args: list[bytes]) -> list[bytes]:
 
 
 def redacted(args: list[bytes]) -> list[bytes]:
-    """A command without its secrets, for logs and MONITOR: passwords of AUTH, HELLO, ACL SETUSER and CONFIG SET."""
+    """Redact secrets for logs and MONITOR: passwords in AUTH, HELLO, ACL SETUSER and CONFIG SET."""
     name = args[0].lower()
     if name not in _WITH_SECRETS or len(args) < 2:
         return args

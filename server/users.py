@@ -1,4 +1,4 @@
-"""Sessions and users: signing in, and what a change of users means for those who are connected."""
+"""Sessions and users: authentication, and applying changed users to connected sessions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> bool:
-    """Make the session that user's, if the password is right; otherwise it stays whose it is, and ACL LOG has it.
+    """Make the session the user's if the password is right. Otherwise leave it unchanged and add it to ACL LOG.
 
-    command    that it came with, in lower case
+    command    the command that carried the password, in lower case
     """
     server = session.server
     user = server.acl.authenticate(name, password)
@@ -31,17 +31,17 @@ def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> b
 
 
 def note_refusal(session: Session, command: Command, args: list[bytes]) -> None:
-    """Put a command that its user may not run into ACL LOG."""
+    """Add a command that its user may not run to ACL LOG."""
     denied = session.user.denies(command, args)
     if denied is not None:
         _note(session, *denied, session.user.name, command.name)
 
 
 def users_changed(server: Server, by: Session | None = None) -> None:
-    """Make what was changed of users hold for all who are connected. `by`: the session that changed it.
+    """Apply changed users to all connected sessions. `by`: the session that made the change.
 
-    Sessions of removed users are closed. A session that waits is judged again: a subscriber or a monitor whose user
-    may not ask for that any more is closed, and a blocked read gets NOPERM when it is served.
+    Sessions of removed users are closed. A subscriber or monitor whose user lost the permission is closed too, and a
+    blocked read gets NOPERM when it would be served.
     """
     acl = server.acl
     for session in list(server.sessions.values()):
@@ -49,9 +49,9 @@ def users_changed(server: Server, by: Session | None = None) -> None:
         if acl.users.get(user.name) is not user:
             session.forbid(
                 (COMMAND, session.last_command)
-            )  # it is still parked until the socket is closed
+            )  # it stays parked until the socket is closed
             session.user, session.authenticated = acl.default, False
-            if session is not by:  # that one gets its reply first
+            if session is not by:  # `by` gets its reply first
                 session.kill()
         elif not _may_listen(session):
             session.kill()
@@ -63,7 +63,7 @@ def users_changed(server: Server, by: Session | None = None) -> None:
 
 
 def _may_listen(session: Session) -> bool:
-    """Whether the session's user may still ask for all that the session listens to."""
+    """Whether the session's user still has the permission for all its subscriptions, and for MONITOR if active."""
     listening: list[list[bytes]] = [
         [b"subscribe", *session.channels],
         [b"psubscribe", *session.patterns],
@@ -76,7 +76,7 @@ def _may_listen(session: Session) -> bool:
 
 
 def note_denied(session: Session, command: Command, denied: tuple[str, bytes]) -> None:
-    """Put a blocked read that its user may not make any more into ACL LOG."""
+    """Add a blocked read that its user may no longer make to ACL LOG."""
     _note(session, *denied, session.user.name, command.name)
 
 

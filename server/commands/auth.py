@@ -1,7 +1,7 @@
-"""AUTH, HELLO, QUIT, RESET and ACL (spec 16.1): who a connection is, and which users there are.
+"""AUTH, HELLO, QUIT, RESET and ACL (spec 16.1): authentication and users.
 
-Replies and errors are those of Redis 7.0, but for two things. A HELLO that fails changes nothing, as in 7.2 and later.
-And where a rule of ACL SETUSER is wrong, the error does not repeat a password.
+Replies and errors are those of Redis 7.0, with two exceptions. A HELLO that fails changes nothing, as in 7.2 and later.
+If a rule of ACL SETUSER is wrong, the error does not repeat a password.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def acl_whoami(session: Session, args: list[bytes]) -> Reply:
 
 @command("acl|load", 2, _ADMIN)
 def acl_load(session: Session, args: list[bytes]) -> Reply:
-    """Users are kept in the config file, there is no file of their own."""
+    """ACL LOAD: always an error, because users are kept in the config file and not in an ACL file."""
     raise CommandError(_NO_FILE)
 
 
@@ -200,7 +200,7 @@ def acl_cat(session: Session, args: list[bytes]) -> Reply:
 
 @command("acl|genpass", -2, _OWN)
 def acl_genpass(session: Session, args: list[bytes]) -> Reply:
-    """ACL GENPASS [bits]: so many random bits, rounded up to whole hexadecimal digits."""
+    """ACL GENPASS [bits]: random bits as hexadecimal digits, rounded up to whole digits."""
     if len(args) > 3:
         raise _usage(args)
     bits = int64(args[2]) if len(args) == 3 else _BITS_DEFAULT
@@ -212,7 +212,7 @@ def acl_genpass(session: Session, args: list[bytes]) -> Reply:
 
 @command("acl|dryrun", -4, _ADMIN)
 def acl_dryrun(session: Session, args: list[bytes]) -> Reply:
-    """ACL DRYRUN username command [arg ...]: OK, or as a string what would be refused."""
+    """ACL DRYRUN username command [arg ...]: OK, or the reason for the refusal as a string."""
     acl = session.server.acl
     user = acl.users.get(args[2])
     if user is None:

@@ -1,6 +1,6 @@
-"""CLIENT (spec 16.1): who is connected, and what one connection may do to itself and to others.
+"""CLIENT (spec 16.1): the list of connections, settings of the caller's own connection, and control of others.
 
-CLIENT TRACKING is refused: invalidation messages are not sent, so nobody is to cache by them.
+CLIENT TRACKING ON is refused, because the server sends no invalidation messages for a client-side cache.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _switch(word: bytes) -> bool:
     return name == b"on"
 
 
-# --- of this connection
+# --- the caller's own connection
 
 
 @command("client|id", 2, _OWN, categories="connection")
@@ -108,7 +108,7 @@ def client_reply(session: Session, args: list[bytes]) -> Reply:
 
 @command("client|no-evict", 3, _ADMIN, categories="connection")
 def client_no_evict(session: Session, args: list[bytes]) -> Reply:
-    """Shown in CLIENT LIST. Clients are never evicted, so this one is not either."""
+    """CLIENT NO-EVICT: only shown in CLIENT LIST, since clients are never evicted."""
     session.no_evict = _switch(args[2])
     return OK
 
@@ -148,7 +148,7 @@ def client_caching(session: Session, args: list[bytes]) -> Reply:
     )
 
 
-# --- of all
+# --- all connections
 
 
 @command("client|list", -2, _ADMIN, categories="connection")
@@ -170,7 +170,7 @@ def client_list(session: Session, args: list[bytes]) -> Reply:
 
 @command("client|kill", -3, _ADMIN, categories="connection")
 def client_kill(session: Session, args: list[bytes]) -> Reply:
-    """KILL addr, or KILL with filters: all of them have to match."""
+    """CLIENT KILL addr, or CLIENT KILL with filters, all of which must match."""
     if len(args) == 3:
         addr = args[2].decode("utf-8", "surrogateescape")
         victims = [s for s in session.server.sessions.values() if s.connection.addr == addr][:1]

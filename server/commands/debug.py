@@ -1,6 +1,6 @@
-"""DEBUG: what test suites use of it (spec 16.5). Refused unless `enable-debug-command` allows it.
+"""DEBUG: the subcommands that test suites use (spec 16.5). Refused unless `enable-debug-command` allows it.
 
-What cannot be done as Redis does it is refused and says so; nothing is accepted and passed over.
+A subcommand that cannot behave as in Redis is refused with a reason; none is silently ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.server.table import command
 from tidelog.store.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 
-DIGITS: Final = 40  # of a digest, as Redis's have
+DIGITS: Final = 40  # hex digits of a digest, as in Redis
 SLEEP_S_MAX: Final = 1e6
 
 _NOT_ALLOWED = (
@@ -93,7 +93,7 @@ def _help(session: Session, args: list[bytes]) -> Reply:
 
 
 def _sleep(session: Session, args: list[bytes]) -> Reply:
-    """The whole server sleeps, the event loop with it: that is what it is for."""
+    """DEBUG SLEEP: block the whole server, including the event loop, as intended."""
     seconds = _leading_float(args[0])
     if not math.isfinite(seconds) or seconds > SLEEP_S_MAX:
         raise CommandError(b"ERR value is out of range")
@@ -116,7 +116,7 @@ def _stringmatch(session: Session, args: list[bytes]) -> Reply:
     return int(bool(matcher(args[0])(args[1])))
 
 
-# --- memory anew
+# --- rebuilding memory
 
 
 async def _reload(session: Session, args: list[bytes]) -> Reply:
@@ -147,14 +147,14 @@ async def _rebuilt(session: Session, refusal: bytes) -> Reply:
 
 
 def rebuild(core: Core) -> None:
-    """Forget what is in memory, and load it again from the checkpoint and the log. Raises as `Core.mend`."""
+    """Discard the state in memory and load it again from the checkpoint and the log. Raises as `Core.mend`."""
     with core.lock:
         core.check_open()
         core.doubt()
         core.mend()
 
 
-# --- what is there
+# --- inspecting the data
 
 
 async def _digest(session: Session, args: list[bytes]) -> Reply:
@@ -164,7 +164,7 @@ async def _digest(session: Session, args: list[bytes]) -> Reply:
 
 
 def _state_digest(state: State) -> bytes:
-    """Zeros for a state without keys, as in Redis."""
+    """Digest of the state; zeros if it has no keys, as in Redis."""
     if not any(len(database.keys) for database in state.databases):
         return b"0" * DIGITS
     return digest(state)[:DIGITS].encode()
@@ -175,7 +175,7 @@ async def _digest_value(session: Session, args: list[bytes]) -> Reply:
 
 
 def _value_digest(ctx: Context, key: bytes) -> bytes:
-    """That of a state which holds nothing else, under an empty name and without an expiry."""
+    """Digest of a state that holds only this value, under an empty name and without an expiry."""
     value = ctx.peek(key)
     if value is None:
         return b"0" * DIGITS
@@ -189,7 +189,7 @@ async def _object(session: Session, args: list[bytes]) -> Reply:
 
 
 def _described(ctx: Context, key: bytes) -> Reply:
-    """`serializedlength` is what Redis packs: the bytes of a string, or of all nodes of a stream."""
+    """DEBUG OBJECT. `serializedlength` is the bytes of a string, or of all nodes of a stream."""
     value = ctx.peek(key)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
@@ -212,13 +212,13 @@ def _node_bytes(stream: Stream) -> int:
 
 
 async def _looked(session: Session, at: Callable[[Context], Reply]) -> Reply:
-    """What reads whole values does it beside the loop, under the store's lock."""
+    """Run `at`, which reads whole values, in another thread under the store's lock, so that the loop is not blocked."""
     reply, promise = await in_thread(lambda: session.core.decided(session.db, at))
     session.connection.rests_on(*promise)
     return reply
 
 
-# --- numbers as C reads them: as many characters as make sense, 0 if none do
+# --- numbers as C parses them: the longest valid prefix, 0 if there is none
 
 _FLOAT = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 
@@ -230,7 +230,7 @@ def _leading_float(raw: bytes) -> float:
 
 _ANY = 1 << 30
 # fmt: off
-# name -> (arguments at least, at most, what it does)
+# name -> (minimum number of arguments, maximum, handler)
 _SUBCOMMANDS: Final[dict[bytes, tuple[int, int, Callable[[Session, list[bytes]], Any]]]] = {
     b"aof-flush-sleep":   (1, 1, _aof_flush_sleep),
     b"digest":            (0, 0, _digest),

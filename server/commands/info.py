@@ -1,6 +1,6 @@
 """INFO, MEMORY, LATENCY and LOLWUT (spec 16.2).
 
-What they say is put together in server/info.py, memory.py, latency.py and calls.py.
+server/info.py, memory.py, latency.py and calls.py make the replies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def info_(session: Session, args: list[bytes]) -> Reply:
 
 @command("lolwut", -1, "readonly fast")
 def lolwut(session: Session, args: list[bytes]) -> Reply:
-    """There is no art in here, whatever version is asked for."""
+    """LOLWUT: only the version line; there is no art, whatever version the client asks for."""
     if len(args) >= 3 and args[1].lower() == b"version":
         int64(args[2])
     return Verbatim(b"Redis ver. %b\n" % REDIS_VERSION.encode())
@@ -111,7 +111,7 @@ def latency_doctor(session: Session, args: list[bytes]) -> Reply:
 
 @command("latency|histogram", -2, _ADMIN)
 def latency_histogram(session: Session, args: list[bytes]) -> Reply:
-    """Of commands that were called; the name of a container stands for its subcommands."""
+    """Histograms of commands that were called; the name of a container stands for its subcommands."""
     names = [word.lower() for word in args[2:]]
     reply = Map()
     for name, calls in session.server.stats.by_command().items():

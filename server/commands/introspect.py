@@ -1,4 +1,4 @@
-"""COMMAND: what there is, and where the keys of a command are (spec 16.2, 17)."""
+"""COMMAND: the list of commands, and the positions of a command's keys (spec 16.2, 17)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def command_list(session: Session, args: list[bytes]) -> Reply:
 
 
 def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
-    """Of the command that `args` are. Raises CommandError."""
+    """The keys, and how they are used, of the command that `args` name. Raises CommandError."""
     name = args[0].lower()
     found = None
     if name in TABLE.containers and len(args) > 1:
@@ -75,7 +75,7 @@ def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
         found = TABLE.commands[name]
     if found is None:
         raise CommandError(b"ERR Invalid command specified")
-    if all(run.use == ("not_key",) for run in keys(found)):  # channels of shards stand like keys
+    if all(run.use == ("not_key",) for run in keys(found)):  # shard channels are declared like keys
         raise CommandError(b"ERR The command has no key arguments")
     if len(args) != found.arity and (found.arity >= 0 or len(args) < -found.arity):
         raise CommandError(b"ERR Invalid number of arguments specified for command")

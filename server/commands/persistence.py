@@ -1,6 +1,6 @@
-"""SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN, ROLE, REPLICAOF (spec 16.4). What saving means: server/saving.py.
+"""SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN, ROLE, REPLICAOF (spec 16.4). server/saving.py does the saving.
 
-Texts are those of Redis 7.0, and so is what may run beside what.
+Messages, and the rules for which of them may run concurrently, are those of Redis 7.0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_FOLLOWERS = (
 
 @command("save", 1, "admin noscript no_async_loading no_multi")
 async def save(session: Session, args: list[bytes]) -> Reply:
-    """SAVE: fold the log into the checkpoint, and wait for that. Other clients do not."""
+    """SAVE: fold the log into the checkpoint and wait for it. Other clients are not blocked."""
     saving = session.server.saving
     if saving.running == SAVE:
         raise CommandError(_SAVING)
@@ -39,7 +39,7 @@ async def save(session: Session, args: list[bytes]) -> Reply:
 
 @command("bgsave", -1, "admin noscript no_async_loading")
 def bgsave(session: Session, args: list[bytes]) -> Reply:
-    """BGSAVE [SCHEDULE]: the same in the background, with a snapshot where snapshots are kept."""
+    """BGSAVE [SCHEDULE]: as SAVE, in the background, and also publish a snapshot if the store keeps snapshots."""
     if len(args) > 2 or (len(args) == 2 and args[1].lower() != b"schedule"):
         raise CommandError(SYNTAX)
     saving = session.server.saving
@@ -56,7 +56,7 @@ def bgsave(session: Session, args: list[bytes]) -> Reply:
 
 @command("bgrewriteaof", 1, "admin noscript no_async_loading")
 def bgrewriteaof(session: Session, args: list[bytes]) -> Reply:
-    """BGREWRITEAOF: fold the log in the background, so that its segments need not be kept."""
+    """BGREWRITEAOF: fold the log in the background, so that its segments can be deleted."""
     saving = session.server.saving
     if saving.running == REWRITE:
         raise CommandError(_REWRITING)
@@ -77,10 +77,10 @@ def lastsave(session: Session, args: list[bytes]) -> Reply:
 async def shutdown(session: Session, args: list[bytes]) -> Reply:
     """SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]
 
-    SAVE folds the log first, and so does SHUTDOWN alone if there are `save` rules; NOSAVE does not. Nothing is lost
-    either way, and a clean close folds what would make the next start slow. FORCE: even if that fails. NOW: without
-    waiting for followers that are behind, of which there are none. ABORT ends one that is still folding. There is no
-    reply, except to that.
+    SAVE folds the log first, as does SHUTDOWN alone if there are `save` rules; NOSAVE does not. No data is lost
+    either way, and a clean close folds the log if replaying it would make the next start slow. FORCE: shut down even if
+    folding fails. NOW: do not wait for lagging followers; there are none. ABORT: cancel a shutdown that is still
+    folding. Only ABORT gets a reply.
     """
     words = {word.lower() for word in args[1:]}
     if words - {b"save", b"nosave", b"now", b"force", b"abort"}:
@@ -99,13 +99,13 @@ async def shutdown(session: Session, args: list[bytes]) -> Reply:
 
 @command("role", 1, "noscript loading stale fast", categories="admin dangerous")
 def role(session: Session, args: list[bytes]) -> Reply:
-    """ROLE: a leader without followers. The offset is the LSN of the last record, as INFO's master_repl_offset."""
+    """ROLE: a leader without followers. The offset is the LSN of the last record, as in INFO's master_repl_offset."""
     return [b"master", session.core.log.next_lsn - 1, []]
 
 
 @command("replicaof", 3, "admin noscript stale no_async_loading")
 def replicaof(session: Session, args: list[bytes]) -> Reply:
-    """REPLICAOF NO ONE: it is a leader already. REPLICAOF host port is refused."""
+    """REPLICAOF NO ONE: a no-op, since the server is a leader. REPLICAOF host port is refused."""
     if args[1].lower() == b"no" and args[2].lower() == b"one":
         return OK
     bad_port = b"ERR Invalid master port"

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and its relatives, PUBLISH, PUBSUB, MONITOR, and PING, which a subscriber is answered in another way."""
+"""SUBSCRIBE and its relatives, PUBLISH, PUBSUB, MONITOR, and PING, whose reply differs for a RESP2 subscriber."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def _each(
     change: Callable[[Session, bytes], None],
     count: Callable[[Session], int],
 ) -> Reply:
-    """Change a subscription for each name, and say so. The last message is the reply, so that EXEC has one."""
+    """Change the subscription for each name and confirm each. The last confirmation is the reply, for EXEC."""
     word = args[0].lower()
-    session.server.pubsub.deliver()  # what happened before concerns who listened before
+    session.server.pubsub.deliver()  # earlier events go to the subscribers of that time
     if not names:
         return Push([word, None, count(session)])
     messages = []
@@ -92,7 +92,7 @@ def _of_shards(session: Session) -> int:
 @command("publish", 3, "pubsub loading stale fast")
 def publish(session: Session, args: list[bytes]) -> Reply:
     pubsub = session.server.pubsub
-    pubsub.deliver()  # the events of what came before this come first
+    pubsub.deliver()  # earlier events go before this message
     return pubsub.publish(args[1], args[2], _all_before(session))
 
 
@@ -102,7 +102,7 @@ def spublish(session: Session, args: list[bytes]) -> Reply:
 
 
 def _all_before(session: Session) -> Promise:
-    """A message may tell of anything that was stored before it, so it leaves when all of that holds."""
+    """A promise for everything logged so far: a message may report any earlier write, so it waits for all of them."""
     return session.core.look(nothing)[1]
 
 
@@ -150,7 +150,7 @@ def pubsub_shardnumsub(session: Session, args: list[bytes]) -> Reply:
 
 @command("pubsub|numpat", 2, "pubsub loading stale")
 def pubsub_numpat(session: Session, args: list[bytes]) -> Reply:
-    """How many patterns there are, however many listen to each."""
+    """PUBSUB NUMPAT: the number of distinct patterns."""
     return len(session.server.pubsub.patterns)
 
 

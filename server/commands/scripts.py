@@ -1,7 +1,7 @@
-"""FUNCTION and SCRIPT, as a server answers them that has neither functions nor scripts.
+"""FUNCTION and SCRIPT, with the replies of a server that has neither functions nor scripts.
 
-Test suites and frameworks call FUNCTION FLUSH, FUNCTION LIST and SCRIPT FLUSH when they start. What would run or keep a
-script is not here: EVAL, FCALL, SCRIPT LOAD and the like are unknown, so that nobody takes a script for stored.
+Test suites and frameworks call FUNCTION FLUSH, FUNCTION LIST and SCRIPT FLUSH when they start. Commands that run or
+store a script are unknown (EVAL, FCALL, SCRIPT LOAD and the like), so that no client takes a script for stored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def function_list(session: Session, args: list[bytes]) -> Reply:
 
 @command("function|stats", 2, "noscript allow_busy", categories="scripting")
 def function_stats(session: Session, args: list[bytes]) -> Reply:
-    """No engine either, where Redis counts what Lua has."""
+    """FUNCTION STATS: no engines; Redis lists Lua here."""
     return Map([b"running_script", None, b"engines", Map()])
 
 

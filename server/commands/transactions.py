@@ -25,7 +25,7 @@ def multi(session: Session, args: list[bytes]) -> Reply:
 
 @command("exec", 1, "noscript loading stale skip_slowlog", categories="transaction")
 def exec_(session: Session, args: list[bytes]) -> Reply:
-    """One unit. What in it is no business of the engine, CLIENT or PUBLISH, is answered after it, in its order."""
+    """EXEC: run the engine's commands as one unit, then the server's own (CLIENT, PUBLISH, ...) in their order."""
     replies, later = session.exec(args)
     if not later:
         return replies
@@ -47,7 +47,7 @@ async def _rest(
     first: Awaitable[Reply],
     later: list[tuple[int, list[bytes]]],
 ) -> Reply:
-    """From the first handler on that takes its time."""
+    """Run the remaining handlers, beginning with the first one that awaits."""
     session.in_exec = True
     try:
         for position, words in later:
@@ -64,7 +64,7 @@ async def _rest(
 
 
 def _answer(session: Session, words: list[bytes]) -> Reply:
-    """The reply of a handler, or what will have it."""
+    """Run one handler. Return its reply, or an awaitable for it."""
     stats = session.server.stats
     started = perf_counter_ns()
     command = TABLE.resolve(words)

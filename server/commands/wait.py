@@ -1,6 +1,6 @@
-"""WAIT and WAITAOF, as a leader without followers answers them (spec 13).
+"""WAIT and WAITAOF, with the replies of a leader without followers (spec 13).
 
-What counts is what this connection has written so far: `session.wrote_lsn`. Nobody else's writes are waited for.
+They wait only for this connection's own writes, up to `session.wrote_lsn`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.server.session import Session
 from tidelog.server.table import command
 from tidelog.store.promise import unheld
 
-FOLLOWERS: Final = 0  # that acknowledged anything
+FOLLOWERS: Final = 0  # number of followers that acknowledged
 
 _NOT_ZERO_OR_ONE = b"ERR value is out of range, value must between 0 and 1"
 _NOT_POSITIVE = b"ERR value is out of range, must be positive"
@@ -44,8 +44,8 @@ async def _wait(session: Session, timeout_ms: int) -> Reply:
 def waitaof(session: Session, args: list[bytes]) -> Reply:
     """WAITAOF numlocal numreplicas timeout
 
-    Redis waits until its fsync policy gets that far, under `no` perhaps for ever. Here the log is asked for a sync, the
-    one that serves all who wait at that time, so with numlocal 1 it holds soon under every policy.
+    Redis waits for its fsync policy, with `no` perhaps for ever. We request a sync from the log, one for all concurrent
+    waiters, so with numlocal 1 the reply comes soon under every policy.
     """
     local = int64(args[1])
     if not 0 <= local <= 1:
@@ -55,7 +55,7 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(_NOT_POSITIVE)
     timeout_ms = _timeout(session, args[3])
     log = session.core.log
-    # A log that was begun anew knows nothing of units that were lost, which were answered with an error.
+    # After a recovery the new log may end before units that were lost; those were answered with an error.
     lsn = min(session.wrote_lsn, log.next_lsn - 1)
     synced = lsn <= log.synced_lsn
     if (synced >= local and followers <= FOLLOWERS) or session.in_exec:
@@ -66,7 +66,7 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
 async def _wait_for_disk(
     session: Session, lsn: int, local: bool, followers: int, timeout_ms: int
 ) -> Reply:
-    """Until the disk has it, if that is all that is asked for; else until the time is up."""
+    """Wait until the write is on disk, or for the whole timeout if followers are requested as well."""
     loop, log = session.server.loop, session.core.log
     synced: asyncio.Future[LogPoisoned | None] = loop.create_future()
 
@@ -75,7 +75,7 @@ async def _wait_for_disk(
             synced.set_result(error)
 
     def told(error: LogPoisoned | None) -> None:
-        """From the log's own thread, or this one."""
+        """The sync ended. Called from the log's own thread or the loop's."""
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
@@ -93,7 +93,9 @@ async def _wait_for_disk(
 async def _block(
     session: Session, until: asyncio.Future[LogPoisoned | None] | None, timeout_ms: int
 ) -> None:
-    """Until that is done, the time is up (0 = never), or CLIENT UNBLOCK. Raises CommandError if that asks for one."""
+    """Wait for `until`, the timeout (0 = none) or CLIENT UNBLOCK. Raises CommandError if CLIENT UNBLOCK asks for an
+    error.
+    """
     unblocked = session.unblocked()
     try:
         await asyncio.wait(
@@ -108,7 +110,7 @@ async def _block(
 
 
 def _timeout(session: Session, arg: bytes) -> int:
-    """Milliseconds, 0 = for ever."""
+    """Parse a timeout in milliseconds, 0 = no timeout. Raises CommandError."""
     timeout_ms = int64(arg, _TIMEOUT)
     if timeout_ms < 0:
         raise CommandError(b"ERR timeout is negative")
