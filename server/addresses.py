@@ -1,7 +1,7 @@
-"""Addresses: the sockets of a server, bound but not yet listened on, and the certificates for TLS.
+"""Addresses: a server's sockets, bound but not yet listening, and the certificates for TLS.
 
-They need nothing but the configuration. So `tidelog serve` makes them before it creates a store: a port that is in use
-or a certificate that is missing leaves no new store behind. `Listeners` takes them over.
+They need only the configuration, so `tidelog serve` makes them before it creates a store: if a port is in use or a
+certificate is missing, no new store is left behind. `Listeners` takes them over.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidelog.disk import unix_socket
 from tidelog.server.config import Config, ConfigError
 from tidelog.server.tls import context
 
-# An address of `bind` with a `-` before it may be missing on this machine; these are other troubles.
+# An address of `bind` with a `-` prefix may be missing on this machine. These errors have other causes.
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class Address(NamedTuple):
-    """One bound socket. `kind`: tcp, tls, unix or http; `name` as it is shown."""
+    """One bound socket. `kind`: tcp, tls, unix or http; `name`: for display."""
 
     kind: str
     name: str
@@ -32,12 +32,12 @@ class Address(NamedTuple):
 class Addresses:
     """All addresses that a configuration names.
 
-    bound    in the order in which they are named
+    bound    in configuration order
     tls      the context for those of kind tls, None without any
     """
 
     def __init__(self, config: Config) -> None:
-        """Raises OSError, which names the address, and ConfigError for certificates that cannot be read."""
+        """Bind all of them. Raises OSError, which names the address, and ConfigError for unreadable certificates."""
         self.bound: list[Address] = []
         self.tls = context(config) if config["tls-port"] else None
         try:
@@ -60,7 +60,7 @@ class Addresses:
             raise
 
     def _bind_all(self, kind: str, config: Config, port: int) -> None:
-        """Every address of `bind` (as in Redis, with `-` before those that may be missing)."""
+        """Bind every address of `bind`. As in Redis, an address with a `-` prefix may be missing."""
         for word in config["bind"].split():
             host = word.removeprefix("-")
             try:
@@ -71,7 +71,7 @@ class Addresses:
                 raise _cannot_listen(host, port, error) from error
             for link in links:
                 name = link.getsockname()
-                port = port or name[1]  # the same on every address, where the system chose it
+                port = port or name[1]  # if the system chose it: the same for all
                 shown = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
                 self.bound.append(Address(kind, shown, link))
 
@@ -87,17 +87,17 @@ class Addresses:
             [link, *others] = _bind(host, port)
         except OSError as error:
             raise _cannot_listen(host, port, error) from error
-        for other in others:  # a name with several addresses: HTTP has one
+        for other in others:  # the name has several addresses: HTTP uses one
             other.close()
         self.bound.append(Address("http", f"{host}:{port}", link))
 
     def taken(self) -> list[Address]:
-        """All of them, for the caller to close. `close` leaves them alone from now on."""
+        """Hand all of them to the caller, who has to close them."""
         bound, self.bound = self.bound, []
         return bound
 
     def close(self) -> None:
-        """Close what nobody took. Twice is allowed."""
+        """Close the addresses that were not taken. May be called twice."""
         for address in self.taken():
             address.link.close()
             if address.kind == "unix":
@@ -116,7 +116,7 @@ class Addresses:
 
 
 def _bind(host: str | None, port: int) -> list[socket.socket]:
-    """A socket for each address that a name stands for; None: for all addresses of this machine."""
+    """Return a bound socket for each address of a host name; None: all addresses of this machine."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     links: list[socket.socket] = []
     try:
@@ -126,12 +126,12 @@ def _bind(host: str | None, port: int) -> list[socket.socket]:
             except OSError:
                 if len(found) == 1:
                     raise
-                continue  # a machine without IPv6 may know its addresses
+                continue  # e.g. an IPv6 address on a machine without IPv6
             links.append(link)
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # The same port on every address, where the system chose the first one.
+            # If the system chose the first port, use the same for the other addresses.
             chosen = port or (links[0].getsockname()[1] if len(links) > 1 else 0)
             link.bind((address[0], chosen, *address[2:]))
             link.setblocking(False)

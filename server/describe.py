@@ -1,7 +1,7 @@
-"""What COMMAND tells of a command besides its row in the table: flags in order, categories, tips, keys (spec 17).
+"""The reply of COMMAND: adds ordered flags, categories, tips and key specs to a command's row in the table (spec 17).
 
-Key specs follow from the row: where the first key stands, the last, and the step. What a command does with its keys
-is written here. Source: COMMAND of Redis 7.0; for younger commands spec 17.
+Key positions follow from the row: first key, last key, step. How a command uses its keys is listed here. Source:
+COMMAND of Redis 7.0; for newer commands spec 17.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.server.acl_commands import categories
 from tidelog.server.replies import SetReply
 from tidelog.server.table import CATEGORIES, TABLE
 
-# As Redis orders them.
+# In Redis's order.
 FLAGS: Final = (
     "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
     "no_auth may_replicate no_mandatory_keys protected no_async_loading no_multi allow_busy movablekeys"
@@ -60,7 +60,7 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     "script|exists": (_SHARDS, "response_policy:agg_logical_and"),
 }
 
-# What commands do with their keys. One that treats two keys differently has two specs.
+# How commands use their keys. A command that uses two keys differently has two specs.
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
     "object|encoding object|freq object|idletime object|refcount",
@@ -89,17 +89,17 @@ _NOTES: Final = {
     "getex": "RW and UPDATE because it changes the TTL",
     "set": "RW and ACCESS due to the optional `GET` argument",
 }
-# Keys that follow a word: where the search for it begins.
+# Commands whose keys follow a keyword: where the search for it begins.
 _KEYWORD: Final = {"xread": 1, "xreadgroup": 4}
 
 
 class Keys(NamedTuple):
     """A run of keys in a command.
 
-    first      index of the first one; 0: of the word STREAMS they follow, searched from `start`
-    last       index of the last one, relative to the first; negative: from the end of the command
-    step       from one to the next
-    limit      2 = the first half of what is there, 0 = all of it
+    first      index of the first key; 0: the keys follow the word STREAMS, searched for from `start`
+    last       index of the last key, relative to the first; negative: from the end of the command
+    step       distance from one key to the next
+    limit      2 = only the first half of the arguments there are keys, 0 = all
     """
 
     use: tuple[str, ...]
@@ -110,7 +110,7 @@ class Keys(NamedTuple):
     limit: int
 
     def find(self, args: list[bytes]) -> list[int] | None:
-        """The indexes of the keys; None if there are none where they should be."""
+        """Return the indexes of the keys; None if there are none at the expected place."""
         first = self.first
         if not first:
             words = range(self.start, len(args) - 1)
@@ -126,7 +126,7 @@ class Keys(NamedTuple):
 
 
 def keys(command: Command) -> list[Keys]:
-    """Where a command's keys are, and what it does with them."""
+    """Return where a command's keys are and how it uses them."""
     name = command.name.decode()
     start = _KEYWORD.get(name)
     if start is not None:
@@ -141,11 +141,11 @@ def keys(command: Command) -> list[Keys]:
 
 
 def find_keys(command: Command, args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
-    """The keys of a whole command with what it does with them; empty if they are not where they should be."""
+    """Return a full command's keys and how it uses each; empty if there are none at the expected place."""
     found: list[tuple[bytes, tuple[str, ...]]] = []
     for run in keys(command):
         use = run.use
-        if "variable_flags" in use:  # SET reads what was there only to answer it
+        if "variable_flags" in use:  # SET reads the old value only with GET
             reads = any(word.lower() == b"get" for word in args[3:])
             use = ("RW", "access", "update") if reads else ("OW", "update")
         found += ((args[at], use) for at in run.find(args) or ())
@@ -153,13 +153,13 @@ def find_keys(command: Command, args: list[bytes]) -> list[tuple[bytes, tuple[st
 
 
 def subcommands(container: bytes) -> list[Command]:
-    """The commands of a container."""
+    """Return a container's subcommands."""
     prefix = container + b"|"
     return [found for name, found in TABLE.commands.items() if name.startswith(prefix)]
 
 
 def names() -> list[bytes]:
-    """All commands, each container before its subcommands."""
+    """Return all command names, each container before its subcommands."""
     found: dict[bytes, None] = {}
     for name in TABLE.commands:
         found[name.partition(b"|")[0]] = None
@@ -168,13 +168,13 @@ def names() -> list[bytes]:
 
 
 def categories_of(name: bytes) -> list[str]:
-    """ACL categories of a command. A container has none of its subcommands', as in Redis 7.0."""
+    """Return a command's ACL categories. A container does not have those of its subcommands, as in Redis 7.0."""
     command = TABLE.commands.get(name)
     return ["slow"] if command is None else categories(command, CATEGORIES.get(name, frozenset()))
 
 
 def describe(name: bytes) -> Reply:
-    """One row of COMMAND; None if there is no such command. `name`: in lower case."""
+    """Return one row of COMMAND; None if there is no such command. `name` is in lower case."""
     command = TABLE.commands.get(name)
     if command is None:
         if name not in TABLE.containers:

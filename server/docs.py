@@ -1,6 +1,6 @@
-"""COMMAND DOCS: since when a command is there, to which group it belongs, and what it does, in one line.
+"""COMMAND DOCS: each command's group, first version and one-line summary.
 
-Arguments are not described: redis-cli then shows no hints for them, and works.
+Arguments are not described; redis-cli works without them but shows no argument hints.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.server.table import TABLE
 
 
 def describe(name: bytes) -> Map | None:
-    """One entry of COMMAND DOCS; None if there is no such command. `name`: in lower case."""
+    """Return one entry of COMMAND DOCS; None if there is no such command. `name` is in lower case."""
     if name not in TABLE.commands and name not in TABLE.containers:
         return None
     reply = Map()
@@ -32,7 +32,7 @@ def describe(name: bytes) -> Map | None:
 
 @cache
 def _table() -> dict[bytes, tuple[bytes, bytes, bytes]]:
-    """Name -> group, version, summary."""
+    """Parse _TEXT: name -> (group, version, summary)."""
     found: dict[bytes, tuple[bytes, bytes, bytes]] = {}
     group = b""
     for line in _TEXT.encode().splitlines():

@@ -1,7 +1,7 @@
-"""Figures of single streams and their groups, for metrics: what is in memory and cheap to tell, in slices of the lock.
+"""Figures of single streams and their groups, for metrics: only data in memory, read under the lock in short slices.
 
-Which streams: the first by name, database by database, among those in memory. To find them in a store of millions would
-take a walk over all keys, so of each database only the KEYS_MAX keys are looked at that came into memory first.
+The streams are the first by name among those in memory, database by database. A store may have millions of keys, so of
+each database only the KEYS_MAX keys that came into memory first are considered.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from tidelog.store.core import Core
 
 KEYS_MAX: Final = 10_000
-GROUPS_MAX: Final = 100  # of one stream, those that were created first
+GROUPS_MAX: Final = 100  # per stream, the oldest groups
 ALL_GROUPS_MAX: Final = 10_000
-NAMES: Final = 500  # that are looked at in one slice
-FIGURES: Final = 10  # streams or groups that are measured in one slice, a few microseconds each
-PAUSE_S: Final = 0.0005  # after each slice others have the lock and the interpreter
+NAMES: Final = 500  # keys examined per slice
+FIGURES: Final = 10  # streams or groups measured per slice, a few microseconds each
+PAUSE_S: Final = 0.0005  # after each slice, so that others get the lock and the GIL
 
 _Place = tuple[int, bytes]
 
 
 class GroupFigures(NamedTuple):
-    """One group. `lag`, `oldest_s` (seconds): None where that is not known, or there is none."""
+    """One group. `lag` (entries) and `oldest_s` (seconds) are None if unknown or absent."""
 
     name: str
     pending: int
@@ -39,7 +39,7 @@ class GroupFigures(NamedTuple):
 
 
 class StreamFigures(NamedTuple):
-    """One stream; its first GROUPS_MAX groups, and none once ALL_GROUPS_MAX were seen."""
+    """One stream with its first GROUPS_MAX groups; at most ALL_GROUPS_MAX groups over all streams."""
 
     db: int
     name: str
@@ -50,7 +50,7 @@ class StreamFigures(NamedTuple):
 
 
 def figures(core: Core, count: int) -> list[StreamFigures]:
-    """Of the first `count` streams by name. The lock is held for about 0.2 ms at a time."""
+    """Return the figures of the first `count` streams by name. Holds the lock for about 0.2 ms at a time."""
     found: list[StreamFigures] = []
     groups: list[tuple[int, Stream, Group]] = []
     labels: set[tuple[int, str]] = set()
@@ -62,7 +62,7 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
                 if not isinstance(value, Stream):
                     continue
                 name = _label(key)
-                if (db, name) in labels:  # another name that is shown the same
+                if (db, name) in labels:  # another name with the same label
                     continue
                 labels.add((db, name))
                 some = islice(value.groups.values(), min(GROUPS_MAX, ALL_GROUPS_MAX - len(groups)))
@@ -80,7 +80,7 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
 
 
 def _first(core: Core, count: int) -> list[_Place]:
-    """The first `count` streams that are in memory."""
+    """Return the first `count` streams by name that are in memory."""
     found: list[_Place] = []
     for db in range(len(core.state.databases)):
         best: list[bytes] = []
@@ -100,8 +100,8 @@ def _first(core: Core, count: int) -> list[_Place]:
 
 
 def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
-    """[lock] Reads no row of a checkpoint."""
-    # Only where the first entry is known: to find it, a page of the checkpoint may have to be read.
+    """[lock] Measure one group without reading the checkpoint."""
+    # The lag needs the first entry. If that is unknown, finding it may read a page of the checkpoint, so skip the lag.
     known = stream.cold is None or stream._first is not None or not stream.length
     return GroupFigures(
         _label(group.name),
@@ -113,7 +113,7 @@ def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
 
 
 def _oldest_s(core: Core, group: Group) -> float | None:
-    """Seconds since the oldest delivery to a consumer. What XNACK released was given back, and is not waited for."""
+    """Seconds since the oldest unacknowledged delivery to a consumer. Entries released by XNACK do not count."""
     at = group.pending.oldest()
     if at is None:
         return None

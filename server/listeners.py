@@ -1,8 +1,7 @@
-"""Listeners: accept connections on the addresses of a server (addresses.py): TCP, TLS, a Unix socket, HTTP for metrics.
+"""Listeners: accept connections on a server's addresses (addresses.py): TCP, TLS, a Unix socket, HTTP for metrics.
 
-Who connects by TLS is no client yet while both sides agree on keys, but has a descriptor of ours already. `Handshakes`
-bounds how many those are, and for how long: else a peer that says nothing could take all of them, and the log could not
-open its next file.
+During the TLS handshake a peer is not a client yet, but it already holds a file descriptor. `Handshakes` limits their
+number and duration. Otherwise silent peers could use up all descriptors, and the log could not open its next segment.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from tidelog.server.metrics import Metrics
     from tidelog.server.server import Server
 
-HANDSHAKE_S: Final = 10.0  # after so long the peer is given up
-HANDSHAKES_SPARE: Final = 4  # above `maxclients`: who is one too many can be told so only by TLS
+HANDSHAKE_S: Final = 10.0  # then the connection is closed
+HANDSHAKES_SPARE: Final = 4  # above `maxclients`: the refusal can only be sent over TLS
 
 _logger = logging.getLogger("tidelog.server")
 
 
 class Listeners:
-    """What one server listens on.
+    """The listening sockets of one server.
 
     ports    (kind, address), kind being tcp, tls, unix or http
     """
@@ -45,8 +44,10 @@ class Listeners:
         self._unix: str | None = None
 
     async def start(self, addresses: Addresses | None = None) -> None:
-        """Listen, on these addresses or on those of the configuration. Raises as `Addresses`, and OSError where another
-        process began to listen on one of them since."""
+        """Listen on these addresses, or on the configured ones.
+
+        Raises as `Addresses`, and OSError if another process has begun to listen on one of them meanwhile.
+        """
         server = self._server
         addresses = addresses or Addresses(server.config)
         bound = addresses.taken()
@@ -54,7 +55,7 @@ class Listeners:
             while bound:
                 await self._listen(bound[0], addresses.tls)
                 self.ports.append((bound[0].kind, bound[0].name))
-                del bound[0]  # what listens is closed with its server
+                del bound[0]  # from now on `stop` closes it
         except BaseException:
             for address in bound:
                 address.link.close()
@@ -70,7 +71,7 @@ class Listeners:
         make = partial(Connection, server, address.kind)
         try:
             if address.kind == "http":
-                from tidelog.server.metrics import Metrics  # not with the rest: few ask for it
+                from tidelog.server.metrics import Metrics  # lazily: few servers need it
 
                 self.metrics = Metrics(server)
                 self.metrics.start(address.link)
@@ -95,14 +96,14 @@ class Listeners:
             ) from error
 
     def port(self, kind: str = "tcp") -> int:
-        """The port that is listened on, which the system may have chosen; 0 = none."""
+        """The port in use, which the system may have chosen; 0 = none."""
         for found, address in self.ports:
             if found == kind:
                 return int(address.rpartition(":")[2])
         return 0
 
     def stop(self) -> None:
-        """Listen no more. Twice is allowed."""
+        """Stop listening. May be called twice."""
         for listener in self._listening:
             listener.close()
         self._listening = []
@@ -115,7 +116,7 @@ class Listeners:
 
 
 class Handshakes:
-    """The TLS connections that are no clients yet."""
+    """The TLS connections whose handshake is running."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -127,7 +128,7 @@ class Handshakes:
     def begin(
         self, link: socket.socket, peer: str, connection: Connection, tls: ssl.SSLContext
     ) -> None:
-        """A peer has connected."""
+        """Start the handshake with a new peer, or close the socket if there are too many."""
         server = self._server
         if len(server.sessions) + len(self) >= server.clients_max + HANDSHAKES_SPARE:
             link.close()
@@ -138,7 +139,7 @@ class Handshakes:
         self._under_way[connection] = server.loop.create_task(shaking)
 
     def end(self, connection: Connection) -> None:
-        """It is a client now, or gone."""
+        """The handshake is over: the peer is a client now, or gone."""
         self._under_way.pop(connection, None)
 
     async def _shake(
@@ -156,7 +157,7 @@ class Handshakes:
 
 
 class _Accepted(asyncio.Protocol):
-    """Takes a socket out of the hands of the loop's server, which does not tell of a handshake that fails."""
+    """Takes an accepted socket over from the loop's server, which does not report failed handshakes."""
 
     def __init__(
         self, handshakes: Handshakes, make: Callable[[], Connection], tls: ssl.SSLContext

@@ -1,9 +1,9 @@
-"""The lines that `tidelog serve` logs, as text or as JSON. Only there: in a program, the program says what is logged.
+"""Log lines of `tidelog serve`, as text or JSON. An embedding program configures logging itself.
 
     2026-11-22T01:47:43.120Z INFO listening on 127.0.0.1:6379 (tcp)
     {"time": "2026-11-22T01:47:43.120Z", "level": "info", "message": "listening on ...", "logger": "tidelog.server"}
 
-Redis's levels: debug, verbose, notice (INFO in a line) and warning. What is below WARNING of asyncio is left out.
+Redis's levels: debug, verbose, notice (INFO in a line) and warning. asyncio's messages below WARNING are dropped.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Logs:
-    """Sends what tidelog logs to standard error or to `logfile`, from `loglevel` on, until closed.
+    """Sends tidelog's log messages of `loglevel` and above to standard error or `logfile`, until closed.
 
-    A file that was moved away (logrotate) is made anew. Raises ConfigError if it cannot be opened.
+    A file that was moved away (logrotate) is created again. Raises ConfigError if it cannot be opened.
     """
 
     def __init__(self, config: Config) -> None:
@@ -56,11 +56,11 @@ class Logs:
         config.on("loglevel", self.set_level)
 
     def set_level(self, level: str) -> None:
-        """One of Redis's levels from now on."""
+        """Set one of Redis's levels."""
         self._own.setLevel(LEVELS[level])
 
     def close(self) -> None:
-        """All as it was before."""
+        """Restore the previous logging configuration."""
         for logger in (self._own, self._loop):
             logger.removeHandler(self._handler)
         level, self._own.propagate, self._loop.propagate = self._before
@@ -80,7 +80,7 @@ class Logs:
 
 
 class _LogFile(WatchedFileHandler):
-    """A log file that nobody but its user may read: it names clients, users and keys."""
+    """A log file that only its owner may read, because it names clients, users and keys."""
 
     def _open(self) -> Any:
         return open_log_file(self.baseFilename)
@@ -91,7 +91,7 @@ def _without_chatter(record: logging.LogRecord) -> bool:
 
 
 class TextLines(logging.Formatter):
-    """Time in UTC, level, message. Whatever a client put into a message, it stays on its line."""
+    """Time in UTC, level, message. Control characters are escaped, so that clients cannot forge log lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], record.getMessage())
@@ -102,7 +102,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, message, logger; `error` with the traceback, where there is one."""
+    """One JSON object per line: time, level, message, logger; and `error` with the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, Any] = {

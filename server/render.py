@@ -1,14 +1,14 @@
-"""Render: replies as RESP2 or RESP3 bytes. No I/O.
+"""Render: encodes replies as RESP2 or RESP3. No I/O.
 
-What a reply may be is in `engine.reply` and `server.replies`; what it looks like, in spec 1 and 18.3. Nearly
-all that differs between the two protocols is the null, and what stands before a map:
+`engine.reply` and `server.replies` define the types of replies, spec 1 and 18.3 their encoding. The two protocols
+differ almost only in the null and in the type bytes of maps and the like:
 
     None `$-1` / `_`      NULL_ARRAY `*-1` / `_`      Map, Streams `*` / `%`      Push `*` / `>`
-    Verbatim `$` / `=`    Double `$` / `,`            SetReply `*` / `~`          all others are alike
+    Verbatim `$` / `=`    Double `$` / `,`            SetReply `*` / `~`          all others are the same
 
-Entries are the hot path. They come out of their blocks column by column, the IDs and then each field's values; the
-columns are interleaved with headers into one list, by slices, and joined: no Python code runs per entry. A header takes
-with it all that stands before it, so that an entry of n fields is 2 + 2n pieces:
+Entries are the hot path. Blocks yield them column by column: the IDs, then the values of each field. Slice assignments
+interleave the columns with headers into one list, which is then joined; no Python code runs per entry. A header
+includes all bytes since the previous value, so an entry of n fields is 2 + 2n pieces:
 
     CR LF *2 CR LF $15 CR LF    1700000000000-0    CR LF *4 CR LF $4 CR LF item CR LF $3 CR LF    tea    ...
 
@@ -39,7 +39,7 @@ _LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 def rendered(reply: Reply, protocol: int) -> bytes:
-    """The bytes of a reply. Raises as `render`."""
+    """Encode a reply. Raises as `render`."""
     if reply.__class__ is Streams and len(reply) == 1:
         data = _only_entry(reply, protocol)
         if data is not None:
@@ -50,9 +50,9 @@ def rendered(reply: Reply, protocol: int) -> bytes:
 
 
 def render(reply: Reply, protocol: int, out: Out) -> None:
-    """Append the bytes of a reply to `out`, in pieces; `protocol` is 2 or 3.
+    """Append the encoding of a reply to `out`, in pieces; `protocol` is 2 or 3.
 
-    Raises CorruptBlock if entries cannot be read, and TypeError at what is no reply; `out` is of no use then.
+    Raises CorruptBlock if entries cannot be read, and TypeError for a value that is not a reply; then discard `out`.
     """
     kind = reply.__class__
     if kind is bytes:
@@ -86,7 +86,7 @@ def _status(reply: Status, protocol: int, out: Out) -> None:
 
 
 def _error(reply: CommandError, protocol: int, out: Out) -> None:
-    # A line end would begin another reply.
+    # A line end would end the error and begin another reply.
     out.append(b"-%b\r\n" % reply.line.translate(_LINE_ENDS))
 
 
@@ -103,7 +103,7 @@ def _double(reply: Double, protocol: int, out: Out) -> None:
 
 
 def _digits(number: float) -> bytes:
-    """The shortest digits that mean this number; a whole one without a point, as Redis from 7.2 on shows it."""
+    """The shortest exact decimal form; integers without a point, as in Redis since 7.2."""
     if math.isfinite(number) and number == int(number) and abs(number) < 1 << 52:
         return b"%d" % number if number or math.copysign(1, number) > 0 else b"-0"
     return float.__repr__(number).encode()
@@ -136,7 +136,7 @@ def _push(reply: Push, protocol: int, out: Out) -> None:
 def _items(header: bytes, items: list[Reply], protocol: int, out: Out) -> None:
     out.append(header)
     kinds = set(map(type, items))
-    if kinds == _ALL_BYTES:  # the IDs of JUSTID, keys: at once
+    if kinds == _ALL_BYTES:  # the IDs of JUSTID, keys: format all at once
         pairs = zip(map(len, items), items)
         out.append(b"$%d\r\n%b\r\n" * len(items) % tuple(chain.from_iterable(pairs)))
     elif kinds == _ALL_INTS:
@@ -160,7 +160,7 @@ def _streams(reply: Streams, protocol: int, out: Out) -> None:
 
 
 def _only_entry(reply: Streams, protocol: int) -> bytes | None:
-    """`Streams` of one key with one entry, which is what most who wait are woken for; None: there are more."""
+    """Encode `Streams` of one key with one entry, the usual reply to a blocked read. None if it is anything else."""
     key, entries = reply[0]
     if entries.__class__ is not Entries or len(entries.parts) != 1:
         return None
@@ -183,7 +183,7 @@ _ONLY_WORDS_MAX: Final = 64
 
 @lru_cache(maxsize=2 * _ONLY_WORDS_MAX)
 def _only_template(protocol: int, width: int) -> bytes:
-    """`_only_entry` of so many fields and values: key, ID and all of these are to be filled in, lengths before them."""
+    """The template of `_only_entry` for `width` fields and values: length and bytes of key, ID and each of them."""
     bulk = b"$%d\r\n%b\r\n"
     pair = b"*1\r\n*2\r\n" if protocol == 2 else b"%%1\r\n"
     return b"%b%b*1\r\n*2\r\n%b*%d\r\n%b" % (pair, bulk, bulk, width, bulk * width)
@@ -193,10 +193,10 @@ def _only_template(protocol: int, width: int) -> bytes:
 
 
 class _Headers(dict[int, bytes]):
-    """The header of a bulk string by its length, with all that stands between the string before and this one."""
+    """Bulk string headers by length, each including the bytes since the previous string (`before`)."""
 
     __slots__ = ("before",)
-    kept = 0  # in all of them
+    kept = 0  # headers cached in all instances
 
     def __init__(self, before: bytes) -> None:
         self.before = before
@@ -209,9 +209,9 @@ class _Headers(dict[int, bytes]):
         return header
 
 
-# Field names and lengths come from clients: of many different ones, only so much is kept.
+# Clients choose field names and lengths, so the caches are bounded.
 _HEADERS_MAX: Final = 1 << 14
-_NAMES_BYTES_MAX: Final = 512  # of an entry
+_NAMES_BYTES_MAX: Final = 512  # field names of one entry
 _fields: dict[tuple[bytes, ...], list[_Headers]] = {}
 
 _id_headers: Final = _Headers(b"\r\n*2")
@@ -220,7 +220,7 @@ _bulk_headers: Final = _Headers(b"")
 
 
 def _headers_of(names: tuple[bytes, ...]) -> list[_Headers]:
-    """For each field the headers of its values, the name and the values' header included."""
+    """Return for each field the headers of its values; each includes the field's name and the value's length."""
     headers = _fields.get(names)
     if headers is None or _Headers.kept >= _HEADERS_MAX:
         before = [b"\r\n$%d\r\n%b" % (len(name), name) for name in names]
@@ -243,7 +243,7 @@ def _forget() -> None:
 def _entries(reply: Entries, protocol: int, out: Out) -> None:
     out.append(b"*%d" % len(reply))
     for part in reply.parts:
-        # To set up columns costs more than a few rows.
+        # Setting up columns costs more than a few rows.
         columns = None if part.__class__ is RowsPart and len(reply) < _FEW else part.columns()
         if columns is not None:
             out.append(_interleaved(columns, reply.reverse))
@@ -257,7 +257,7 @@ def _entries(reply: Entries, protocol: int, out: Out) -> None:
 
 
 def _claimed_entries(reply: ClaimedEntries, protocol: int, out: Out) -> None:
-    """Entries of four elements: the last two are idle ms and deliveries."""
+    """Entries of four elements; the last two are the idle time in ms and the delivery count."""
     out.append(b"*%d" % len(reply))
     for (entry_id, row), idle, deliveries in zip(reply, reply.idle, reply.deliveries, strict=True):
         text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
@@ -268,7 +268,7 @@ def _claimed_entries(reply: ClaimedEntries, protocol: int, out: Out) -> None:
 
 
 def _interleaved(columns: Columns, reverse: bool) -> bytes:
-    """Entries of equal field names, each piece behind its line end."""
+    """Encode entries with the same field names. Each piece begins with the previous one's line end."""
     texts, names, values = columns
     if len(texts) < _FEW and not reverse:
         return _one_by_one(columns)
@@ -289,7 +289,7 @@ def _interleaved(columns: Columns, reverse: bool) -> bytes:
 
 
 def _one_by_one(columns: Columns) -> bytes:
-    """The same: setting up all those slices costs more than a few entries."""
+    """As `_interleaved`, for a few entries, where setting up the slices costs more."""
     texts, names, values = columns
     headers = _headers_of(names)
     pieces: list[bytes] = []
@@ -302,7 +302,7 @@ def _one_by_one(columns: Columns) -> bytes:
 
 
 def _row(row: Sequence[bytes] | None, protocol: int) -> bytes:
-    """The fields and values of one entry, behind its line end."""
+    """Encode the fields and values of one entry, beginning with the previous line end."""
     if row is None:
         return b"\r\n*-1" if protocol == 2 else b"\r\n_"
     headers = map(_bulk_headers.__getitem__, map(len, row))

@@ -1,6 +1,6 @@
-"""Replies that only the server gives, besides those of `engine.reply`. RESP2 has plainer forms for each.
+"""Reply types of the server, in addition to those of `engine.reply`. RESP2 has a simpler form for each.
 
-Verbatim   text for people: `=` in RESP3, a bulk string in RESP2
+Verbatim   human-readable text: `=` in RESP3, a bulk string in RESP2
 Push       out of band: `>` in RESP3, an array in RESP2
 SetReply   `~` in RESP3, an array in RESP2
 Double     `,` in RESP3, a bulk string in RESP2
@@ -12,19 +12,19 @@ from typing import Any
 
 
 class Verbatim(bytes):
-    """Text that is meant to be read by people."""
+    """Human-readable text."""
 
     __slots__ = ()
 
 
 class Push(list[Any]):
-    """A message that answers no command."""
+    """A message that is not the reply to a command."""
 
     __slots__ = ()
 
 
 class SetReply(list[Any]):
-    """Elements in no order, each once."""
+    """Distinct elements in no particular order."""
 
     __slots__ = ()
 
@@ -41,5 +41,5 @@ class _NoReply:
     __slots__ = ()
 
 
-# What a handler returns that has sent all there is to send by itself.
+# Returned by a handler that has already sent its replies, or sends none.
 NO_REPLY = _NoReply()

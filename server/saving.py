@@ -1,18 +1,18 @@
-"""Saving: what SAVE, BGSAVE, BGREWRITEAOF and SHUTDOWN set going, and how the last of it ended.
+"""Saving: the work of SAVE, BGSAVE, BGREWRITEAOF and SHUTDOWN, and the outcome of the last one.
 
-Nothing of it is needed for durability: every change is in the log before it is answered, and the store folds the log
-into its checkpoint by its own rules. Whoever asks for it has that done now:
+Durability does not need it: every change is in the log before its reply, and the store folds the log into its
+checkpoint by its own rules. These commands do it now:
 
-    SAVE            the log is folded; the client waits for it, all others go on
-    BGSAVE          the same, and nobody waits. In a store that keeps so and so many snapshots (`keep-snapshots`) a
-                    portable snapshot of the checkpoint is published as well, and the oldest ones go. Without that
-                    bound (0) there is none: a BGSAVE from a crontab would fill the disk with copies of everything
-    BGREWRITEAOF    the same as SAVE in the background: what the log says is in the checkpoint then, so segments behind
-                    what is to be retained are released. That is what a rewrite is for
+    SAVE            folds the log; the client waits for it, all others go on
+    BGSAVE          folds the log in the background. If the store keeps a number of snapshots (`keep-snapshots`), it
+                    also publishes a snapshot of the checkpoint and deletes the oldest ones. Without that limit (0) it
+                    publishes none: a BGSAVE from a crontab would fill the disk with copies of everything
+    BGREWRITEAOF    folds the log in the background. The log's records are then in the checkpoint, so segments beyond
+                    the retention are deleted, which is the purpose of a rewrite
 
-The work is done in daemon threads, so that neither the loop nor the end of the process waits for it. The store does one
-checkpoint at a time; here, one BGSAVE or BGREWRITEAOF runs at a time, as in Redis, and one of each may be scheduled
-behind it. All of it is used by the event loop's thread alone. Source: spec 16.4; Redis 7.0 (rdb.c, aof.c, server.c).
+The work runs in daemon threads, so that neither the loop nor the end of the process waits for it. The store makes one
+checkpoint at a time. As in Redis, one BGSAVE or BGREWRITEAOF runs at a time, and one of each may be scheduled after it.
+Only the event loop's thread uses this module. Source: spec 16.4; Redis 7.0 (rdb.c, aof.c, server.c).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _logger = logging.getLogger("tidelog.server")
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run something in a daemon thread of its own. Called in the loop's thread; who is cancelled leaves it running."""
+    """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
     def settle(answer: Any, error: BaseException | None) -> None:
         if future.done():
-            return  # nobody waits any more
+            return  # cancelled: no caller waits
         if error is None:
             future.set_result(answer)
         else:
@@ -71,11 +71,11 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 class Saving:
-    """See the module's text.
+    """See the module docstring.
 
-    running             SAVE or REWRITE: a BGSAVE or a BGREWRITEAOF is under way; "" = neither
-    save_scheduled      a BGSAVE follows it; rewrite_scheduled: a BGREWRITEAOF does
-    failed              how the last of each kind ended: SAVE or REWRITE -> why it failed; missing = well
+    running             SAVE or REWRITE while a BGSAVE or a BGREWRITEAOF runs; "" = neither
+    save_scheduled      a BGSAVE is scheduled after it; rewrite_scheduled: a BGREWRITEAOF is
+    failed              SAVE or REWRITE -> error of the last run of that kind; missing = it succeeded
     """
 
     def __init__(self, server: Server) -> None:
@@ -85,28 +85,29 @@ class Saving:
         self._server = server
         self._core = server.core
         self._last_save = server.core.time_ns() // 1_000_000_000
-        self._one = asyncio.Lock()  # one thread, however many clients ask
+        self._one = asyncio.Lock()  # one thread, however many clients call SAVE
         self._task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._aborts: set[asyncio.Future[None]] = set()
 
     @property
     def last_save(self) -> int:
-        """LASTSAVE: unix seconds of the last checkpoint, or of the last time that one was asked for and there was
-        nothing to fold; before the first, when the server was started."""
+        """LASTSAVE: unix seconds of the last checkpoint, or of the last save request that had nothing to fold.
+        Before the first one, the time when the server started.
+        """
         checkpoints = self._core.checkpoints
         meta = None if checkpoints is None else checkpoints.meta
         return max(self._last_save, 0 if meta is None else meta.taken // 1000)
 
     async def save(self) -> None:
-        """Fold the log into the checkpoint. Raises CheckpointFailed, StoreClosed; CommandError if that is not ours."""
+        """Fold the log into the checkpoint. Raises CheckpointFailed, StoreClosed; CommandError in a read-only store."""
         checkpoints = self._checkpoints()
         async with self._one:
             await in_thread(checkpoints.fold)
         self._saved()
 
     def begin(self, kind: str) -> None:
-        """Begin a BGSAVE or a BGREWRITEAOF: none is running. Raises CommandError."""
+        """Begin a BGSAVE or a BGREWRITEAOF while none is running. Raises CommandError."""
         self._checkpoints()
         self.running = kind
         self._task = self._server.loop.create_task(self._background(kind))
@@ -145,9 +146,9 @@ class Saving:
     # --- SHUTDOWN
 
     async def shutdown(self, save: bool, force: bool) -> None:
-        """End the server; `save`: fold the log before. Returns only when the connection is about to be closed.
+        """Shut the server down; `save`: fold the log first. Returns only when the connection is about to be closed.
 
-        Raises CommandError, and the server goes on: it was aborted, or the log could not be folded without `force`.
+        Raises CommandError if it was aborted, or if folding failed without `force`; the server then goes on.
         """
         if save and self._core.checkpoints is not None:
             await self._save_before(force)
@@ -176,7 +177,7 @@ class Saving:
             self._aborts.discard(abort)
 
     def abort(self) -> bool:
-        """SHUTDOWN ABORT. False: there is nothing to abort, or it is too late."""
+        """SHUTDOWN ABORT. False if there is nothing to abort, or if it is too late."""
         waiting = [abort for abort in self._aborts if not abort.done()]
         for each in waiting:
             each.set_result(None)
@@ -184,5 +185,5 @@ class Saving:
 
     @property
     def leaving(self) -> bool:
-        """Whether the server is ending, and that cannot be undone."""
+        """Whether the server is shutting down irrevocably."""
         return self._leaving is not None

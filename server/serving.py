@@ -1,4 +1,4 @@
-"""Serving: a server in a thread beside the owner of a store, or as a process that does nothing else."""
+"""Serving: runs a server in a thread of a program that owns a store, or as a process of its own."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _logger = logging.getLogger("tidelog.server")
 
 
 class Serving:
-    """A server that runs in a thread of its own beside the owner of a store. Made by `tidelog.serve`.
+    """A server that runs in its own thread in a program that owns the store. Created by `tidelog.serve`.
 
-    port    the TCP port that is listened on, 0 if there is none
+    port    the TCP port in use, 0 if there is none
     """
 
     def __init__(self, core: Core, config: Config) -> None:
@@ -65,7 +65,7 @@ class Serving:
         await server.ended
 
     def close(self) -> None:
-        """Stop accepting, finish replies, close the connections. The store stays open. Twice is allowed."""
+        """Stop accepting, finish replies, close the connections. The store stays open. May be called twice."""
         server = self.server
         if server is not None and self._thread.is_alive():
             try:
@@ -82,15 +82,15 @@ class Serving:
 
 
 def serve(db: Store, **options: Any) -> Serving:
-    """Make an open store available to Redis clients, while its owner goes on using it in this process.
+    """Serve an open store to Redis clients, while the program goes on using it.
 
-    Options are those of the configuration, with underscores: `port` (6379; 0 = one that is free), `bind`, `unixsocket`,
-    `requirepass`, `maxclients`, ... Runs in a thread of its own until `close`, or until the store is closed.
+    Options are those of the configuration, with underscores: `port` (6379; 0 = a free one), `bind`, `unixsocket`,
+    `requirepass`, `maxclients`, ... Runs in its own thread until `close`, or until the store is closed.
 
         with tidelog.open("orders") as db, tidelog.serve(db, port=0) as server:
             redis.Redis(port=server.port).xadd("orders", {"item": "tea"})
 
-    Raises ConfigError for an option that makes no sense, OSError if the address cannot be listened on, StoreClosed.
+    Raises ConfigError for an invalid option, OSError if it cannot listen on the address, StoreClosed.
     """
     core = db._core
     core.check_open()
@@ -105,14 +105,14 @@ def serve(db: Store, **options: Any) -> Serving:
 def serve_forever(
     root: Path, config: Config, *, ready: Callable[[Server], None] | None = None
 ) -> int:
-    """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. The exit code.
+    """Open the store in a directory and serve it until SIGTERM, SIGINT or SHUTDOWN. Returns the exit code.
 
-    Raises what `tidelog.open` and `Server.start` raise. A store that is not there is created last, when nothing else
-    can go wrong any more: a server that cannot start leaves none behind. One that is there is opened first, so that a
-    second server hears of the first one, not of its port.
+    Raises what `tidelog.open` and `Server.start` raise. A new store is created last, so that a server that cannot start
+    leaves none behind. An existing store is opened first, so that a second server reports that the store is in use
+    rather than the port.
     """
     _allow_clients(config["maxclients"])
-    config.on("maxclients", _allow_clients)  # before the server looks how many there can be
+    config.on("maxclients", _allow_clients)  # before the server checks the limit
     options = make_options(**config.store_options())
     config.place(root)
     Acl().load(config["users"])
@@ -153,8 +153,8 @@ async def _until_told(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
-    # This process does nothing else: what was loaded at the start is not walked by the collector again, and that
-    # less often (docs/decisions/server.md).
+    # This process does nothing else: exclude everything loaded so far from garbage collection, and collect less often
+    # (docs/decisions/server.md).
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     if ready is not None:
@@ -163,18 +163,18 @@ async def _until_told(
 
 
 def _allow_clients(clients: int) -> None:
-    """Let this process open a file for each, as far as the system lets it (as Redis does)."""
+    """Raise the limit of open files to fit so many clients, as far as the system allows (as Redis does)."""
     wanted = clients + FILES_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
         except (ValueError, OSError):
-            pass  # `Server` says how many clients there can be
+            pass  # `Server` warns about the lower limit
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's, where that is installed."""
+    """Return uvloop's loop factory if it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:

@@ -1,8 +1,8 @@
-"""The server's commands: those of the engine, and those that need a connection.
+"""The table of all commands: the engine's, and the server's own, which need a connection.
 
-A module under server/commands/ registers handlers with the decorator; `server.commands` imports them all. A handler
-runs in the event loop's thread and without the store's lock, and returns a reply or raises CommandError. One that is
-a coroutine function keeps its session busy until it returns; whatever waits for a disk is one.
+The modules under server/commands/ register their handlers with the decorator; `server.commands` imports them all. A
+handler runs in the event loop's thread without the store's lock, and returns a reply or raises CommandError. A handler
+that is a coroutine function keeps its session busy until it returns; all handlers that wait for a disk are coroutines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.engine.table import Command, Table
 if TYPE_CHECKING:
     from tidelog.server.session import Session
 
-# A reply, or a coroutine that will have one.
+# Returns a reply, or a coroutine that returns one.
 Handler = Callable[["Session", list[bytes]], Reply]
 
 TABLE = Table(ENGINE)
@@ -34,7 +34,7 @@ def command(
     *,
     categories: str = "",
 ) -> Callable[[Any], Any]:
-    """Register the handler below it as `name` ("ping", "client|list"); `categories` as ACL CAT names them."""
+    """Decorator: register a handler as `name` ("ping", "client|list"); `categories` as ACL CAT names them."""
 
     def register(handler: Handler) -> Handler:
         raw = name.encode()

@@ -1,7 +1,7 @@
-"""TLS: an SSLContext from the options, and precise words for what is wrong with the files they name.
+"""TLS: makes an SSLContext from the options, with precise errors for the files that they name.
 
-A certificate that was renewed is taken up by CONFIG SET tls-cert-file, be it of the same name, for connections from
-then on; a restart is not needed.
+CONFIG SET tls-cert-file loads a renewed certificate, even under the same file name, for new connections. No restart is
+needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.server.config import Config, ConfigError
 
-# CONFIG SET names no reason, as in Redis: the log does.
+# As in Redis, CONFIG SET's error gives no reason; the log does.
 NOT_UPDATED: Final = "Unable to update TLS configuration. Check server logs."
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -23,12 +23,12 @@ _logger = logging.getLogger("tidelog.server")
 
 
 def context(config: Config) -> ssl.SSLContext:
-    """The context to listen with. It follows CONFIG SET of the certificate and its key. Raises ConfigError."""
+    """Return the context to listen with. CONFIG SET of the certificate and key updates it. Raises ConfigError."""
     made = _context(config)
 
     def renew(value: Any) -> None:
         try:
-            _context(config)  # whatever is wrong shows here, and the one in use stays as it is
+            _context(config)  # fails here if anything is wrong, before `made` is changed
             _load_certificate(made, config)
         except ConfigError as error:
             _logger.warning("the certificate was not replaced: %s", error)
@@ -82,7 +82,7 @@ def _reason(error: ssl.SSLError, certificate: str, key: str, with_password: bool
         )
     if not _is_certificate(certificate):
         return f"tls-cert-file {certificate} holds no certificate in PEM"
-    if b"ENCRYPTED" in recipe.read(RealDisk(), Path(key)):  # for this OpenSSL has no one reason
+    if b"ENCRYPTED" in recipe.read(RealDisk(), Path(key)):  # OpenSSL has no single reason for this
         if with_password:
             return f"tls-key-file-pass is not the password of tls-key-file {key}"
         return f"tls-key-file {key} has a password: give it with tls-key-file-pass"
@@ -123,7 +123,7 @@ def _load_authorities(made: ssl.SSLContext, config: Config) -> None:
 
 
 def _must_be_readable(name: str, path: str) -> None:
-    """The errors of OpenSSL do not say of which file."""
+    """Raise ConfigError naming an unreadable file, because OpenSSL's errors do not name it."""
     try:
         RealDisk().open(Path(path)).close()
     except OSError as error:
