@@ -69,7 +69,7 @@ class User:
         self.settle()
 
     def knows(self, password: bytes) -> bool:
-        """Whether it is one of the user's passwords. The time taken depends only on their number."""
+        """Whether it is one of the user's passwords. The time taken reveals only their number."""
         given = hashed(password)
         right = False
         for stored in self.passwords:

@@ -261,7 +261,7 @@ class Config:
     def on(self, name: str, callback: Callable[[Any], object]) -> None:
         """Call `callback` with each new value of an option, after all values of a CONFIG SET are in place.
 
-        To refuse a value it raises ValueError with a reason. The old values are then restored, and it is called again.
+        To refuse a value it raises ValueError with a reason. It is then called again with the restored value.
         """
         assert OPTIONS[name].when == RUN
         self._callbacks.setdefault(name, []).append(callback)

@@ -52,7 +52,7 @@ class Kind(ABC):
         return self.parse(value)
 
     def over(self, old: Any, new: Any) -> Any:
-        """The resulting value when `new` is set and `old` was there."""
+        """The value that results from setting `new` over `old`."""
         return new
 
     def show(self, value: Any) -> str:

@@ -135,9 +135,7 @@ class Requests:
 
         Replaces the list expected before.
         """
-        if (
-            len(args) <= _PLAIN_ARGUMENTS_MAX
-        ):  # `Limits.plain_bytes_max` holds for no more than that
+        if len(args) <= _PLAIN_ARGUMENTS_MAX:  # `Limits.plain_bytes_max` assumes no more
             words = chain.from_iterable(zip(map(len, args), args))
             self._expected = b"*%d\r\n" % len(args) + b"$%d\r\n%b\r\n" * len(args) % (*words,)
             self._expected_args = args
@@ -421,8 +419,8 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
 def _plain_arguments(data: bytes, at: int, left: int) -> tuple[list[bytes], int]:
     """Return up to `left` ordinary arguments that `data[at:]` begins with, and the offset after them.
 
-    Returns none if one of them is not ordinary; the caller then parses them one by one. This does a third of the work
-    for a command of a million arguments.
+    Returns none if one of them is not ordinary; the caller then parses them one by one. With a million
+    arguments this is a third of the work of parsing them one by one.
     """
     pieces = data[at:].split(b"\r\n", 2 * left)
     stop = len(pieces) - 1 & ~1

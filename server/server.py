@@ -97,7 +97,7 @@ class Server:
         self._stopping = False
         self._look_at = 0.0
         self._http_warning_at = 0.0  # no such warning before this time
-        self._leaving: asyncio.Task[None] | None = None  # referenced: not collected
+        self._leaving: asyncio.Task[None] | None = None  # keeps the task alive
         self._watch_config()
 
     async def start(self, addresses: Addresses | None = None) -> None:
@@ -353,7 +353,7 @@ class Server:
 
     def _set_clients_max(self, value: int) -> None:
         possible = _possible_clients()
-        if value > possible and value != self._clients_wanted:  # unless CONFIG SET restores it
+        if value > possible and value != self._clients_wanted:  # unless CONFIG SET rolls back to it
             raise ValueError(
                 "The operating system is not able to handle the specified number of clients, try with "
                 f"{possible}"

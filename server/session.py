@@ -8,7 +8,7 @@ All of it runs in the event loop's thread.
     resume               the session calls this on its outlet when it stops being busy; the outlet then goes on
 
 A command takes one of three paths. XADD with a server-made ID, by far the most frequent, goes to `Core.add`. The
-engine's commands go to `Core.run`. Commands that need a connection go to their handler in server/commands/. The log
+engine's commands go to `Core.command`. Commands that need a connection go to their handler in server/commands/. The log
 buffers the records of all commands. The server flushes it once per turn of the loop, and a reply is sent when the LSN
 it depends on has reached the fsync policy's level.
 """
@@ -191,7 +191,7 @@ class Session:
                     self.server.warn_of_http(self)
                     self.kill()
                     return
-                command = TABLE.spellings.get(args[0])  # the name may be known even so
+                command = TABLE.spellings.get(args[0])  # known if only the arity is wrong
                 if command is not None:
                     self.server.stats.rejected(command.name)
                 self._finish(None, started, self._unresolved(args, error))

@@ -1,12 +1,10 @@
 """Turns: when commands of all connections run, when the log is flushed, and when replies leave.
 
-loop.
 In each turn of the event loop, the server reads all readable sockets. Then (`_end`) it runs the commands in arrival
 order, and after them the XADDs of all clients together; the log buffers their records. Then the log is flushed once, as
 one frame. A reply is written at once if its promise holds by then; otherwise it waits for the next sync, which
-releases all waiting replies together. While syncs are quick the loop's thread makes them itself, because waking two
-threads costs more (docs/decisions/server.md). Otherwise the log's own thread does, and a sync never blocks the loop.
-loop.
+releases all waiting replies together. While syncs are quick the loop's thread makes them itself, because two thread
+wake-ups cost more (docs/decisions/server.md). Otherwise the log's own thread does, and a sync never blocks the loop.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class Turns:
         self._arrived: list[tuple[Connection, bytes]] = []
         self._arrived_bytes = 0
         self._adds: _Adds = []
-        self._mixed = False  # other commands may have run since those XADDs were taken
+        self._mixed = False  # other commands may have run since those XADDs were collected
         self.until = 0.0  # perf_counter() at which this turn's time is used up
         self._soon: dict[Connection, None] = {}  # connections to resume next
         self._greedy: dict[Connection, None] = {}  # to resume after those in `_soon`
