@@ -1,7 +1,7 @@
 """ACL LOG: refused commands and failed authentications, latest first, as in Redis 7.0.
 
-An event that repeats within a minute raises the count of the existing entry, so that one busy client does not push out
-all others.
+An event that repeats within a minute is merged with the existing entry and counted there, so that one busy client does
+not push out all others.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _longest(index: int) -> int:
 class Calls:
     """The values of a row at the time it is read.
 
-    rejected   refused before they ran: no permission, no password, paused
+    rejected   refused before they ran: no password, no permission, wrong arity, or not allowed in this context
     failed     ran, and returned an error
     """
 

@@ -51,7 +51,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line number of each key. tomllib does not. Key-like text in a multi-line string misleads it."""
+    """Return the line number of each key, which tomllib does not report. Multi-line strings may mislead it."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if _TABLE.match(line):

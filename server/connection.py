@@ -4,8 +4,8 @@ Replies are buffered until the turn of the loop ends (`finish_turn`). They are t
 depend on is safe by then; otherwise they wait, in order, until it is (`release`).
 
 The server stops reading from a client that sends faster than its session executes, or that does not read its replies.
-This bounds the memory kept for each client. It cannot slow down a subscriber this way, because messages arrive
-unrequested; a subscriber that falls too far behind is disconnected.
+This bounds the memory kept for each client. It cannot do that with subscribers, whose messages arrive unrequested;
+a subscriber that falls too far behind is disconnected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys: which arguments of a command are keys, and how it accesses each of them.
 
-Used for ACL rules (`~pattern`, `%R~pattern`) and COMMAND GETKEYS. READ and WRITE are as in Redis 7.0's key
-specifications: a command that only asks whether a key exists, or how long its value is, needs neither.
+Used for ACL rules (`~pattern`, `%R~pattern`); COMMAND GETKEYS uses server/describe.py. READ and WRITE are as in Redis
+7.0's key specifications: a command that only asks whether a key exists, or how long its value is, needs neither.
 """
 
 from __future__ import annotations

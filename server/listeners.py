@@ -157,7 +157,7 @@ class Handshakes:
 
 
 class _Accepted(asyncio.Protocol):
-    """Takes an accepted socket over from the loop's server, which does not report failed handshakes."""
+    """Takes over an accepted socket from the loop's server, which does not report failed handshakes."""
 
     def __init__(
         self, handshakes: Handshakes, make: Callable[[], Connection], tls: ssl.SSLContext
