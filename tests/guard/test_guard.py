@@ -6,25 +6,27 @@ tests/guard/__main__.py says how to see both versions whole.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.guard import record
 from tests.guard.record import Items
-from tests.guard.workloads import WORKLOADS, run
+from tests.guard.workloads import WORKLOADS
 
+ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = record.load()
 
 
-def marked(name: str) -> object:
-    return pytest.param(name, marks=pytest.mark.slow) if WORKLOADS[name].slow else name
-
-
-@pytest.mark.parametrize("name", list(map(marked, WORKLOADS)))
-def test_it_is_as_it_was(name: str) -> None:
-    found = list(record.differences(name, RECORDED[name], run(name)))
-    assert not found, "\n".join([*found, f"If that is meant: python -m tests.guard record {name}"])
+@pytest.mark.soak
+def test_it_is_as_it_was() -> None:
+    """All workloads in one process and in their order, as they were recorded: run alone, one of them differs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.guard", "compare"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_nothing_else_is_recorded() -> None:
