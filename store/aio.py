@@ -33,6 +33,7 @@ from tidelog.store.errors import WatchError, from_command
 from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import DRAIN_SECONDS, end
+from tidelog.store.missing import answers_missing
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
 from tidelog.store.pipeline import AsyncPipeline, call_words
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@answers_missing
 class AsyncStore(Face, AsyncMethods):
     """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it."""
 

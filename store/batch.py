@@ -170,11 +170,11 @@ class _Batch:
         try:
             while position < len(commands):
                 stop = self._plain_until(commands, position)
-                if stop > position:
+                if stop > position + 1:
                     self._plain(cast(Sequence[PlainAdd], commands[position:stop]))
-                else:
+                else:  # to prepare a run of one costs more than it saves
                     stop = position + 1
-                    self._part(cast(list[bytes], commands[position]))
+                    self._part(words_of(commands[position]))
                 position = stop
             gathering.append()
         except BaseException as error:

@@ -16,7 +16,6 @@ from tidelog.store.core import Answer, Core
 from tidelog.store.encode import encode
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.idrange import IdRange
-from tidelog.store.missing import Missing
 from tidelog.store.promise import Promise
 from tidelog.store.receipts import Receipt, level_number
 from tidelog.store.types import KeyT
@@ -29,7 +28,7 @@ REDIS_VERSION = "8.8.0"
 LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 
 
-class Face(Missing):
+class Face:
     """A view on one open store: a database, a durability level, and whether receipts are kept.
 
     `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one,

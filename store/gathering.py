@@ -72,7 +72,11 @@ class Gathering:
         if landing.state.changes.cold is not None:
             landing.ready(effects)
         packer = landing.packer
-        if self.one_unit:
+        if len(effects) == 1 and effects[0][0] < VOLATILE:  # most commands are like this
+            self._last = effect = effects[0]
+            packer.pack(effect if self.one_unit else (effect[0] | END, *effect[1:]))
+            count = 1
+        elif self.one_unit:
             logged = [effect for effect in effects if effect[0] < VOLATILE]
             for effect in logged:
                 packer.pack(effect)

@@ -19,7 +19,7 @@ from tidelog.store.batch import run_pipeline, run_transaction
 from tidelog.store.core import Answer
 from tidelog.store.encode import encode, encode_all
 from tidelog.store.errors import DataError, TidelogError, WatchError, from_command
-from tidelog.store.missing import Missing
+from tidelog.store.missing import answers_missing
 from tidelog.store.pipeline_methods import PipelineMethods
 from tidelog.store.shapes import Shape
 from tidelog.store.types import KeyT
@@ -34,7 +34,7 @@ _SESSION = (b"MULTI", b"EXEC", b"DISCARD", b"WATCH")
 _ERROR_CHARS = 100  # of the command text, in an error message
 
 
-class _Queue(PipelineMethods, Missing):
+class _Queue(PipelineMethods):
     """The common part of both pipelines: the queued commands and the state of a transaction."""
 
     def __init__(self, store: Store | AsyncStore, transaction: bool) -> None:
@@ -153,6 +153,7 @@ class _Queue(PipelineMethods, Missing):
         return results
 
 
+@answers_missing
 class Pipeline(_Queue):
     """A pipeline of a `Store`."""
 
@@ -208,6 +209,7 @@ class Pipeline(_Queue):
         self._clear()
 
 
+@answers_missing
 class AsyncPipeline(_Queue):
     """A pipeline of an `AsyncStore`. Queuing methods are not awaited; `watch` and `execute` are."""
 

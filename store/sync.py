@@ -21,6 +21,7 @@ from tidelog.store.face import Face, nothing
 from tidelog.store.idrange import IdRange
 from tidelog.store.lifetime import DRAIN_SECONDS, close
 from tidelog.store.methods import Methods
+from tidelog.store.missing import answers_missing
 from tidelog.store.pipeline import Pipeline, call_words
 from tidelog.store.promise import Promise
 from tidelog.store.receipts import Receipt, level_number
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@answers_missing
 class Store(Face, Methods):
     """An open store. `tidelog.open` makes it; many threads may use it at once.
 
