@@ -55,7 +55,9 @@ MUTANTS: Final = (
         "store/promise.py",
         "            return 0 if log.parked else log.written_lsn\n",
         "            return log.written_lsn\n",
-        ("tests/store/test_checkpoint_memory.py", "tests/store/test_poison.py"),
+        (
+            "tests/store/test_promise.py::test_while_the_log_is_parked_only_what_is_on_the_disk_holds",
+        ),
         "While replies are parked, none leaves that is not on the disk.",
     ),
     Mutant(

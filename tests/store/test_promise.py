@@ -1,0 +1,37 @@
+"""Promises: which LSN holds a level, and which reply may leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tidelog
+from tidelog.aof.log import FSYNCED, WRITTEN
+
+
+def test_while_the_log_is_parked_only_what_is_on_the_disk_holds(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.set("a", 1)
+        db.barrier("fsynced")
+        db.set("b", 2)
+        log, durability = db._core.log, db._core.durability
+        older, newer = (log, log.synced_lsn, False), (log, log.written_lsn, True)
+        assert older[1] < newer[1]
+        assert durability.holds(older) and durability.holds(newer)
+        with log.lock:
+            log.press(True)
+        for level in (0, WRITTEN):
+            assert durability.holds(older, level) and not durability.holds(newer, level)
+            assert durability.through(log, level) == 0
+        with log.lock:
+            log.press(False)
+        assert durability.holds(newer)
+
+
+def test_a_level_of_its_own_counts_for_a_call(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.set("a", 1)
+        log, durability = db._core.log, db._core.durability
+        promise = log, log.written_lsn, True
+        assert durability.holds(promise, WRITTEN) and not durability.holds(promise, FSYNCED)
+        durability.hold(promise, FSYNCED)
+        assert durability.holds(promise, FSYNCED) and log.synced_lsn == promise[1]
