@@ -203,13 +203,14 @@ class _Batch:
         try:
             while position < len(commands):
                 given: Takers | None = None
-                stop = self._plain_until(commands, position)
-                if stop == position:
-                    stop += 1
+                if commands[position].__class__ is list:
+                    stop = position + 1
                     self._words(cast(list[bytes], commands[position]))
                 else:
                     if waiting.keys or landing.watches.keys:
                         given, stop = self._takers(commands, position)
+                    else:
+                        stop = self._plain_until(commands, position)
                     self._plain(cast(Sequence[PlainAdd], commands[position:stop]))
                 if waiting.signalled:
                     # Waiters are served after the unit that woke them, in the log too.
@@ -333,14 +334,14 @@ class _Batch:
     def _plain(self, commands: Sequence[PlainAdd]) -> None:
         """A run of plain XADDs: the hot path of pipelines."""
         landing, gathering, replies = self._landing, self._gathering, self._replies
-        keys, rows = zip(*commands)
-        # An upper bound of their records, so that room is reserved once.
-        room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
-        room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
         if landing.now >= landing.state.next_expiry:
             # Expired keys could not be deleted; the general way checks for that.
             self._plain_as_words(commands)
             return
+        keys, rows = zip(*commands)
+        # An upper bound of their records, so that room is reserved once.
+        room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
+        room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
         if room > FRAME_BYTES and len(rows) > 1:
             half = len(rows) // 2
             self._plain(commands[:half])
