@@ -439,7 +439,7 @@ class Log:
             self._refused = None
 
     def exposed(self) -> tuple[int, float]:
-        """What a power cut now could lose: (bytes, age in seconds of the oldest record)."""
+        """The data that a power cut could lose now: (bytes, age in seconds of the oldest record)."""
         oldest = self._oldest()
         if oldest is None:
             return 0, 0.0

@@ -108,7 +108,7 @@ class TrimOptions:
 
 
 class Plan:
-    """What a trim removes, as the fields of an XTRIM effect."""
+    """The removals of a trim, as the fields of an XTRIM effect."""
 
     __slots__ = ("removed", "drop", "floor", "slots", "ids", "gone")
 

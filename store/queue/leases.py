@@ -69,7 +69,7 @@ class Leases:
         core.clock.ticked(self.ticked)
 
     def of(self, core: Core, db: int, options: Options) -> Shared:
-        """What the workers of a queue share; made on first use."""
+        """The state that the workers of a queue share; made on first use."""
         place = db, options.key, options.group_key
         found = self.shared.get(place)
         if found is None:

@@ -175,7 +175,7 @@ class Place:
 
 
 class Leftover:
-    """What an ended or closed delivery left to be written; see `Delivery`.
+    """The work that an ended or closed delivery left to be written; see `Delivery`.
 
     finished    jobs that are done        unseen    jobs that were never handed to the worker
     open        both of these, and jobs that the worker dropped

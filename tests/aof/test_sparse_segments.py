@@ -64,7 +64,7 @@ def paths(root: Path) -> list[Path]:
 
 
 def limited(*each: tuple[str, ...], cwd: Path) -> list[tuple[int | None, str]]:
-    """What a child says of each command. One that takes too long ends the test."""
+    """The answers of a child to each command. One that takes too long ends the test."""
     command = [sys.executable, "-c", CHILD, str(MEMORY), json.dumps(each)]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, check=True, timeout=SECONDS)
     return [(code, text) for code, text in json.loads(done.stdout)]

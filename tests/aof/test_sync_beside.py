@@ -1,4 +1,4 @@
-"""What one sync covers while others write: nothing that came after it began, and no segment but its own."""
+"""A sync covers nothing that was written after it began, and no segment but its own."""
 
 from __future__ import annotations
 

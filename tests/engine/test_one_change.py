@@ -174,7 +174,7 @@ def test_after_a_reopening(store: Stored, line: str) -> None:
 
 @each_command
 def test_while_one_is_written(store: Stored, line: str) -> None:
-    """What is written is the state at the freeze; the next one has the change."""
+    """A checkpoint has the state at the freeze; the next one has the change."""
     store.done("XADD s 800000-1 f v")
     store.done("SET k changed")
     store.done("PEXPIREAT due 6000000")

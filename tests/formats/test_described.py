@@ -46,7 +46,7 @@ def check(db: tidelog.Store) -> None:
 
 
 def test_the_bytes_are_those_that_were_written() -> None:
-    """What the encoder of this test makes is what it was when it was compared with the files of the commit."""
+    """The encoder of this test makes the bytes that were compared with the files of the commit."""
     whole = blake2b(digest_size=16)
     for name, data in sorted(STORE.files.items()):
         whole.update(name.encode() + data)

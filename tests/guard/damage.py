@@ -107,7 +107,7 @@ KINDS: Final[tuple[Damage, ...]] = (
 
 
 def verdicts(world: World, copies: int) -> list[str]:
-    """What is found in so many damaged copies, after the one of each kept directory that is whole."""
+    """The findings in so many damaged copies, after the one of each kept directory that is whole."""
     r = random.Random(world.seed + 1)
     found = []
     sources = [world.root, *world.copies]
@@ -139,7 +139,7 @@ def verdict(world: World, source: Path, damage: Damage, r: random.Random) -> str
 
 
 def reason(cause: BaseException | None) -> str:
-    """What kind of damage, and where; the wording is left out."""
+    """The kind and place of damage, without the wording."""
     if cause is None:
         return "no cause"
     place = getattr(cause, "path", None)

@@ -1,4 +1,4 @@
-"""What a store's files hold, read from docs/FORMAT.md with struct, msgpack and lmdb alone."""
+"""The contents of a store's files, read from docs/FORMAT.md with struct, msgpack and lmdb alone."""
 
 from __future__ import annotations
 

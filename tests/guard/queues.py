@@ -15,7 +15,7 @@ WORKERS: Final = ("anna", "ben", "carl")
 
 
 async def settled(value: Any) -> Any:
-    """What a call of either face comes to."""
+    """The result of a call of either face."""
     return await value if inspect.isawaitable(value) else value
 
 

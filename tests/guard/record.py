@@ -1,4 +1,4 @@
-"""What is kept of a run: for each aspect one hash, and a ladder that finds where two runs part."""
+"""The record of a run: for each aspect one hash, and a ladder that finds where two runs part."""
 
 from __future__ import annotations
 

@@ -121,11 +121,11 @@ class World:
         self.states.append(f"{db.digest()} through LSN {db.info()['written_lsn']}")
 
     def sync(self, db: Any) -> None:
-        """What the thread of `everysec` does now and then."""
+        """Do the work of the `everysec` thread."""
         db.barrier("fsynced")
 
     def relieve(self, db: Any) -> None:
-        """What the thread of checkpoints does under a memory budget."""
+        """Do the work of the checkpoint thread under a memory budget."""
         residence = db._core.checkpoints.residence
         residence.next_survey = 0.0
         residence.relieve(db._core)

@@ -52,7 +52,7 @@ class Verdict(Enum):
 
 
 class Result(NamedTuple):
-    """What became of one mutant. `by` is the check that caught it, or the end of what a broken run printed."""
+    """The outcome of one mutant. `by` is the check that caught it, or the end of what a broken run printed."""
 
     mutant: Mutant
     verdict: Verdict
@@ -69,7 +69,7 @@ class Ended(NamedTuple):
 
 
 def problems(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
-    """What is wrong with a list before anything runs: one sentence each, which names the mutant."""
+    """The faults of a list, found before anything runs: one sentence each, which names the mutant."""
     found = []
     for mutant in mutants:
         found += [f"{mutant.name}: {problem}" for problem in _problems(mutant, root)]
@@ -143,7 +143,7 @@ def run_checks(
 
 
 def judge(ended: Ended) -> tuple[Verdict, str]:
-    """What one run with a mutant shows."""
+    """The verdict of one run with a mutant."""
     failed = FAILED.search(ended.printed)
     if ended.code is None:
         return Verdict.HUNG, ""

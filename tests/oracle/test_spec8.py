@@ -1,4 +1,4 @@
-"""What came after 7.0, from docs/reference/streams.md.
+"""Behaviour newer than 7.0, from docs/reference/streams.md.
 
 No server here can be asked, so each rule and each row of errors is a test.
 

@@ -27,7 +27,7 @@ POLICIES = ("always", "everysec", "no")
 
 
 class Watched:
-    """What a running server says about itself."""
+    """The facts that a running server tells about itself."""
 
     def __init__(self, running: Running, http_port: int) -> None:
         self.running = running

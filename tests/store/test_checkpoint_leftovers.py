@@ -1,4 +1,4 @@
-"""What a checkpoint must take away: rows of what is no more. And what it must write beside a key: when it expires."""
+"""A checkpoint removes the rows of streams and nodes that are gone, and writes a key's expiry beside it."""
 
 from __future__ import annotations
 

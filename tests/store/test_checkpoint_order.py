@@ -68,7 +68,7 @@ def opened(disk: SimulatedDisk, fsync: str) -> tidelog.Store:
 
 
 class Steps:
-    """What a checkpoint does to log and file, in order; `seen` is called before each step."""
+    """The steps of a checkpoint on log and file, in order; `seen` is called before each step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, disk: SimulatedDisk) -> None:
         self.names: list[str] = []

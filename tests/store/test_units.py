@@ -1,4 +1,4 @@
-"""What is one unit of the log, and what becomes of acknowledgements whose unit was refused."""
+"""Units of the log, and acknowledgements whose unit was refused."""
 
 from __future__ import annotations
 

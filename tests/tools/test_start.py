@@ -63,7 +63,7 @@ def test_an_interrupt_while_modules_are_imported(how: str, tmp_path: Path) -> No
 
 
 def test_the_guarded_start_imports_next_to_nothing() -> None:
-    """What comes before the guard is what an interrupt can still break."""
+    """An interrupt can break only the lines before the guard."""
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}; before = set(sys.modules)\n"
         "import tidelog.tools.start\n"

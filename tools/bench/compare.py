@@ -32,7 +32,7 @@ LEAST, MEAN_LEAST = 0.95, 0.98
 
 @dataclass(frozen=True)
 class Row:
-    """What is compared.
+    """The measured rows.
 
     name      method of `side.Side`
     quantum   operations come in multiples of this        most      no slice has more
@@ -164,7 +164,7 @@ def compare(
 
 
 def fewest(side: Process, row: Row) -> float:
-    """Instructions of a slice. What happens now and then, such as a segment that is extended, is not in the fewest."""
+    """Instructions of a slice. Rare events, such as the extension of a segment, are not in the fewest."""
     return min(side.slice(row, row.counted, True) for _ in range(COUNTS))
 
 

@@ -1,4 +1,4 @@
-"""What is one unit survives whole or not at all: `done_and` at every operation of the disk, and acks of a batch."""
+"""A unit survives whole or not at all: `done_and` at every operation of the disk, and acks of a batch."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_sigterm_uses_up_no_delivery(batch: str, end: str, tmp_path: Path) -> No
 
 
 async def counts(queue: Any) -> list[tuple[str, int]]:
-    """Who has the jobs that were delivered, and how often they were."""
+    """The owners of the delivered jobs, and how often each was delivered."""
     found = await queue.store.xpending_range("jobs", "workers", "-", "+", 100)
     return [(row["consumer"].decode(), row["times_delivered"]) for row in found]
 
@@ -358,7 +358,7 @@ class Shuffled(asyncio.SelectorEventLoop):
 
 
 async def live(queue: Any, dice: random.Random, jobs: int) -> Any:
-    """Workers come, take, finish, are cancelled; at the end all are. What is not done by then was never to count."""
+    """Workers come, take, finish, are cancelled; at the end all are. A job not done by then used up no delivery."""
     left = jobs
 
     async def work(batch: int) -> None:
@@ -408,7 +408,7 @@ async def live(queue: Any, dice: random.Random, jobs: int) -> Any:
 
 
 def test_a_thousand_orders(tmp_path: Path) -> None:
-    """Whatever was not done has used up no delivery, in this life and in the next."""
+    """A job that was not done has used up no delivery, in this life and in the next."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with tidelog.open(tmp_path / "seen", fsync="no") as first:
