@@ -20,8 +20,8 @@ test: $(READY) oracle  ## all tests but the slow ones, about ten minutes on two 
 test-slow: $(READY) oracle  ## the tests that take minutes each
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
 
-test-soak: $(READY) oracle  ## random histories, faults and fuzzers, for as long as they are worth: an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -q -m soak
+test-soak: $(READY) oracle  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -q -m soak --new-seeds
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)

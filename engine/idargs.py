@@ -23,6 +23,7 @@ from tidelog.engine.idlist import (
     pack_one,
 )
 
+_MS_DIGITS: Final = 13  # more are longer than a clock's, or than `ids.parse` accepts
 _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 
 # Seven digits of seq can exceed 2**22, and thirteen of ms 2**42, so `id_list` also checks the maxima.
@@ -33,11 +34,11 @@ def id_list(args: list[bytes]) -> IdList:
     """Parse strict IDs (spec 3), at least one, in their order. Raises CommandError(INVALID_ID)."""
     if len(args) == 1:
         ms, _, seq = args[0].partition(b"-")
-        if ms.isdigit() and seq.isdigit() and len(seq) <= _SEQ_DIGITS:
+        if ms.isdigit() and seq.isdigit() and len(ms) <= _MS_DIGITS and len(seq) <= _SEQ_DIGITS:
             try:
                 return pack_key((int(ms) << SEQ_BITS | int(seq)) - KEY_BASE)
-            except (struct.error, ValueError):
-                pass  # ms does not fit into a key, or has more digits than int() accepts
+            except struct.error:
+                pass  # ms does not fit into a key
         return pack_one(ids.parse(args[0]))
     text = b",".join(args)
     if _PLAIN.fullmatch(text) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
@@ -52,6 +52,8 @@ id_texts = st.one_of(
 
 
 @given(st.lists(id_texts, min_size=1, max_size=4))
+@example([b"0" * 124 + b"5-1"])
+@example([b"0" * 125 + b"5-1"])  # a byte longer than Redis reads
 def test_ids_read_in_bulk_are_ids_read_one_by_one(args: list[bytes]) -> None:
     try:
         expected = pack(parse_many(args))

@@ -1,12 +1,11 @@
 """Any bytes, cut anywhere, give the same commands, the same error and the same rest; a plain model says which.
 
 The model reads a request as Redis does (networking.c of 7.0), from the start with every byte that comes. It knows no
-shortcut. REQUESTS_SEED picks the seed of the random inputs, which is printed.
+shortcut. The seed of the random inputs is printed.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from tidelog.server import requests as module
 from tidelog.server.inline import split_words
 from tidelog.server.requests import Limits, ProtocolError, Requests
 
-SEED = int(os.environ.get("REQUESTS_SEED", random.randrange(1 << 32)))
 LINE_BYTES_MAX = 40  # of a line in these tests
 
 TIGHT = Limits(arguments_max=5, bulk_bytes_max=30, query_bytes_max=70)
@@ -212,8 +210,9 @@ def random_input(pick: random.Random) -> bytes:
 
 
 def run(count: int) -> None:
-    print(f"REQUESTS_SEED={SEED}")
-    pick = random.Random(SEED)
+    seed = random.randrange(1 << 32)
+    print(f"{seed=}")
+    pick = random.Random(seed)
     for number in range(count):
         data = random_input(pick)
         places = [pick.randint(0, len(data)) for _ in range(pick.randint(1, 4))]
