@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from tidelog.engine.effects import END
+from tidelog.engine.effects.effect import END
 
 RESTORE: Final = "tidelog snapshot restore SNAPSHOT NEW-DIRECTORY"  # the advice in error messages
 

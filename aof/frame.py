@@ -16,7 +16,7 @@ body       CRC-32C of the records
 header     CRC-32C of the store's uuid (16 bytes) followed by bytes 0..43 of this header. Because of the
            uuid, frames of another store are invalid here, even if a client puts them into an entry
 
-The records are msgpack arrays, one after another (engine.effects). The last record of every unit, and so
+The records are msgpack arrays, one after another (engine.effects.effect). The last record of every unit, and so
 of every frame, has END in its opcode. A header of zeros is invalid, since its magic is wrong.
 """
 

@@ -33,14 +33,14 @@ from tidelog.aof.commit import Callback, EverySecond, GroupCommit, bare
 from tidelog.aof.durable import DurableFile
 from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
-from tidelog.aof.recovery import Recovered
+from tidelog.aof.reading.recovery import Recovered
 from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.start import Start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import NOT_BEGUN, OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
-from tidelog.engine.effects import END, EPOCH, Effect
+from tidelog.engine.effects.effect import END, EPOCH, Effect
 
 Policy = Literal["always", "everysec", "no"]
 POLICIES: Final = ("always", "everysec", "no")

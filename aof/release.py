@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tidelog.aof.reader import segment_paths
+from tidelog.aof.reading.reader import segment_paths
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 

@@ -27,9 +27,9 @@ from typing import Final, NamedTuple
 from tidelog.aof import identity, segment
 from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment, Vanished
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC
-from tidelog.aof.reader import Epoch, Scan, Segment, segments
+from tidelog.aof.reading.reader import Epoch, Scan, Segment, segments
+from tidelog.aof.reading.verdicts import Found
 from tidelog.aof.segment import End, Position, SegmentHeader
-from tidelog.aof.verdicts import Found
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of

@@ -5,7 +5,7 @@ A reply is one of
     None          null bulk                      int          integer
     NULL_ARRAY    null array                     bytes        bulk string (IDs too, as `ms-seq` text)
     Status        simple string (`OK`)           list         array of replies
-    Map           map: a flat list k, v, k, v    Entries      a run of stream entries (engine.entries)
+    Map           map: a flat list k, v, k, v    Entries      a run of stream entries (engine.streams.entries)
     Streams       list of [key, Entries]: array of pairs in RESP2, map in RESP3
     Park          nothing to return yet: wait for one of these keys, then decide again
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from tidelog.disk import unix_socket
-from tidelog.server.config import Config, ConfigError
+from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.tls import context
 
 # An address of `bind` with a `-` prefix may be missing on this machine. These errors have other causes.

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.server import errors
-from tidelog.server.requests import ProtocolError, Requests
 from tidelog.server.session import XADD, Session, is_plain_add
-from tidelog.store import batch
-from tidelog.store.promise import Promise, unheld
+from tidelog.server.wire.requests import ProtocolError, Requests
+from tidelog.store.commit import batch
+from tidelog.store.commit.promise import Promise, unheld
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be other commands
-                # Each XADD may wake a waiter, unless it is known in advance which one (store/waits.py).
+                # Each XADD may wake a waiter, unless it is known in advance which one (store/commit/waits.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:

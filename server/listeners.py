@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, cast
 from tidelog.disk import unix_socket
 from tidelog.server.addresses import Address, Addresses
 from tidelog.server.connection import Connection, address_name
-from tidelog.server.logs import VERBOSE
+from tidelog.server.monitoring.logs import VERBOSE
 
 if TYPE_CHECKING:
-    from tidelog.server.metrics import Metrics
+    from tidelog.server.monitoring.metrics import Metrics
     from tidelog.server.server import Server
 
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
@@ -71,7 +71,7 @@ class Listeners:
         make = partial(Connection, server, address.kind)
         try:
             if address.kind == "http":
-                from tidelog.server.metrics import Metrics  # lazily: few servers need it
+                from tidelog.server.monitoring.metrics import Metrics  # lazily: few servers need it
 
                 self.metrics = Metrics(server)
                 self.metrics.start(address.link)

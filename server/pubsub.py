@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects.effect import Effect
+from tidelog.engine.effects.events import Event, Notifications, events
 from tidelog.engine.errors import CommandError
-from tidelog.engine.events import Event, Notifications, events
 from tidelog.engine.glob import matcher
+from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Reply, Status
-from tidelog.engine.state import State
-from tidelog.server.replies import Push
-from tidelog.server.slowlog import redacted
+from tidelog.server.monitoring.slowlog import redacted
 from tidelog.server.table import TABLE
+from tidelog.server.wire.replies import Push
+from tidelog.store.commit.promise import Promise
 from tidelog.store.errors import TidelogError
-from tidelog.store.promise import Promise
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
@@ -130,7 +130,7 @@ class PubSub:
     # --- keyspace events
 
     def set_notifications(self, flags: str) -> None:
-        """Apply notify-keyspace-events. Raises ValueError (engine.events)."""
+        """Apply notify-keyspace-events. Raises ValueError (engine.effects.events)."""
         self._notifications = Notifications(flags)
         self._core.landing.listener = self._collect if self._notifications.wanted else None
 

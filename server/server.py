@@ -18,22 +18,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import tidelog.server.commands  # noqa: F401  # registers them
-from tidelog.engine.table import Command
+from tidelog.engine.commands.table import Command
 from tidelog.server import errors
-from tidelog.server.acl import Acl
+from tidelog.server.acl.sessions import users_changed
+from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
-from tidelog.server.config import Config, ConfigError
+from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.listeners import Listeners
-from tidelog.server.logs import VERBOSE
+from tidelog.server.monitoring.logs import VERBOSE
+from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
-from tidelog.server.requests import Limits
 from tidelog.server.saving import Saving
 from tidelog.server.session import Session, changes
-from tidelog.server.stats import Stats
 from tidelog.server.turns import Turns
-from tidelog.server.users import users_changed
-from tidelog.store.core import Core
+from tidelog.server.wire.requests import Limits
+from tidelog.store.commit.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 

@@ -14,16 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from tidelog.server.acl import Acl
+from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
-from tidelog.server.config import Config
+from tidelog.server.config.config import Config
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
-from tidelog.store.core import Core
+from tidelog.store.commit.core import Core
+from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
 from tidelog.store.opening import is_new, open_core
 from tidelog.store.options import Options, make_options
-from tidelog.store.sync import Store
 
 _logger = logging.getLogger("tidelog.server")
 

@@ -27,25 +27,25 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.aof.log import Log
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.table import TABLE as ENGINE
+from tidelog.engine.commands.table import Command
+from tidelog.engine.commands.transaction import Transaction, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
+from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
-from tidelog.engine.table import TABLE as ENGINE
-from tidelog.engine.table import Command
-from tidelog.engine.transaction import Transaction, discarded
-from tidelog.engine.waiting import Waiter
 from tidelog.server import errors
-from tidelog.server.acl import User, no_permission
-from tidelog.server.render import rendered
-from tidelog.server.replies import NO_REPLY, Push
+from tidelog.server.acl.sessions import note_denied, note_refusal
+from tidelog.server.acl.users import User, no_permission
 from tidelog.server.table import HANDLERS, TABLE, Handler
-from tidelog.server.users import note_denied, note_refusal
-from tidelog.store.batch import run_exec
-from tidelog.store.core import Answer
+from tidelog.server.wire.render import rendered
+from tidelog.server.wire.replies import NO_REPLY, Push
+from tidelog.store.commit.batch import run_exec
+from tidelog.store.commit.core import Answer
+from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import StoreDamaged, TidelogError
-from tidelog.store.face import nothing
-from tidelog.store.promise import Promise
-from tidelog.store.waiters import Caller
+from tidelog.store.faces.face import nothing
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server

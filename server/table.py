@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import tidelog.engine.execute  # noqa: F401  # registers the engine's commands
+import tidelog.engine.commands.execute  # noqa: F401  # registers the engine's commands
+from tidelog.engine.commands.table import TABLE as ENGINE
+from tidelog.engine.commands.table import Command, Table
 from tidelog.engine.reply import Reply
-from tidelog.engine.table import TABLE as ENGINE
-from tidelog.engine.table import Command, Table
 
 if TYPE_CHECKING:
     from tidelog.server.session import Session

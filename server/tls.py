@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
-from tidelog.server.config import Config, ConfigError
+from tidelog.server.config.config import Config, ConfigError
 
 # As in Redis, CONFIG SET's error gives no reason; the log does.
 NOT_UPDATED: Final = "Unable to update TLS configuration. Check server logs."

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
-from tidelog.engine.table import TABLE
+from tidelog.engine.commands.table import TABLE
 from tidelog.server import errors
 from tidelog.server.connection import PIECE_BYTES, Connection, Held, finish_turn
-from tidelog.server.requests import alike
 from tidelog.server.session import Session, is_plain_add
-from tidelog.store.batch import run_pipeline
-from tidelog.store.promise import Promise
+from tidelog.server.wire.requests import alike
+from tidelog.store.commit.batch import run_pipeline
+from tidelog.store.commit.promise import Promise
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server

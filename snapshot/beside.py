@@ -15,17 +15,15 @@ from tidelog.aof import identity, layout
 from tidelog.aof.errors import Damage, Vanished
 from tidelog.aof.identity import CHECKPOINT, SNAPSHOTS
 from tidelog.aof.layout import FOLD
-from tidelog.aof.reader import Scan
-from tidelog.aof.recovery import read_beside
+from tidelog.aof.reading.reader import Scan
+from tidelog.aof.reading.recovery import read_beside
 from tidelog.aof.segment import HEADER_BYTES, Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.apply import applier
-from tidelog.engine.effects import Effect
-from tidelog.engine.state import State
-from tidelog.snapshot.environment import open_environment
+from tidelog.engine.effects.apply import applier
+from tidelog.engine.effects.effect import Effect
+from tidelog.engine.keys.state import State
 from tidelog.snapshot.folding import fold_into
-from tidelog.snapshot.opened import Opened, open_copy
 from tidelog.snapshot.portable import (
     Progress,
     Snapshot,
@@ -40,6 +38,8 @@ from tidelog.snapshot.portable import (
     sweep,
     there,
 )
+from tidelog.snapshot.rows.environment import open_environment
+from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.snapshot.tail import Bound, follow
 
 BEGINNING = Position(0, 0, 1, HEADER_BYTES, 0)

@@ -31,9 +31,9 @@ from typing import Any, Final, Protocol
 from tidelog.aof.errors import AofError
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.rowkeys import META, Operation
-from tidelog.snapshot.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.errors import CheckpointError
-from tidelog.snapshot.meta import Meta
+from tidelog.snapshot.rows.environment import ColdRows, Environment, Writing
+from tidelog.snapshot.rows.meta import Meta
 
 TURN_S: Final = 0.0005  # the longest that other threads wait for the interpreter
 # The same next to a thread that never sleeps. A rest of LONG_REST_S or more shows that there is one.

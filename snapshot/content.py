@@ -8,13 +8,13 @@ from heapq import heappush, heappushpop
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.aof.reader import Epoch
+from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.manifest import KEY_BYTES_MAX, LARGEST_MAX, Counts, DatabaseCount, StreamCount
-from tidelog.snapshot.opened import open_copy
+from tidelog.snapshot.rows.opened import open_copy
 
 PAUSE_KEYS: Final = (
     16  # a stream takes up to 20 us; background work must not keep the interpreter for 0.5 ms

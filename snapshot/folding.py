@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.freeze import freeze
-from tidelog.engine.state import State
+from tidelog.engine.keys.freeze import freeze
+from tidelog.engine.keys.state import State
 from tidelog.snapshot.checkpoint import write_checkpoint
-from tidelog.snapshot.environment import ColdRows, open_environment
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.rows.environment import ColdRows, open_environment
+from tidelog.snapshot.rows.meta import Meta, read_meta
 
 
 def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start) -> None:

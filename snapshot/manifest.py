@@ -1,7 +1,7 @@
 """manifest.json: the description of a snapshot. With it a copy that went wrong anywhere is detected.
 
     snapshots/00000000000000004711/     named after P, the last LSN that it holds
-        data.mdb                        compact LMDB copy of one transaction (snapshot/environment.py)
+        data.mdb                        compact LMDB copy of one transaction (snapshot/rows/environment.py)
         manifest.json                   this file, UTF-8, sorted keys
 
     {
@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof.identity import SNAPSHOTS
-from tidelog.aof.reader import Epoch
+from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk

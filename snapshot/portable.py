@@ -33,7 +33,6 @@ from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import NotPlain
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.content import Content, content_of
-from tidelog.snapshot.environment import ColdRows, Environment
 from tidelog.snapshot.errors import (
     CheckpointError,
     NotASnapshot,
@@ -42,8 +41,9 @@ from tidelog.snapshot.errors import (
     SnapshotsLocked,
 )
 from tidelog.snapshot.manifest import Manifest
-from tidelog.snapshot.meta import Meta, read_meta
-from tidelog.snapshot.opened import Opened, open_copy
+from tidelog.snapshot.rows.environment import ColdRows, Environment
+from tidelog.snapshot.rows.meta import Meta, read_meta
+from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.snapshot.walk import WalkFinding, walk
 
 LOCK: Final = "LOCK"

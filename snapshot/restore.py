@@ -29,13 +29,12 @@ from tidelog.aof.lock import acquire
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
-from tidelog.engine.apply import applier
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects.apply import applier
+from tidelog.engine.effects.effect import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import fold_into
 from tidelog.snapshot.manifest import Manifest
-from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
     Progress,
@@ -46,6 +45,7 @@ from tidelog.snapshot.portable import (
     silent,
     walk_or_raise,
 )
+from tidelog.snapshot.rows.opened import open_copy
 from tidelog.snapshot.tail import NO_BOUND, Bound, Tail, follow, last_bytes
 
 UNFINISHED: Final = identity.RESTORING

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.aof import durable, identity, layout, recovery
+from tidelog.aof import durable, identity, layout
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import (
     AofError,
@@ -40,20 +40,20 @@ from tidelog.aof.errors import (
 )
 from tidelog.aof.frame import Frame
 from tidelog.aof.identity import CHECKPOINT, DATA, SNAPSHOTS
-from tidelog.aof.reader import Scan, Segment, records_of
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import Scan, Segment, records_of
+from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.start import Start, beginning
-from tidelog.aof.verdicts import Verdict
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
-from tidelog.engine import effects as e
-from tidelog.engine.apply import is_known
-from tidelog.engine.block import rows_of
-from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import is_known
+from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.streams.block import rows_of
 from tidelog.snapshot.content import content_of, differences
 from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged
 from tidelog.snapshot.manifest import NAME
-from tidelog.snapshot.opened import open_copy
 from tidelog.snapshot.portable import (
     Progress,
     Unreadable,
@@ -65,6 +65,7 @@ from tidelog.snapshot.portable import (
     snapshots,
 )
 from tidelog.snapshot.restore import difference
+from tidelog.snapshot.rows.opened import open_copy
 from tidelog.snapshot.walk import walk
 
 # With these findings the store still opens, and nothing promised is missing.

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.frame import HEADER_BYTES, Frame
-from tidelog.aof.reader import Epoch, FrameTuple, Replay, Scan, records_of, unpacker
+from tidelog.aof.reading.reader import Epoch, FrameTuple, Replay, Scan, records_of, unpacker
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start, beginning
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_of
-from tidelog.engine.effects import END, Effect
+from tidelog.engine.effects.effect import END, Effect
 
 NO_BOUND: Final = (1 << 64) - 1
 

@@ -9,10 +9,10 @@ standard output, one JSON object per line:
     {"text": ..., "stream": ..., "block": ..., "first": ..., "last": ...}     a finding
     {"done": n}                      the last line: the child ended by itself, after n rows
 
-The checks: the structure (snapshot/structure.py); rows ascend, match their checksums and decode; the numbers of keys
-and expiries match the row META; each key's stream exists and each stream has a key; the pages of a stream follow each
-other; blocks match their own checksums; the counts of nodes and entries match; the groups and the chunks of pending
-entries are those that are named; the three orders of a group agree.
+The checks: the structure (snapshot/rows/structure.py); rows ascend, match their checksums and decode; the numbers of
+keys and expiries match the row META; each key's stream exists and each stream has a key; the pages of a stream follow
+each other; blocks match their own checksums; the counts of nodes and entries match; the groups and the chunks of
+pending entries are those that are named; the three orders of a group agree.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ from tidelog.aof.identity import DATA
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.engine import ids, keyrow, rowkeys
+from tidelog.engine import ids, rowkeys
 from tidelog.engine.errors import CorruptBlock, echo
-from tidelog.engine.freeze import load_stream
-from tidelog.engine.group import LostGroup
-from tidelog.engine.node import highest_live
-from tidelog.engine.pages import ColdPages, Page
-from tidelog.snapshot.environment import ColdRows, Environment, open_environment
+from tidelog.engine.groups.group import LostGroup
+from tidelog.engine.keys import keyrow
+from tidelog.engine.keys.freeze import load_stream
+from tidelog.engine.streams.node import highest_live
+from tidelog.engine.streams.pages import ColdPages, Page
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
-from tidelog.snapshot.meta import Meta
-from tidelog.snapshot.rownames import row_name
-from tidelog.snapshot.seal import opened
+from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.rows.meta import Meta
+from tidelog.snapshot.rows.rownames import row_name
+from tidelog.snapshot.rows.seal import opened
 from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
@@ -394,7 +395,7 @@ class _Walker:
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
         assert row is not None  # the group was loaded from it
-        # engine.frozen_pending packs the directory: all orders with their serials.
+        # engine.groups.frozen_pending packs the directory: all orders with their serials.
         directory = msgpack.unpackb(row)[4]
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))

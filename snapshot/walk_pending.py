@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from operator import lt
 from typing import Any, Final
 
-from tidelog.engine.by_id import IdOrder
-from tidelog.engine.by_owner import Owned
-from tidelog.engine.by_time import TimeOrder
-from tidelog.engine.chunk_rows import Chunk, column_of, unpack_chunk
-from tidelog.engine.chunks import LOAD
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.pending import NOBODY
+from tidelog.engine.groups.by_id import IdOrder
+from tidelog.engine.groups.by_owner import Owned
+from tidelog.engine.groups.by_time import TimeOrder
+from tidelog.engine.groups.chunk_rows import Chunk, column_of, unpack_chunk
+from tidelog.engine.groups.chunks import LOAD
+from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.rowkeys import chunk_row
 
 _EMPTY: Final = b""
@@ -31,8 +31,8 @@ class _NotSo(Exception):
 def pending_adds_up(rows: ColdStore, stream: int, group: int, directory: Sequence[Any]) -> bool:
     """Whether the chunks that a directory names exist, are sound, and agree with it and with each other.
 
-    directory: as `engine.frozen_pending` packs it. Also False for a group in the wide form, and whenever this function
-    cannot tell.
+    directory: as `engine.groups.frozen_pending` packs it. Also False for a group in the wide form, and whenever this
+    function cannot tell.
     """
     try:
         _check(rows, stream, group, directory)

@@ -25,29 +25,29 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.aof import identity
 from tidelog.aof.errors import AofError, NoThread
-from tidelog.aof.reader import Epoch, segments
+from tidelog.aof.reading.reader import Epoch, segments
 from tidelog.aof.release import release
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.aof.threads import start
 from tidelog.disk.interface import Disk
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
-from tidelog.engine.state import State
-from tidelog.engine.values import PENDING_BYTES
+from tidelog.engine.keys.freeze import Frozen, freeze, load_state, settle, thaw
+from tidelog.engine.keys.state import State
+from tidelog.engine.keys.values import PENDING_BYTES
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
-from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.rows.meta import Meta, read_meta
+from tidelog.store.commit.waiters import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back
-from tidelog.store.waiters import Bell
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
-    from tidelog.store.core import Core
+    from tidelog.store.commit.core import Core
 
 LOOK_S: Final = 0.1  # pause between checks of the triggers
 TAIL_BYTES: Final = 128 << 10  # replaying this takes as long as writing a checkpoint

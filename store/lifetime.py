@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.aof import errors as aof
-from tidelog.store.core import Core
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import StoreClosed, StoreDamaged, StorePoisoned
-from tidelog.store.waiters import ThreadCaller
 
 if TYPE_CHECKING:
-    from tidelog.store.queue.drain import Drain
+    from tidelog.store.queue.work.drain import Drain
 
 DRAIN_SECONDS = 30.0  # how long closing a store waits for the jobs that others have in hand
 

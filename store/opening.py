@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
-from tidelog.aof import identity, layout, recovery
+from tidelog.aof import identity, layout
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
-from tidelog.aof.reader import Epoch
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import Epoch
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.engine.apply import APPLY, applier
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects.apply import APPLY, applier
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.state import Settings, State
+from tidelog.engine.keys.state import Settings, State
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.core import Core
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.landing import Landing
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -41,11 +43,10 @@ from tidelog.store.errors import (
     StoreLocked,
     StorePoisoned,
 )
-from tidelog.store.landing import Landing
+from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
 from tidelog.store.read_only import is_snapshot, open_read_only
-from tidelog.store.sync import Store
 
 AnyPath = str | os.PathLike[str]
 

@@ -13,25 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
-from tidelog.aof import identity, layout, recovery
-from tidelog.aof.reader import FrameTuple, Replay, Scan, Segment, segments
+from tidelog.aof import identity, layout
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import FrameTuple, Replay, Scan, Segment, segments
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.context import Context
-from tidelog.engine.effects import Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide, resolve
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide, resolve
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import Reply
-from tidelog.engine.state import Settings, State
-from tidelog.snapshot.opened import Opened, open_copy
+from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
-from tidelog.store.core import Answer, Core
+from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.landing import RELOAD, Landing
+from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
-from tidelog.store.landing import RELOAD, Landing
 from tidelog.store.lifetime import Keeper, keep
-from tidelog.store.waiters import Caller
 
 READONLY = b"READONLY You can't write against a read only store."
 

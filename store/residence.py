@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from tidelog.engine.freeze import release
-from tidelog.engine.keyspace import Keyspace
-from tidelog.engine.stream import Stream
-from tidelog.engine.values import GROUP_BYTES, KEY_BYTES, PENDING_BYTES
-from tidelog.store.core import Core
+from tidelog.engine.keys.freeze import release
+from tidelog.engine.keys.keyspace import Keyspace
+from tidelog.engine.keys.values import GROUP_BYTES, KEY_BYTES, PENDING_BYTES
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.commit.core import Core
 
 SLICE_S: Final = 0.0005  # longest time to hold the lock, and the interpreter
 PAUSE_S: Final = 0.0005

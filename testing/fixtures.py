@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.store.sync import Store
+from tidelog.store.faces.sync import Store
 from tidelog.testing.clock import Clock
 from tidelog.testing.stores import store
 

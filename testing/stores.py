@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.disk.interface import Disk
 from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
 from tidelog.store.opening import open_store
-from tidelog.store.sync import Store
 
 if TYPE_CHECKING:
-    from tidelog.store.aio import AsyncStore
+    from tidelog.store.faces.aio import AsyncStore
 
 
 @contextmanager
@@ -62,7 +62,9 @@ async def astore(
     disk: Disk | None = None,
 ) -> AsyncIterator[AsyncStore]:
     """As `store`, for asyncio. The other options and the errors raised are those of `tidelog.aopen`."""
-    from tidelog.store.aio import aopen_store  # here, so that synchronous tests need no asyncio
+    from tidelog.store.faces.aio import (
+        aopen_store,  # here, so that synchronous tests need no asyncio
+    )
 
     with _directory(disk) as place:
         async with aopen_store(

@@ -19,21 +19,21 @@ from tidelog.tools.text import examples
 
 # fmt: off
 AOF = {
-    "ls":     ("tidelog.tools.aof_ls", "List the segments of the log."),
-    "dump":   ("tidelog.tools.aof_dump", "Print the records of the log as Redis commands."),
-    "verify": ("tidelog.tools.aof_verify", "Check every byte of the log; one exit code per check."),
-    "repair": ("tidelog.tools.aof_repair", "Show what of a damaged log can be kept; make a repaired copy."),
-    "export": ("tidelog.tools.aof_export", "Write the log as commands for redis-cli --pipe."),
+    "ls":     ("tidelog.tools.aof.ls", "List the segments of the log."),
+    "dump":   ("tidelog.tools.aof.dump", "Print the records of the log as Redis commands."),
+    "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
+    "repair": ("tidelog.tools.aof.repair", "Show what of a damaged log can be kept; make a repaired copy."),
+    "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),
 }
 TOP = {
     "aof":      ("tidelog.tools.cli", "Look into the append-only file of a store."),
     "info":     ("tidelog.tools.info", "Say what a store holds."),
-    "snapshot": ("tidelog.tools.snapshot_group", "Make, check, restore and delete snapshots of a store."),
+    "snapshot": ("tidelog.tools.snapshot.group", "Make, check, restore and delete snapshots of a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
-    "queue":    ("tidelog.tools.queue_group", "Look into the queues of a store; put dead jobs back."),
+    "queue":    ("tidelog.tools.queue.group", "Look into the queues of a store; put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
-    "demo":     ("tidelog.tools.demo", "Kill workers at random and prove that nothing is lost."),
+    "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
 # fmt: on

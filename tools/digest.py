@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tidelog.engine.digest import digest
+from tidelog.engine.effects.digest import digest
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.replay import contents
 from tidelog.tools.text import examples

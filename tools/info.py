@@ -10,8 +10,8 @@ import click
 
 from tidelog.aof import identity
 from tidelog.disk import recipe
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.stream import Stream
 from tidelog.tools import console
 from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.replay import contents

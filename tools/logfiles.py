@@ -11,11 +11,12 @@ from typing import Final
 
 import click
 
-from tidelog.aof import identity, recovery, segment
+from tidelog.aof import identity, segment
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import RESTORE, Damage, MissingSegment, NotAStore, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
-from tidelog.aof.reader import Scan, Segment
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import Scan, Segment
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk

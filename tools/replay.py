@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tidelog.aof.reader import Replay
-from tidelog.engine.apply import applier
-from tidelog.engine.state import State
+from tidelog.aof.reading.reader import Replay
+from tidelog.engine.effects.apply import applier
+from tidelog.engine.keys.state import State
 from tidelog.store.clock import SYSTEM
 from tidelog.store.lifetime import close
 from tidelog.store.read_only import open_read_only

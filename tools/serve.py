@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from tidelog.engine.errors import CommandError
-from tidelog.server.config import Config, ConfigError
-from tidelog.server.options import FIXED, OPTIONS
+from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.config.options import FIXED, OPTIONS
 from tidelog.tools import exits
 from tidelog.tools.console import table
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.queue_store import Failed
+from tidelog.tools.queue.store import Failed
 from tidelog.tools.text import examples
 
 # Options of the server that have one of their own here; all others go through --option.
@@ -132,7 +132,7 @@ def direct(
 )
 def command(path: Path, file: Path | None, others: Sequence[str], **given: str | None) -> int:
     # What follows takes half a second to import.
-    from tidelog.server.logs import Logs
+    from tidelog.server.monitoring.logs import Logs
     from tidelog.server.serving import serve_forever
 
     root = path.absolute()

@@ -16,7 +16,7 @@ from tidelog.snapshot.scrub import Finding, verify_snapshot, verify_store
 from tidelog.store.read_only import is_snapshot
 from tidelog.tools import console, exits
 from tidelog.tools.logfiles import STORE_PATH, place_of
-from tidelog.tools.snapshot_facts import progress
+from tidelog.tools.snapshot.facts import progress
 from tidelog.tools.text import examples
 
 # fmt: off

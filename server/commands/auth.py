@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
-from tidelog.server.acl import DEFAULT
-from tidelog.server.acl_commands import CATEGORIES
-from tidelog.server.clients import is_plain
-from tidelog.server.replies import SetReply
+from tidelog.server.acl.commands import CATEGORIES
+from tidelog.server.acl.sessions import sign_in, users_changed
+from tidelog.server.acl.users import DEFAULT
+from tidelog.server.monitoring.clients import is_plain
 from tidelog.server.table import TABLE, command
-from tidelog.server.users import sign_in, users_changed
-from tidelog.store.face import REDIS_VERSION
+from tidelog.server.wire.replies import SetReply
+from tidelog.store.faces.face import REDIS_VERSION
 
 if TYPE_CHECKING:
     from tidelog.server.session import Session

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
-from tidelog.server.clients import client_type, is_plain, line
-from tidelog.server.replies import NO_REPLY, SetReply, Verbatim
+from tidelog.server.monitoring.clients import client_type, is_plain, line
 from tidelog.server.table import command
+from tidelog.server.wire.replies import NO_REPLY, SetReply, Verbatim
 
 if TYPE_CHECKING:
     from tidelog.server.session import Session

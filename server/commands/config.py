@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidelog.engine.reply import OK, Map, Reply, Status
-from tidelog.server.config import pairs_of
+from tidelog.server.config.config import pairs_of
 from tidelog.server.table import command
 
 if TYPE_CHECKING:

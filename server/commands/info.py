@@ -1,6 +1,6 @@
 """INFO, MEMORY, LATENCY and LOLWUT (spec 16.2).
 
-server/info.py, memory.py, latency.py and calls.py make the replies.
+server/monitoring/info.py, memory.py, latency.py and calls.py make the replies.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Map, Reply, Status
-from tidelog.server import info, memory
-from tidelog.server.replies import Verbatim
+from tidelog.server.monitoring import info, memory
 from tidelog.server.table import TABLE, command
-from tidelog.store.face import REDIS_VERSION
+from tidelog.server.wire.replies import Verbatim
+from tidelog.store.faces.face import REDIS_VERSION
 from tidelog.store.residence import give_back
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Map, Reply, Status
-from tidelog.server import docs
-from tidelog.server.describe import categories_of, describe, find_keys, keys, names
-from tidelog.server.replies import SetReply
+from tidelog.server.commands import docs
+from tidelog.server.commands.describe import categories_of, describe, find_keys, keys, names
 from tidelog.server.table import TABLE, command
+from tidelog.server.wire.replies import SetReply
 
 if TYPE_CHECKING:
     from tidelog.server.session import Session

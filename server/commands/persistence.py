@@ -8,10 +8,10 @@ from __future__ import annotations
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
-from tidelog.server.replies import NO_REPLY
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.server.session import Session
 from tidelog.server.table import command
+from tidelog.server.wire.replies import NO_REPLY
 
 _SAVING = b"ERR Background save already in progress"
 _REWRITING = b"ERR Background append only file rewriting already in progress"

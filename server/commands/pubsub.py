@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tidelog.engine.commands.table import wrong_arity
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import OK, Reply, Status
-from tidelog.engine.table import wrong_arity
-from tidelog.server.replies import Push
 from tidelog.server.session import Session
 from tidelog.server.table import command
-from tidelog.store.face import nothing
-from tidelog.store.promise import Promise
+from tidelog.server.wire.replies import Push
+from tidelog.store.commit.promise import Promise
+from tidelog.store.faces.face import nothing
 
 _SUBSCRIBER = "pubsub noscript loading stale"
 

@@ -8,11 +8,11 @@ from time import perf_counter_ns
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int32
+from tidelog.engine.keys.state import DATABASES
 from tidelog.engine.reply import OK, Reply
-from tidelog.engine.state import DATABASES
-from tidelog.server.replies import NO_REPLY
 from tidelog.server.session import Session
 from tidelog.server.table import HANDLERS, TABLE, command
+from tidelog.server.wire.replies import NO_REPLY
 
 
 @command("multi", 1, "noscript loading stale fast allow_busy", categories="transaction")

@@ -16,7 +16,7 @@ from tidelog.engine.reply import Reply
 from tidelog.server import errors
 from tidelog.server.session import Session
 from tidelog.server.table import command
-from tidelog.store.promise import unheld
+from tidelog.store.commit.promise import unheld
 
 FOLLOWERS: Final = 0  # number of followers that acknowledged
 

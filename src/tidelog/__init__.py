@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
-    from tidelog.store.aio import AsyncStore
-    from tidelog.store.aio import aopen_store as aopen
     from tidelog.store.errors import (
         CannotOpen,
         CheckpointFailed,
@@ -57,15 +55,17 @@ if TYPE_CHECKING:
         UnitTooLarge,
         WatchError,
     )
-    from tidelog.store.idrange import IdRange
+    from tidelog.store.faces.aio import AsyncStore
+    from tidelog.store.faces.aio import aopen_store as aopen
+    from tidelog.store.faces.idrange import IdRange
+    from tidelog.store.faces.receipts import Receipt
+    from tidelog.store.faces.sync import Store
     from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
     from tidelog.store.queue.aio import aopen_queue as aqueue
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
-    from tidelog.store.receipts import Receipt
-    from tidelog.store.sync import Store
 
 __version__ = "0.1"
 
@@ -114,11 +114,11 @@ __all__ = [
 # handle Ctrl-C before it imports the rest.
 _LATER = {
     "open": ("tidelog.store.opening", "open_store"),
-    "Store": ("tidelog.store.sync", "Store"),
-    "IdRange": ("tidelog.store.idrange", "IdRange"),
-    "Receipt": ("tidelog.store.receipts", "Receipt"),
-    "AsyncStore": ("tidelog.store.aio", "AsyncStore"),
-    "aopen": ("tidelog.store.aio", "aopen_store"),
+    "Store": ("tidelog.store.faces.sync", "Store"),
+    "IdRange": ("tidelog.store.faces.idrange", "IdRange"),
+    "Receipt": ("tidelog.store.faces.receipts", "Receipt"),
+    "AsyncStore": ("tidelog.store.faces.aio", "AsyncStore"),
+    "aopen": ("tidelog.store.faces.aio", "aopen_store"),
     "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
     "Queue": ("tidelog.store.queue.face", "Queue"),
     "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),

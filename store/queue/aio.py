@@ -19,16 +19,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
-from tidelog.engine.waiting import Waiter
-from tidelog.store.aio import AsyncStore, Opening, TaskCaller, this_task
+from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.core import Answer
+from tidelog.store.commit.core import Answer
+from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.faces.aio import AsyncStore, Opening, TaskCaller, this_task
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.opening import AnyPath, open_core
 from tidelog.store.options import make_options as make_open_options
-from tidelog.store.promise import Promise
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
@@ -43,12 +43,12 @@ from tidelog.store.queue.dead import (
     listed_ids,
     value_bytes,
 )
-from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import AsyncJob
 from tidelog.store.queue.options import Options, make_options
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
-from tidelog.store.queue.shared import Delivery
 from tidelog.store.queue.units import in_units
+from tidelog.store.queue.work.fetch import NEXT
+from tidelog.store.queue.work.shared import Delivery
 
 
 class AsyncQueue(QueueBase):

@@ -12,34 +12,34 @@ from itertools import count, islice
 from typing import Any, ClassVar, Final
 
 from tidelog.engine import ids
-from tidelog.engine.block import Row
-from tidelog.engine.commands.add import Alike, decide_xadd_many
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.streams.add import Alike, decide_xadd_many
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import MAX
+from tidelog.engine.keys.state import State
+from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Reply
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
-from tidelog.engine.waiting import Waiter
-from tidelog.store.batch import run_unit
-from tidelog.store.core import Answer
+from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.core import Answer
+from tidelog.store.commit.waiters import Caller
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
-from tidelog.store.queue.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
-from tidelog.store.queue.leases import leases_of
 from tidelog.store.queue.options import (
     DEDUP_IDS,
     DEDUP_SECONDS,
     Options,
     named,
 )
-from tidelog.store.queue.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.shared import Delivery, Leftover, Place
 from tidelog.store.queue.streams import depth, find, lost_of, waiting
 from tidelog.store.queue.units import UNIT_BYTES, in_units
-from tidelog.store.waiters import Caller
+from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
+from tidelog.store.queue.work.leases import leases_of
+from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
+from tidelog.store.queue.work.shared import Delivery, Leftover, Place
 
 BATCH_JOBS: Final = 1_000  # of put_many in one unit, and at most about UNIT_BYTES of values
 # The longest sleep of a putter. Plain XACKs, made without this layer, do not wake putters.

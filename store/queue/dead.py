@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.block import Row
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
 from tidelog.engine.ids import MAX
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
-from tidelog.store.batch import run_unit
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.commit.batch import run_unit
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
@@ -23,8 +23,8 @@ from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
 
 if TYPE_CHECKING:
-    from tidelog.store.core import Answer
-    from tidelog.store.promise import Promise
+    from tidelog.store.commit.core import Answer
+    from tidelog.store.commit.promise import Promise
     from tidelog.store.queue.base import QueueBase
     from tidelog.store.queue.face import Queue
 

@@ -15,21 +15,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
-from tidelog.engine.waiting import Waiter
-from tidelog.store.core import Answer
+from tidelog.engine.keys.waiting import Waiter
+from tidelog.store.commit.core import Answer
+from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
+from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import Dead
-from tidelog.store.queue.fetch import NEXT
 from tidelog.store.queue.job import Job
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
-from tidelog.store.queue.shared import Delivery
-from tidelog.store.sync import Store
-from tidelog.store.waiters import ThreadCaller
+from tidelog.store.queue.work.fetch import NEXT
+from tidelog.store.queue.work.shared import Delivery
 
 
 class Queue(QueueBase):

@@ -11,17 +11,18 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tidelog.engine.block import Row
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
 from tidelog.engine.errors import CommandError
-from tidelog.store.batch import run_unit
+from tidelog.engine.streams.block import Row
+from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
-from tidelog.store.promise import Promise
-from tidelog.store.queue import rows, settle
-from tidelog.store.queue.shared import Delivery, Place
-from tidelog.store.queue.shared import Job as Entry
+from tidelog.store.queue import rows
 from tidelog.store.queue.streams import depth, find
+from tidelog.store.queue.work import settle
+from tidelog.store.queue.work.shared import Delivery, Place
+from tidelog.store.queue.work.shared import Job as Entry
 
 if TYPE_CHECKING:
     from tidelog.store.queue.aio import AsyncQueue

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.engine.ids import MAX
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue.options import SUFFIXES
 from tidelog.store.queue.rows import VALUE, shown
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.group import Group
+from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import MAX, SEQ_MAX
-from tidelog.engine.lag import lag
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.lag import lag
+from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import ResponseError
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import shown

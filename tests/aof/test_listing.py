@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tests.aof.world import ROOT, UUID, Life, Past
 
-from tidelog.aof.reader import segment_paths
-from tidelog.aof.recovery import read_all
+from tidelog.aof.reading.reader import segment_paths
+from tidelog.aof.reading.recovery import read_all
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects.effect import Effect
 
 
 class PassingOver(SimulatedDisk):

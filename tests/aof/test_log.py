@@ -13,13 +13,13 @@ from tests.aof.world import UUID, Life, Past, data_only, open_store, pack, read_
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import LogClosed, LogPoisoned, StoreLocked, UnitTooLarge
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
-from tidelog.aof.reader import Epoch, Replay, Scan, records_of, segments
-from tidelog.aof.verdicts import Verdict
+from tidelog.aof.reading.reader import Epoch, Replay, Scan, records_of, segments
+from tidelog.aof.reading.verdicts import Verdict
 from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
-from tidelog.engine.effects import END, EPOCH, Effect
+from tidelog.engine.effects.effect import END, EPOCH, Effect
 
 PATIENCE_S = 20.0
 

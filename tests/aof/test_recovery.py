@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store, read_back
 
-from tidelog.aof import durable, reader
+from tidelog.aof import durable
 from tidelog.aof.errors import CorruptFrame, DamagedFile, MissingSegment
 from tidelog.aof.log import FSYNCED
-from tidelog.aof.reader import read_header
-from tidelog.aof.verdicts import Verdict
+from tidelog.aof.reading import reader
+from tidelog.aof.reading.reader import read_header
+from tidelog.aof.reading.verdicts import Verdict
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects.effect import Effect
 
 FIRST = ROOT / "aof" / f"{1:020d}.aof"
 TAIL = b"half of a frame that nobody was answered for"
@@ -167,7 +168,9 @@ def test_a_reader_beside_a_writer_waits_for_the_other_half_of_a_frame(
     file = disk.open(FIRST, write=True)
     whole = file.pread(end - at, at)
     file.write(at, whole[:60] + bytes(len(whole) - 60))
-    monkeypatch.setattr("tidelog.aof.reader.time.sleep", lambda seconds: file.write(at, whole))
+    monkeypatch.setattr(
+        "tidelog.aof.reading.reader.time.sleep", lambda seconds: file.write(at, whole)
+    )
     (info,) = reader.segments(disk, ROOT / "aof", UUID)
     scan = reader.Scan(disk, info, live=True)
     assert [frame.lsn for frame in scan.frames()] == [1, 2, 3]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tidelog.aof.reader import Scan, segments
-from tidelog.aof.verdicts import Verdict
-from tidelog.aof.window import WINDOW_BYTES, Windows
+from tidelog.aof.reading.reader import Scan, segments
+from tidelog.aof.reading.verdicts import Verdict
+from tidelog.aof.reading.window import WINDOW_BYTES, Windows
 from tidelog.disk.real import RealDisk
 
 LONG = 3 << 30

@@ -13,12 +13,12 @@ from tidelog.aof import durable, identity, segment
 from tidelog.aof.errors import CorruptFrame, Damage, DoesNotFit, MissingSegment, NotAStore
 from tidelog.aof.frame import Frame
 from tidelog.aof.log import FSYNCED
-from tidelog.aof.reader import Epoch, Replay, Scan, segments
-from tidelog.aof.recovery import Recovered, read_all, read_beside, recover
+from tidelog.aof.reading.reader import Epoch, Replay, Scan, segments
+from tidelog.aof.reading.recovery import Recovered, read_all, read_beside, recover
 from tidelog.aof.release import release
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk.simulated import SimulatedDisk, Tree
-from tidelog.engine.effects import EPOCH, OPCODE, Effect
+from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 
 AOF = ROOT / identity.AOF
 NOTHING = Start(0, 0, 0, 0, 0)

@@ -9,8 +9,8 @@ from tests.aof.world import ROOT, UUID, Life, Past, read_back
 from tidelog.aof import durable, frame
 from tidelog.aof.errors import CorruptFrame, MissingSegment
 from tidelog.aof.log import FSYNCED
-from tidelog.aof.reader import Scan, segments
-from tidelog.aof.verdicts import VERDICTS, Found, Verdict, judge
+from tidelog.aof.reading.reader import Scan, segments
+from tidelog.aof.reading.verdicts import VERDICTS, Found, Verdict, judge
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
 

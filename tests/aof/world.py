@@ -12,11 +12,11 @@ import msgpack
 from tidelog.aof import identity, lock
 from tidelog.aof.errors import LogPoisoned, NotAStore
 from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
-from tidelog.aof.recovery import Recovered, recover
+from tidelog.aof.reading.recovery import Recovered, recover
 from tidelog.aof.start import Start
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk, File
-from tidelog.engine.effects import END, EPOCH, OPCODE, Effect
+from tidelog.engine.effects.effect import END, EPOCH, OPCODE, Effect
 
 ROOT = Path("/db")
 UUID = bytes(range(16))

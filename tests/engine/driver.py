@@ -6,18 +6,18 @@ from typing import Any
 
 import msgpack
 
-from tidelog.engine.apply import apply
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import OPCODE, VOLATILE, Effect
-from tidelog.engine.entries import ClaimedEntries, Entries
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE, VOLATILE, Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide
-from tidelog.engine.group import Group
+from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import text
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import NULL_ARRAY, Map, Park
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.entries import ClaimedEntries, Entries
+from tidelog.engine.streams.stream import Stream
 
 
 class Engine:

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from tidelog.engine import effects as e
 from tidelog.engine import idlist
-from tidelog.engine.as_commands import commands, database, keys
-from tidelog.engine.block import encode_run
-from tidelog.engine.effects import END, Effect
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.as_commands import commands, database, keys
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.streams.block import encode_run
 
 ROW = (b"f", b"v", b"g", b"w")
 

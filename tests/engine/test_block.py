@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.engine import idlist
-from tidelog.engine.block import (
+from tidelog.engine.crc32c import crc32c
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.ids import MAX, SEQ_MAX, text
+from tidelog.engine.streams.block import (
     CRC_BYTES,
     FEW_TEXTS,
     Block,
@@ -22,9 +25,6 @@ from tidelog.engine.block import (
     encode_run,
     rows_of,
 )
-from tidelog.engine.crc32c import crc32c
-from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.ids import MAX, SEQ_MAX, text
 
 parts = st.one_of(st.binary(max_size=4), st.just(b"x" * 40), st.just(b"y" * 300))
 pairs = st.tuples(parts, parts)

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from tests.engine.driver import plain
 from tests.engine.rows_in_memory import RowsInMemory
 
-from tidelog.engine import freeze as freezing
-from tidelog.engine.apply import apply
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import OPCODE, VOLATILE, Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide, expire_due
+from tidelog.engine.commands.transaction import Transaction, Watches
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE, VOLATILE, Effect
+from tidelog.engine.effects.observe import touches
 from tidelog.engine.errors import CommandError, CorruptBlock
-from tidelog.engine.execute import decide, expire_due
-from tidelog.engine.expiries import NEVER
-from tidelog.engine.keyrow import NO_EXPIRY
-from tidelog.engine.observe import touches
+from tidelog.engine.keys import freeze as freezing
+from tidelog.engine.keys.expiries import NEVER
+from tidelog.engine.keys.keyrow import NO_EXPIRY
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import NULL_ARRAY, OK
 from tidelog.engine.rowkeys import EXPIRY, KEY, STREAM, key_hash, key_row, stream_row
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
-from tidelog.engine.transaction import Transaction, Watches
+from tidelog.engine.streams.stream import Stream
 
 START = 1_000_000
 

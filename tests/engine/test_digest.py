@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidelog.engine.apply import apply
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.execute import decide
-from tidelog.engine.state import Settings, State
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.keys.state import Settings, State
 
 NOW = 1_700_000_000_000
 START = """

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.engine.driver import Engine
 
-from tidelog.engine import effects as e
-from tidelog.engine.apply import apply
-from tidelog.engine.commands.add import decide_xadd_many
-from tidelog.engine.effects import END, Effect
-from tidelog.engine.events import _EVENTS, Event, Notifications, events
-from tidelog.engine.execute import decide, expire_due
+from tidelog.engine.commands.execute import decide, expire_due
+from tidelog.engine.commands.streams.add import decide_xadd_many
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.effects.events import _EVENTS, Event, Notifications, events
 
 
 class Told(Engine):

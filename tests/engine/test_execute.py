@@ -7,16 +7,17 @@ from importlib import import_module
 
 import pytest
 
-from tidelog.engine import commands, execute
-from tidelog.engine.apply import APPLY, apply
-from tidelog.engine.context import Context
-from tidelog.engine.effects import DEL, END, SET
+from tidelog.engine import commands
+from tidelog.engine.commands import execute
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide, expire_due
+from tidelog.engine.commands.table import COMMANDS, SPELLINGS_MAX, TABLE, Command
+from tidelog.engine.effects.apply import APPLY, apply
+from tidelog.engine.effects.effect import DEL, END, SET
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide, expire_due
-from tidelog.engine.expiries import NEVER
+from tidelog.engine.keys.expiries import NEVER
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import NULL_ARRAY, OK, Park, Reply, Status
-from tidelog.engine.state import Settings, State
-from tidelog.engine.table import COMMANDS, SPELLINGS_MAX, TABLE, Command
 
 
 @pytest.fixture

@@ -9,21 +9,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
-from tidelog.engine.apply import apply
-from tidelog.engine.commands import ack, readgroup
-from tidelog.engine.commands.readgroup import log_new, next_one
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import XACK, XACKDEL, XDEL, Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.groups import ack, readgroup
+from tidelog.engine.commands.groups.readgroup import log_new, next_one
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import XACK, XACKDEL, XDEL, Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.group import UNKNOWN, Group
+from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.idargs import id_list
 from tidelog.engine.idlist import pack, unpack
 from tidelog.engine.ids import MAX, parse_many
-from tidelog.engine.lag import estimate
+from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Park
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.lag import estimate
+from tidelog.engine.streams.stream import Stream
 
 numbers = st.one_of(
     st.integers(0, 5),

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tests.engine.driver import plain
 from tests.engine.rows_in_memory import RowsInMemory
 
-from tidelog.engine.apply import apply
-from tidelog.engine.commands.add import decide_xadd_many
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.commands.streams.add import decide_xadd_many
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide
-from tidelog.engine.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.ids import text
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
+from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.streams.stream import Stream
 
 KEYS = [b"s", b"t"]
 

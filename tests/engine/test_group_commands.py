@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from tests.engine.driver import Engine
 
-from tidelog.engine import effects as e
-from tidelog.engine.effects import OPCODE
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import OPCODE
 
 
 @pytest.fixture

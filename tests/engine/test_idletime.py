@@ -2,11 +2,11 @@
 
 import pytest
 
-from tidelog.engine.apply import apply
-from tidelog.engine.commands.add import decide_xadd_auto
-from tidelog.engine.context import Context
-from tidelog.engine.execute import decide
-from tidelog.engine.state import Settings, State
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.commands.streams.add import decide_xadd_auto
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.keys.state import Settings, State
 
 START = 1_700_000_000_000
 

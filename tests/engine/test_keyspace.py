@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
-from tidelog.engine import keyspace as module
-from tidelog.engine.effects import DEL, OPCODE
-from tidelog.engine.expiries import NEVER, Expiries
-from tidelog.engine.keyspace import PLACES, Keyspace, place
-from tidelog.engine.state import State
+from tidelog.engine.effects.effect import DEL, OPCODE
+from tidelog.engine.keys import keyspace as module
+from tidelog.engine.keys.expiries import NEVER, Expiries
+from tidelog.engine.keys.keyspace import PLACES, Keyspace, place
+from tidelog.engine.keys.state import State
 
 names = st.integers(0, 40).map(lambda n: b"k%d" % n)
 changes = st.lists(st.tuples(st.sampled_from(["put", "del", "pop"]), names), max_size=6)

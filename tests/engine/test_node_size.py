@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.engine import listpack
-from tidelog.engine.apply import apply
-from tidelog.engine.commands.add import decide_xadd_auto, place
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
+from tidelog.engine.commands.streams.add import decide_xadd_auto, place
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.streams import listpack
+from tidelog.engine.streams.stream import Stream
 
 INTEGERS = st.one_of(
     st.integers(0, 20).flatmap(lambda n: st.integers(-(10**n), 10**n)),

@@ -21,7 +21,7 @@ from tests.oracle.wire import Connection, error
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX, text
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.stream import Stream
 
 KEY = b"k"
 EXAMPLES = 400

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.engine import effects as e
-from tidelog.engine.effects import END, Effect
-from tidelog.engine.observe import SIGNALS, TOUCHES, signals, touches
-from tidelog.engine.state import State
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.effects.observe import SIGNALS, TOUCHES, signals, touches
+from tidelog.engine.keys.state import State
 
 K, T = b"k", b"t"
 EVERYTHING = [(db, key) for db in range(3) for key in (K, T, b"none")]

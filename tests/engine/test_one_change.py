@@ -13,15 +13,15 @@ import pytest
 from tests.engine.driver import Engine
 from tests.engine.rows_in_memory import RowsInMemory
 
-from tidelog.engine.apply import apply
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import OPCODE
-from tidelog.engine.execute import decide
-from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
-from tidelog.engine.prepare import prepare
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE
+from tidelog.engine.effects.prepare import prepare
+from tidelog.engine.keys.freeze import Frozen, freeze, load_state, settle, thaw
+from tidelog.engine.keys.state import State
 from tidelog.engine.rowkeys import data_prefix, page_prefix
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.stream import Stream
 
 ENTRIES = 400
 BEFORE = [

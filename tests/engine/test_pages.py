@@ -9,13 +9,13 @@ import pytest
 from tests.engine.driver import Engine
 from tests.engine.rows_in_memory import RowsInMemory
 
-from tidelog.engine import pages
-from tidelog.engine.digest import digest
+from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.freeze import freeze, load_state, load_stream, release, settle
 from tidelog.engine.ids import MAX
+from tidelog.engine.keys.freeze import freeze, load_state, load_stream, release, settle
 from tidelog.engine.rowkeys import DATA, PAGE, data_row, page_prefix, page_row, stream_row
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams import pages
+from tidelog.engine.streams.stream import Stream
 
 NODES = 80
 SLOTS = 10

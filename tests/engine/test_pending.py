@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.engine import by_id, by_owner, by_time, chunks, pending_orders
-from tidelog.engine import pending as module
+from tidelog.engine.groups import by_id, by_owner, by_time, chunks, pending_orders
+from tidelog.engine.groups import pending as module
+from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import pack, unpack
-from tidelog.engine.pending import NOBODY, Pending
 
 WIDE = [1 << 42 << 64, 5 << 64 | 1 << 22, (1 << 128) - 1]
 

@@ -17,9 +17,9 @@ from tests.engine.rows_in_memory import RowsInMemory
 from tests.engine.test_pending import WIDE, ids, runs, set_load, some_ids, times
 
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.group import FrozenGroup, Group, load_group
+from tidelog.engine.groups.group import FrozenGroup, Group, load_group
+from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import pack
-from tidelog.engine.pending import NOBODY, Pending
 from tidelog.engine.rowkeys import chunk_prefix, chunk_row, group_row
 
 STREAM = 7

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.engine.rows_in_memory import RowsInMemory
 from tests.engine.test_pending import WIDE, ids, runs, set_load, some_ids, times
 
-from tidelog.engine.chunk_rows import pack_chunk
-from tidelog.engine.group import Group, load_group
+from tidelog.engine.groups.chunk_rows import pack_chunk
+from tidelog.engine.groups.group import Group, load_group
+from tidelog.engine.groups.pending import Pending
+from tidelog.engine.groups.pending_orders import YOUNG
 from tidelog.engine.idlist import id_of, keys, pack
-from tidelog.engine.pending import Pending
-from tidelog.engine.pending_orders import YOUNG
 
 END = 1 << 128
 OWNERS = 3

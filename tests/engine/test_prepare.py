@@ -6,14 +6,14 @@ import pytest
 from tests.engine.driver import Engine
 from tests.engine.rows_in_memory import RowsInMemory
 
-from tidelog.engine import effects as e
-from tidelog.engine.apply import APPLY
-from tidelog.engine.effects import Effect
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import APPLY
+from tidelog.engine.effects.effect import Effect
+from tidelog.engine.effects.prepare import prepare
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.idlist import pack
-from tidelog.engine.prepare import prepare
 from tidelog.engine.rowkeys import chunk_prefix
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.stream import Stream
 
 WIDE = 5 << 64 | 1 << 22
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.engine.driver import Engine
 
-from tidelog.engine import block
-from tidelog.engine import rewrite as rewriting
-from tidelog.engine.block import Decoded
+from tidelog.engine.commands import rewrite as rewriting
+from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, rewrite
 from tidelog.engine.errors import CommandError
-from tidelog.engine.rewrite import Kind, Lost, Target, commands_about, rewrite
-from tidelog.engine.state import State
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams import block
+from tidelog.engine.streams.block import Decoded
 
 ALWAYS = {Kind.SEEN_TIME, Kind.ACTIVE_TIME}  # lost wherever there is a consumer
 

@@ -16,10 +16,11 @@ import pytest
 from tests.engine.rows_in_memory import RowsInMemory
 from tests.oracle.grammar import Grammar8
 
-from tidelog.engine.apply import apply
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import (
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide, expire_due
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import (
     MOVE,
     OPCODE,
     RENAME,
@@ -29,15 +30,14 @@ from tidelog.engine.effects import (
     XREOPEN,
     Effect,
 )
-from tidelog.engine.entries import Entries
+from tidelog.engine.effects.prepare import prepare
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide, expire_due
-from tidelog.engine.freeze import Frozen, freeze, load_state, release, settle, thaw
-from tidelog.engine.keyspace import resident
-from tidelog.engine.prepare import prepare
+from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
+from tidelog.engine.keys.keyspace import resident
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import OK
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.entries import Entries
+from tidelog.engine.streams.stream import Stream
 
 # What tells of the past of this very state, or is left open.
 UNCOMPARED = frozenset((b"xinfo", b"object", b"memory", b"randomkey", b"info", b"config", b"keys"))

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from tests.engine.driver import Engine
 
 from tidelog.engine import idlist
-from tidelog.engine.apply import apply
-from tidelog.engine.commands.add import decide_xadd_auto, decide_xadd_many, xadd
-from tidelog.engine.commands.delete import log_delete
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import OPCODE
-from tidelog.engine.entries import Entries
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.streams.add import decide_xadd_auto, decide_xadd_many, xadd
+from tidelog.engine.commands.streams.delete import log_delete
+from tidelog.engine.effects.apply import apply
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE
 from tidelog.engine.ids import MAX, text
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import OK
-from tidelog.engine.state import Settings, State
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.entries import Entries
+from tidelog.engine.streams.stream import Stream
 
 KEY = b"s"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from tests.engine.driver import Engine
 
-from tidelog.engine.commands.add import decide_xadd_many, to_bytes
-from tidelog.engine.context import Context
-from tidelog.engine.idmp import auto_iid
-from tidelog.engine.state import Settings, State
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.streams.add import decide_xadd_many, to_bytes
+from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.streams.idmp import auto_iid
 
 TOP = "18446744073709551615"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.engine.context import Context
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.transaction import Exec, Transaction, Watches
 from tidelog.engine.errors import CommandError
+from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import NULL_ARRAY, OK, QUEUED
-from tidelog.engine.state import Settings, State
-from tidelog.engine.transaction import Exec, Transaction, Watches
 
 
 @pytest.fixture

@@ -16,11 +16,12 @@ from tests.engine.test_pages import (
     stored,
 )
 
-from tidelog.engine import ids, pages
-from tidelog.engine.commands import trim
-from tidelog.engine.digest import digest
+from tidelog.engine import ids
+from tidelog.engine.commands.streams import trim
+from tidelog.engine.effects.digest import digest
 from tidelog.engine.rowkeys import DATA, PAGE
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams import pages
+from tidelog.engine.streams.stream import Stream
 
 BEYOND = NODES * SLOTS
 

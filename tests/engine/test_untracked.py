@@ -8,11 +8,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import tidelog
-from tidelog.engine.freeze import freeze, thaw
-from tidelog.engine.keyspace import Keyspace
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
-from tidelog.store.core import Core
+from tidelog.engine.keys.freeze import freeze, thaw
+from tidelog.engine.keys.keyspace import Keyspace
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.commit.core import Core
 
 
 def used(db: tidelog.Store, key: str) -> None:

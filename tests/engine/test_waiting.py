@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.engine.keys.state import State
+from tidelog.engine.keys.waiting import Waiter, Waiting
 from tidelog.engine.reply import Park
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
-from tidelog.engine.waiting import Waiter, Waiting
+from tidelog.engine.streams.stream import Stream
 
 A, B, C = (0, b"a"), (0, b"b"), (0, b"c")
 

@@ -49,7 +49,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "environment/unsynced",
-        "snapshot/environment.py",
+        "snapshot/rows/environment.py",
         '        "create": False,\n',
         '        "create": False,\n        "sync": False,\n',
         ("tests/store/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",),
@@ -57,7 +57,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "environment/made-under-its-own-name",
-        "snapshot/environment.py",
+        "snapshot/rows/environment.py",
         "    file = disk.create(path.with_name(DATA + recipe.BESIDE))\n",
         "    file = disk.create(path)\n",
         (
@@ -67,7 +67,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "environment/rows-unchecked",
-        "snapshot/environment.py",
+        "snapshot/rows/environment.py",
         "        payload = value[:-CRC_BYTES]  # as `opened`, a call less\n"
         '        if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):\n',
         "        payload = value[:-CRC_BYTES]  # as `opened`, a call less\n        if False:\n",

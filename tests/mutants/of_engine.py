@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS: Final = (
     Mutant(
         "apply/xack-forgets-old-entries",
-        "engine/apply_groups.py",
+        "engine/effects/apply_groups.py",
         "    if pending.young.pop(ids, None) is None:  # the usual case, one young entry, needs no `remove`\n"
         "        pending.remove(ids)\n",
         "    pending.young.pop(ids, None)\n",
@@ -20,7 +20,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "apply/xackdel-keeps-pending",
-        "engine/apply_groups.py",
+        "engine/effects/apply_groups.py",
         "    stream.groups[name].pending.remove(ids)\n    stream.delete(ids, slots)\n",
         "    stream.delete(ids, slots)\n",
         ("tests/engine/test_group_commands.py::test_ackdel",),
@@ -28,7 +28,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "apply/xadd-untold",
-        "engine/apply_streams.py",
+        "engine/effects/apply_streams.py",
         "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
         "    stream.last_id = entry_id",
         "    stream.last_id = entry_id",
@@ -37,7 +37,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "apply/xclaim-untold",
-        "engine/apply_groups.py",
+        "engine/effects/apply_groups.py",
         "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
         "    stream.groups[effect[3]].claim(*effect[4:])\n",
         "    stream.groups[effect[3]].claim(*effect[4:])\n",
@@ -46,7 +46,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "apply/xack-untold",
-        "engine/apply_groups.py",
+        "engine/effects/apply_groups.py",
         "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
         "    pending = stream.groups[name].pending\n",
         "    pending = stream.groups[name].pending\n",
@@ -55,7 +55,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pending/count-alone-unmarked",
-        "engine/by_id.py",
+        "engine/groups/by_id.py",
         "        ids, times, owners, counts = self.own(i) if self.serials[i] else chunk\n"
         "        j = bisect_left(ids, key)\n"
         "        if ids[j] == key:\n"
@@ -75,7 +75,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pending/rewrite-unmarked",
-        "engine/by_id.py",
+        "engine/groups/by_id.py",
         "            chunk = self.own(i) if self.serials[i] else self.chunks[i] or self.load(i)\n",
         "            chunk = self.chunks[i] or self.load(i)\n",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
@@ -83,7 +83,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pending/last-chunk-unwritten",
-        "engine/chunks.py",
+        "engine/groups/chunks.py",
         "        for i in self.fresh:\n",
         "        for i in self.fresh[:-1]:\n",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
@@ -91,7 +91,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pending/dropped-rows-stay",
-        "engine/frozen_pending.py",
+        "engine/groups/frozen_pending.py",
         "        for serial in self.dropped:\n"
         '            yield "delete", chunk_row(number, group, serial)\n',
         "",
@@ -100,7 +100,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "marks/handed-to-nobody",
-        "engine/marks.py",
+        "engine/streams/marks.py",
         "        self.now = {}\n        return self.handed\n",
         "        self.now = {}\n        return {}\n",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
@@ -108,7 +108,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "marks/not-taken-back",
-        "engine/marks.py",
+        "engine/streams/marks.py",
         "        self.now = {**self.handed, **self.now}\n",
         "",
         ("tests/engine/test_one_change.py::test_before_one_that_fails",),
@@ -116,7 +116,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "changes/copy-not-taken",
-        "engine/changes.py",
+        "engine/keys/changes.py",
         "            frozen.take(stream)\n",
         "            pass\n",
         ("tests/engine/test_one_change.py::test_while_one_is_written",),
@@ -124,7 +124,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "changes/ended-streams-stay",
-        "engine/changes.py",
+        "engine/keys/changes.py",
         "            self.ended.append(stream.number)\n",
         "            pass\n",
         ("tests/store/test_checkpoint_leftovers.py::test_no_row_stays_of",),
@@ -132,7 +132,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "changes/key-not-kept",
-        "engine/changes.py",
+        "engine/keys/changes.py",
         "            self.keeper.keep(key)\n",
         "            pass\n",
         ("tests/engine/test_one_change.py::test_while_one_is_written",),
@@ -140,7 +140,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-stream/head-stays",
-        "engine/frozen_stream.py",
+        "engine/streams/frozen_stream.py",
         "            yield from pages.cut_head(head, _number(head_id))\n",
         "",
         ("tests/engine/test_one_change.py::test_trimmed_nodes_leave_the_file",),
@@ -148,7 +148,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-stream/cut-not-taken-back",
-        "engine/frozen_stream.py",
+        "engine/streams/frozen_stream.py",
         "        stream.cut = min(stream.cut, cut)\n",
         "",
         (
@@ -158,7 +158,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-stream/groups-not-taken-back",
-        "engine/frozen_stream.py",
+        "engine/streams/frozen_stream.py",
         "                group.thaw(handed)\n",
         "                pass\n",
         ("tests/engine/test_one_change.py::test_before_one_that_fails",),
@@ -166,7 +166,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-keys/expiry-unwritten",
-        "engine/frozen_keys.py",
+        "engine/keys/frozen_keys.py",
         "            if expire_at not in (NO_EXPIRY, before):\n",
         "            if False:\n",
         (
@@ -176,7 +176,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-keys/old-expiry-stays",
-        "engine/frozen_keys.py",
+        "engine/keys/frozen_keys.py",
         "            if before not in (NO_EXPIRY, expire_at):\n",
         "            if False:\n",
         ("tests/store/test_checkpoint_leftovers.py::test_no_row_stays_of",),
@@ -184,7 +184,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "frozen-keys/changes-not-thawed",
-        "engine/frozen_keys.py",
+        "engine/keys/frozen_keys.py",
         "            table.changed = {**frozen.names, **table.changed}\n",
         "            table.changed = {**table.changed}\n",
         ("tests/engine/test_one_change.py::test_before_one_that_fails",),

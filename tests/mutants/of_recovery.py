@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS: Final = (
     Mutant(
         "recovery/served-before-fsync",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        file.fsync()\n        # Pages that an earlier",
         "        # Pages that an earlier",
         (
@@ -19,7 +19,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/keeps-page-cache",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        file.drop_cache()\n",
         "        pass\n",
         (
@@ -29,7 +29,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/cut-before-copy",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "    if scan.verdict is Verdict.TORN:\n        quarantined = _quarantine(disk, root, scan)\n"
         "    if scan.size > scan.offset:\n        _cut(disk, scan)\n",
         "    if scan.size > scan.offset:\n        _cut(disk, scan)\n"
@@ -41,7 +41,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/no-quarantine",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        quarantined = _quarantine(disk, root, scan)\n",
         "        quarantined = None\n",
         ("tests/aof/test_recovery.py::test_a_torn_tail_is_cut_off",),
@@ -49,7 +49,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/torn-tail-stays",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "    if scan.size > scan.offset:\n        _cut(disk, scan)\n",
         "",
         ("tests/aof/test_recovery.py::test_a_torn_tail_is_cut_off",),
@@ -57,7 +57,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/cut-unsynced",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        file.truncate(scan.offset)\n        file.fsync()\n",
         "        file.truncate(scan.offset)\n",
         (
@@ -67,7 +67,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/nothing-promised",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "    _promise(disk, directory, uuid, Promise(scan.header.incarnation, last_lsn))\n",
         "",
         ("tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",),
@@ -75,7 +75,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/promise-unsynced",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        slots.sync()\n",
         "        pass\n",
         ("tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",),
@@ -83,7 +83,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/lives-unchecked",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "        if promise.incarnation not in lives and promise.lsn >= next_lsn:\n",
         "        if False:\n",
         (
@@ -93,7 +93,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/emptied-log-unchecked",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "    if not found and not disk.exists(directory / durable.NAME):\n",
         "    if False:\n",
         ("tests/aof/test_recovery.py::test_a_log_that_was_emptied_is_refused",),
@@ -101,7 +101,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "recovery/missing-beginning-unchecked",
-        "aof/recovery.py",
+        "aof/reading/recovery.py",
         "    if found and found[0].header.first_lsn != 1 and not released:\n",
         "    if False:\n",
         (
@@ -111,7 +111,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/body-unchecked",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "                    if len(body) != length or crc32c_of(body) != body_crc:\n                        return\n",
         "                    if len(body) != length:\n                        return\n",
         ("tests/aof/test_recovery.py::test_what_was_read_is_promised_before_it_is_served",),
@@ -119,7 +119,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/chain-unchecked",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "                if first != lsn or before != prev or not count",
         "                if first != lsn or not count",
         (
@@ -130,7 +130,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/lsn-unchecked",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "                if first != lsn or before != prev or not count",
         "                if before != prev or not count",
         ("tests/aof/test_verdicts.py::test_a_frame_that_leaves_out_an_lsn_is_foreign",),
@@ -138,7 +138,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/durable-unread",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "            if promise.incarnation == self.header.incarnation and promise.lsn >= self.lsn:\n",
         "            if False:\n",
         (
@@ -149,7 +149,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/durable-of-any-life",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "            if promise.incarnation == self.header.incarnation and promise.lsn >= self.lsn:\n",
         "            if promise.lsn >= self.lsn:\n",
         ("tests/aof/test_verdicts.py::test_durable_of_another_life_proves_nothing_here",),
@@ -157,7 +157,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/stated-end-unread",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "            if self.end != End(self.lsn - 1, self.offset, self.crc):\n",
         "            if False:\n",
         ("tests/aof/test_bit_flips.py::test_every_missing_file",),
@@ -165,7 +165,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/any-later-frame-is-proof",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "                if later.synced >= self.lsn:\n",
         "                if True:\n",
         ("tests/aof/test_verdicts.py::test_a_hole_before_a_whole_frame_is_torn",),
@@ -173,7 +173,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/later-frames-prove-nothing",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "        if self.header.role == segment.LEADER and self.found is not Found.BLANK:\n",
         "        if False:\n",
         (
@@ -183,7 +183,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/half-a-frame-is-the-end",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "        self._looks = _LOOKS_MAX if live and self.last else 0\n",
         "        self._looks = 0\n",
         (
@@ -193,7 +193,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/another-stores-segment",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "        if uuid is not None and header.uuid != uuid:\n",
         "        if False:\n",
         ("tests/aof/test_recovery.py::test_a_segment_of_another_store_is_refused",),
@@ -201,7 +201,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reader/no-unit-end",
-        "aof/reader.py",
+        "aof/reading/reader.py",
         "        if not whole or not _is_end(records[-1]):\n",
         "        if not whole:\n",
         ("tests/aof/test_verdicts.py::test_a_frame_that_ends_in_the_middle_of_a_unit_is_refused",),
@@ -209,7 +209,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "verdicts/promised-damage-is-torn",
-        "aof/verdicts.py",
+        "aof/reading/verdicts.py",
         "    Row(Verdict.CORRUPT, Found.BROKEN,  None,  True),",
         "    Row(Verdict.TORN, Found.BROKEN,  None,  True),",
         (
@@ -219,7 +219,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "verdicts/promised-zeros-are-the-end",
-        "aof/verdicts.py",
+        "aof/reading/verdicts.py",
         "    Row(Verdict.CORRUPT, Found.BLANK,   None,  True),",
         "    Row(Verdict.END, Found.BLANK,   None,  True),",
         (

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS: Final = (
     Mutant(
         "landing/applied-before-room",
-        "store/landing.py",
+        "store/commit/landing.py",
         "        if log.offset + size > log.room and count:  # inlined `reserve`, saves a call\n"
         "            self.reserve(size)\n",
         "        if count and log.offset + size > log.room:\n"
@@ -20,7 +20,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "landing/every-record-ends-a-unit",
-        "store/landing.py",
+        "store/commit/landing.py",
         "        for effect in logged:\n            pack(effect)\n",
         "        for effect in logged:\n            pack((effect[0] | END, *effect[1:]))\n",
         ("tests/store/test_units.py::test_a_command_of_several_effects_is_one_unit",),
@@ -28,7 +28,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "gathering/no-record-ends-the-unit",
-        "store/gathering.py",
+        "store/commit/gathering.py",
         "    marked[at + 1] |= END\n",
         "    marked[at + 1] |= 0\n",
         ("tests/store/test_units.py",),
@@ -36,7 +36,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/reads-do-not-wait",
-        "store/promise.py",
+        "store/commit/promise.py",
         "        if self.holds(promise, level):\n",
         "        if self.holds(promise, level) or not promise[2]:\n",
         ("tests/store/test_others.py::test_an_error_waits_for_what_it_tells_of",),
@@ -44,7 +44,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/replies-before-sync",
-        "store/promise.py",
+        "store/commit/promise.py",
         "        return log.synced_lsn if self.relief is None else 0\n",
         "        return log.written_lsn if self.relief is None else 0\n",
         ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
@@ -52,7 +52,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/replies-though-parked",
-        "store/promise.py",
+        "store/commit/promise.py",
         "            return 0 if log.parked else log.written_lsn\n",
         "            return log.written_lsn\n",
         (
@@ -62,7 +62,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "landing/no-rebuild-after-broken-unit",
-        "store/landing.py",
+        "store/commit/landing.py",
         "        self.trouble = RELOAD\n        text = what or",
         "        text = what or",
         ("tests/store/test_reload.py::test_raising_at_every_line",),
@@ -70,7 +70,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "landing/watchers-untold-of-rebuild",
-        "store/landing.py",
+        "store/commit/landing.py",
         "        self.watches.touch(list(self.watches.keys))\n"
         "        self.waiting.signal(list(self.waiting.keys))\n",
         "        self.waiting.signal(list(self.waiting.keys))\n",
@@ -79,7 +79,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "landing/queues-untold-of-rebuild",
-        "store/landing.py",
+        "store/commit/landing.py",
         "        for told in self.rebuilt:\n            told()\n",
         "",
         ("tests/store/queue/test_queue_short.py",),
@@ -87,7 +87,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/ack-without-fence",
-        "store/queue/settle.py",
+        "store/queue/work/settle.py",
         "    if stream is None or group is None or not holds(group, delivery.worker, job, count):\n",
         "    if stream is None or group is None:\n",
         (
@@ -98,7 +98,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/settle-without-fence",
-        "store/queue/settle.py",
+        "store/queue/work/settle.py",
         "        if stream is None or group is None or not holds(group, self.worker, self.job, self.count):\n",
         "        if stream is None or group is None:\n",
         (
@@ -109,7 +109,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/release-counts-delivery",
-        "store/queue/settle.py",
+        "store/queue/work/settle.py",
         'b"SILENT"',
         'b"FAIL"',
         (
@@ -119,7 +119,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/one-delivery-too-many",
-        "store/queue/settle.py",
+        "store/queue/work/settle.py",
         "    if held.count >= options.max_deliveries:\n",
         "    if held.count > options.max_deliveries:\n",
         ("tests/store/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
@@ -138,7 +138,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/beat-forgets-finished",
-        "store/queue/leases.py",
+        "store/queue/work/leases.py",
         "            delivery.finished.extendleft(reversed(jobs))\n",
         "            pass\n",
         (
@@ -148,7 +148,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue/leases-not-renewed",
-        "store/queue/leases.py",
+        "store/queue/work/leases.py",
         "            if due and delivery.lives(mono):\n",
         "            if False:\n",
         (

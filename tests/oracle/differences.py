@@ -18,14 +18,14 @@ from typing import NamedTuple
 from tests.oracle.render import form as render
 from tests.oracle.wire import Form, error, is_error
 
-from tidelog.engine import effects as op
-from tidelog.engine.context import Context
-from tidelog.engine.effects import OPCODE, Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide
+from tidelog.engine.effects import effect as op
+from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide
-from tidelog.engine.group import Group
+from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import parse
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.stream import Stream
 
 
 class Row(NamedTuple):

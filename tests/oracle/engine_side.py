@@ -11,18 +11,18 @@ from tests.oracle.grammar import Command
 from tests.oracle.render import form
 from tests.oracle.wire import OK, Form, error
 
-from tidelog.engine import observe
-from tidelog.engine.apply import APPLY
-from tidelog.engine.commands.add import decide_xadd_many
-from tidelog.engine.context import Context
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import END, OPCODE, VOLATILE, Effect
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.execute import decide, expire_due
+from tidelog.engine.commands.streams.add import decide_xadd_many
+from tidelog.engine.commands.transaction import Exec, Transaction, Watches, words_of
+from tidelog.engine.effects import observe
+from tidelog.engine.effects.apply import APPLY
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import END, OPCODE, VOLATILE, Effect
 from tidelog.engine.errors import CommandError
-from tidelog.engine.execute import decide, expire_due
+from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.keys.waiting import Waiter, Waiting
 from tidelog.engine.reply import Park
-from tidelog.engine.state import Settings, State
-from tidelog.engine.transaction import Exec, Transaction, Watches, words_of
-from tidelog.engine.waiting import Waiter, Waiting
 
 
 class Unit(NamedTuple):

@@ -9,7 +9,7 @@ from tests.oracle.engine_side import Tidelog, Unit, digest_of, replayed, unpacke
 from tests.oracle.grammar import Command
 from tests.oracle.wire import Connection, Form
 
-from tidelog.engine import as_commands
+from tidelog.engine.effects import as_commands
 
 
 class ReplayDiffers(AssertionError):

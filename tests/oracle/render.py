@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.oracle import wire
 from tests.oracle.wire import Form
 
-from tidelog.engine.entries import ClaimedEntries, Entries
 from tidelog.engine.reply import NULL_ARRAY, NullArray, Park, Reply, Status
+from tidelog.engine.streams.entries import ClaimedEntries, Entries
 
 
 def form(reply: Reply) -> Form:

@@ -1,4 +1,5 @@
-"""What a state shows, and what of that an import of its rewrite must show: reckoned here without `engine.rewrite`."""
+"""What a state shows, and what of that an import of its rewrite must show: reckoned here without
+`engine.commands.rewrite`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from typing import Any, NamedTuple
 
 from tests.oracle.grammar import Command
 
-from tidelog.engine.group import Group
-from tidelog.engine.idmp import Idmp
-from tidelog.engine.rewrite import Kind, Lost, Target, rewrite
-from tidelog.engine.state import State
-from tidelog.engine.stream import Stream
+from tidelog.engine.commands.rewrite import Kind, Lost, Target, rewrite
+from tidelog.engine.groups.group import Group
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.idmp import Idmp
+from tidelog.engine.streams.stream import Stream
 
 Facts = dict[tuple[int, bytes], Any]
 

@@ -16,8 +16,8 @@ from tests.oracle.engine_side import Tidelog, rows_of
 from tests.oracle.grammar import Command, Grammar, Turn
 from tests.oracle.wire import Form
 
-from tidelog.engine.effects import Effect
-from tidelog.engine.events import Event, Notifications, events
+from tidelog.engine.effects.effect import Effect
+from tidelog.engine.effects.events import Event, Notifications, events
 
 FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
 COMMANDS = int(os.environ.get("ORACLE_COMMANDS", "12000"))

@@ -19,7 +19,7 @@ from tests.oracle.rewritten import rewritten
 from tests.oracle.test_rewrite8 import played
 from tests.oracle.wire import is_error
 
-from tidelog.engine.rewrite import Target
+from tidelog.engine.commands.rewrite import Target
 
 BATCH = 200  # commands sent at once: they and the replies must fit the socket's buffers
 

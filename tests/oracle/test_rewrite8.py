@@ -16,12 +16,12 @@ from tests.oracle.grammar import CONSUMERS, Grammar8
 from tests.oracle.rewritten import assert_told, facts, owed, rewritten, timeless
 from tests.oracle.wire import is_error
 
-from tidelog.engine.freeze import freeze, load_state
-from tidelog.engine.group import Group
+from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about
+from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import text
-from tidelog.engine.rewrite import Kind, Lost, Target, commands_about
-from tidelog.engine.state import Database
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.freeze import freeze, load_state
+from tidelog.engine.keys.state import Database
+from tidelog.engine.streams.stream import Stream
 
 
 def played(r: random.Random, commands: int) -> tuple[Tidelog, int]:

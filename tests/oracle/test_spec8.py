@@ -14,8 +14,8 @@ import pytest
 from tests.oracle.bench import NIL, START_MS, Bench, answer, pairs
 from tests.oracle.engine_side import Unit, unpacked
 
-from tidelog.engine import as_commands
-from tidelog.engine import effects as op
+from tidelog.engine.effects import as_commands
+from tidelog.engine.effects import effect as op
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"

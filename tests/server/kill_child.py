@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tidelog.server.config import Config
+from tidelog.server.config.config import Config
 from tidelog.server.server import Server
 from tidelog.server.serving import serve_forever
 

@@ -13,13 +13,13 @@ from tests.oracle.wire import Connection, Form
 from tests.server.real_redis import real_redis
 
 import tidelog.server.commands
+from tidelog.engine.commands.table import TABLE as ENGINE
 from tidelog.engine.errors import CommandError
-from tidelog.engine.table import TABLE as ENGINE
-from tidelog.server import keys
-from tidelog.server.acl import Acl
-from tidelog.server.acl_commands import CATEGORIES
-from tidelog.server.acl_log import AclLog
-from tidelog.server.describe import find_keys
+from tidelog.server.acl import keys
+from tidelog.server.acl.commands import CATEGORIES
+from tidelog.server.acl.log import AclLog
+from tidelog.server.acl.users import Acl
+from tidelog.server.commands.describe import find_keys
 from tidelog.server.table import TABLE
 
 for module in iter_modules(tidelog.server.commands.__path__):

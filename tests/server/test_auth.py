@@ -18,7 +18,7 @@ from tests.server.real_redis import real_redis
 from tests.server.wire import Client, calls, connect
 
 import tidelog
-from tidelog.server.config import Config
+from tidelog.server.config.config import Config
 from tidelog.server.serving import Serving
 
 CLOSED = "closed"

@@ -20,7 +20,7 @@ from tests.server.real_redis import real_redis
 from tests.server.wire import Client, calls
 from tests.until import until
 
-from tidelog.server.logs import VERBOSE
+from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.testing import Clock
 
 # fmt: off

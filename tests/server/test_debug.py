@@ -15,7 +15,7 @@ from tests.server.wire import Client, calls, connect
 from tests.until import until
 
 import tidelog
-from tidelog.store.core import Core
+from tidelog.store.commit.core import Core
 
 OK = ("+", b"OK")
 NOT_ALLOWED = error(

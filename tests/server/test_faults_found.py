@@ -24,7 +24,7 @@ import tidelog.testing
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server import serving, turns
-from tidelog.server.config import ConfigError
+from tidelog.server.config.config import ConfigError
 from tidelog.server.connection import Connection
 
 ADD = encode([b"XADD", b"s", b"*", b"a", b"1"])

@@ -16,8 +16,8 @@ from tests.server.clients.cli import Typed
 from tests.server.conftest import Running
 
 from tidelog.server import serving
-from tidelog.server.acl import Acl
-from tidelog.server.config import Config
+from tidelog.server.acl.users import Acl
+from tidelog.server.config.config import Config
 from tidelog.tools.cli import cli
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,7 +15,7 @@ from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import real_redis
 
 import tidelog
-from tidelog.server.memory import human
+from tidelog.server.monitoring.memory import human
 
 # Fields of Redis 7.0 that are not here: what they count does not exist, or is not counted.
 LEFT_OUT = {

@@ -23,10 +23,10 @@ from tests.until import until
 
 import tidelog
 from tidelog.disk.real import RealFile
-from tidelog.engine.stream import Stream
-from tidelog.server import figures
-from tidelog.server.collector import SYNC_BUCKETS_S, SyncTimes
-from tidelog.server.config import ConfigError
+from tidelog.engine.streams.stream import Stream
+from tidelog.server.config.config import ConfigError
+from tidelog.server.monitoring import figures
+from tidelog.server.monitoring.collector import SYNC_BUCKETS_S, SyncTimes
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -302,7 +302,7 @@ def test_a_poisoned_store_is_not_healthy(start: Start, monkeypatch: pytest.Monke
 def test_a_loop_or_a_store_that_hangs_is_noticed(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.server.metrics.HEALTH_S", 0.1)
+    monkeypatch.setattr("tidelog.server.monitoring.metrics.HEALTH_S", 0.1)
     watched = Watched(start, enable_debug_command="yes")
     with closing(connect(watched.running.port)) as client:
         client.begin(b"DEBUG", b"SLEEP", b"1")

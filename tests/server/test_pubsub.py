@@ -488,7 +488,7 @@ def test_a_unit_that_broke_tells_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 raise MemoryError
 
             with monkeypatch.context() as patch:
-                patch.setattr("tidelog.store.landing.APPLY", [no_memory] * 128)
+                patch.setattr("tidelog.store.commit.landing.APPLY", [no_memory] * 128)
                 with pytest.raises(tidelog.NotStored):
                     db.xadd("s", {"f": "v"})
             pubsub.deliver()

@@ -13,8 +13,8 @@ from tests.oracle.wire import Connection
 from tests.server.real_redis import real_redis
 
 import tidelog.server.commands  # noqa: F401  # registers them
-from tidelog.server import docs
-from tidelog.server.describe import names
+from tidelog.server.commands import docs
+from tidelog.server.commands.describe import names
 from tidelog.server.table import TABLE
 
 ROOT = Path(__file__).parents[2]

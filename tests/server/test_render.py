@@ -14,14 +14,14 @@ from tests.oracle.server import Clock, RedisServer
 from tests.server.real_redis import Raw, real_redis
 
 import tidelog
-from tidelog.engine.block import Block, Row, encode
-from tidelog.engine.entries import BlockPart, ClaimedEntries, Entries, Part, RowsPart
 from tidelog.engine.errors import CommandError, CorruptBlock
+from tidelog.engine.keys.values import RawString
 from tidelog.engine.reply import NULL_ARRAY, OK, Map, Park, Reply, Streams
-from tidelog.engine.values import RawString
-from tidelog.server import render as module
-from tidelog.server.render import render, rendered
-from tidelog.server.replies import Double, Push, SetReply, Verbatim
+from tidelog.engine.streams.block import Block, Row, encode
+from tidelog.engine.streams.entries import BlockPart, ClaimedEntries, Entries, Part, RowsPart
+from tidelog.server.wire import render as module
+from tidelog.server.wire.render import render, rendered
+from tidelog.server.wire.replies import Double, Push, SetReply, Verbatim
 from tidelog.testing import Clock as ManualClock
 
 

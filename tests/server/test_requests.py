@@ -17,8 +17,8 @@ from tests.server.dial import dial, hang_up  # noqa: F401
 from tests.server.real_redis import Raw, real_redis
 from tests.server.wire import Client
 
-from tidelog.server.inline import split_words
-from tidelog.server.requests import Limits, ProtocolError, Requests, alike
+from tidelog.server.wire.inline import split_words
+from tidelog.server.wire.requests import Limits, ProtocolError, Requests, alike
 
 PING = encode([b"PING"])
 LINE = 1 << 16

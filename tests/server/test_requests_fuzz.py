@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle.wire import encode
 
-from tidelog.server import requests as module
-from tidelog.server.inline import split_words
-from tidelog.server.requests import Limits, ProtocolError, Requests
+from tidelog.server.wire import requests as module
+from tidelog.server.wire.inline import split_words
+from tidelog.server.wire.requests import Limits, ProtocolError, Requests
 
 LINE_BYTES_MAX = 40  # of a line in these tests
 

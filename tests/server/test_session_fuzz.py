@@ -24,7 +24,7 @@ from tests.oracle.wire import decode, encode
 import tidelog
 import tidelog.testing
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.server.config import Config
+from tidelog.server.config.config import Config
 from tidelog.server.connection import Connection
 from tidelog.server.server import Server
 from tidelog.server.table import HANDLERS, TABLE

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.server import stats as module
-from tidelog.server.calls import EVEN_NS, NS, Calls, new_row, place
-from tidelog.server.latency import Latency
-from tidelog.server.stats import NEVER_NS, Stats
+from tidelog.server.monitoring import stats as module
+from tidelog.server.monitoring.calls import EVEN_NS, NS, Calls, new_row, place
+from tidelog.server.monitoring.latency import Latency
+from tidelog.server.monitoring.stats import NEVER_NS, Stats
 
 DEFAULTS = {
     "slowlog-log-slower-than": 10_000,

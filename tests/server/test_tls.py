@@ -21,8 +21,8 @@ from tests.until import until
 
 from tidelog.engine.errors import CommandError
 from tidelog.server import listeners
-from tidelog.server.config import Config, ConfigError
-from tidelog.server.logs import VERBOSE
+from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.server.tls import context
 
 

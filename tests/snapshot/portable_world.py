@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidelog.aof.identity import DATA
-from tidelog.aof.reader import Epoch
+from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.snapshot import portable

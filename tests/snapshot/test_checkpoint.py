@@ -22,16 +22,16 @@ from tests.snapshot.world import DISK, environment
 
 from tidelog.aof.segment import Position
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.digest import digest
+from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.freeze import Frozen, freeze, load_state, settle, thaw
+from tidelog.engine.keys.freeze import Frozen, freeze, load_state, settle, thaw
 from tidelog.engine.rowkeys import Operation
 from tidelog.snapshot import checkpoint
-from tidelog.snapshot import environment as module
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
-from tidelog.snapshot.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.errors import CheckpointError
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.rows import environment as module
+from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.rows.meta import Meta, read_meta
 
 UUID = bytes(range(16))
 
@@ -488,7 +488,7 @@ import os, sys, threading, random
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from tests.snapshot.test_checkpoint import World, some_commands
-from tidelog.engine.digest import digest
+from tidelog.engine.effects.digest import digest
 
 world = World(Path(sys.argv[1]))
 rng = random.Random(int(sys.argv[3]))

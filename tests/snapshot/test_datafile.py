@@ -10,9 +10,9 @@ import pytest
 from tests.snapshot.world import DISK, cold, environment, write
 
 from tidelog.aof.errors import NewerFormat
-from tidelog.snapshot import datafile
-from tidelog.snapshot.environment import open_environment
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
+from tidelog.snapshot.rows import datafile
+from tidelog.snapshot.rows.environment import open_environment
 
 ROWS = {b"p%05d" % i: bytes([i % 251]) * (5000 if i % 50 == 0 else 90) for i in range(2000)}
 

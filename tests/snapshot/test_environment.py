@@ -21,10 +21,10 @@ from tests.snapshot.world import DISK, cold, environment, write
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot import environment as module
 from tidelog.snapshot import portable
-from tidelog.snapshot.environment import ColdRows, open_environment
 from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.rows import environment as module
+from tidelog.snapshot.rows.environment import ColdRows, open_environment
 
 ROWS = {b"p%03d" % i: b"payload %d" % i * (i % 40) for i in range(500)}
 
@@ -271,7 +271,7 @@ IN_CHILD = """
 import gc, os, sys
 from pathlib import Path
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot.environment import ColdRows, open_environment
+from tidelog.snapshot.rows.environment import ColdRows, open_environment
 from tidelog.snapshot.errors import CheckpointError
 
 def readers(env):

@@ -11,8 +11,8 @@ from tests.snapshot.world import without_sums
 
 import tidelog
 from tidelog.engine import rowkeys
-from tidelog.engine.pages import unpack_page
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.pages import unpack_page
+from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.walk import walk
 
 SLOTS = (100, 8, 3, 1)  # of a node: the IDs meet in the open node, or in sealed ones

@@ -16,7 +16,7 @@ from tests.store.test_damaged_rows import damage
 
 import tidelog
 from tidelog.engine.rowkeys import GROUP
-from tidelog.server.figures import figures
+from tidelog.server.monitoring.figures import figures
 from tidelog.store.residence import Residence
 
 ENTRIES = 300

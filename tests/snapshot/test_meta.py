@@ -9,10 +9,10 @@ import pytest
 from tests.snapshot.world import cold, environment, write
 
 from tidelog.aof.errors import NewerFormat
-from tidelog.aof.reader import Epoch
+from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.segment import Position
 from tidelog.snapshot.errors import DamagedCheckpoint
-from tidelog.snapshot.meta import Meta, read_meta
+from tidelog.snapshot.rows.meta import Meta, read_meta
 
 META = Meta(
     uuid=bytes(range(16)),

@@ -12,7 +12,7 @@ from tests.snapshot.portable_store import DISK, opened, work
 import tidelog
 from tidelog.aof.identity import DATA
 from tidelog.disk.real import RealDisk, RealFile
-from tidelog.engine.digest import digest
+from tidelog.engine.effects.digest import digest
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside

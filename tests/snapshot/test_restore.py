@@ -18,10 +18,10 @@ from tidelog.aof import identity
 from tidelog.aof.errors import Damage, NotAStore
 from tidelog.aof.identity import DATA
 from tidelog.aof.start import Start
-from tidelog.engine.apply import applier
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import END, Effect
-from tidelog.engine.state import State
+from tidelog.engine.effects.apply import applier
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.keys.state import State
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
 from tidelog.snapshot.beside import create_beside

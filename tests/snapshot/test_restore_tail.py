@@ -10,12 +10,12 @@ from tests.aof.world import ROOT, UUID, Life, Past, data_only, open_store
 
 from tidelog.aof import durable, identity
 from tidelog.aof.errors import Damage
-from tidelog.aof.reader import Scan, segments
+from tidelog.aof.reading.reader import Scan, segments
 from tidelog.aof.segment import Position, file_name
 from tidelog.aof.start import Start, create_behind
 from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.engine.effects import END, Effect
+from tidelog.engine.effects.effect import END, Effect
 from tidelog.snapshot.tail import NO_BOUND, Bound, follow, last_bytes
 
 AOF = ROOT / identity.AOF

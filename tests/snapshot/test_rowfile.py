@@ -12,11 +12,11 @@ import pytest
 from tests.snapshot.world import DISK
 
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot import datafile
-from tidelog.snapshot.rowfile import RowFile
-from tidelog.snapshot.seal import opened, sealed
-from tidelog.snapshot.structure import Structure
-from tidelog.snapshot.sums import Sums
+from tidelog.snapshot.rows import datafile
+from tidelog.snapshot.rows.rowfile import RowFile
+from tidelog.snapshot.rows.seal import opened, sealed
+from tidelog.snapshot.rows.structure import Structure
+from tidelog.snapshot.rows.sums import Sums
 
 Model = dict[bytes, bytes]
 

@@ -15,10 +15,10 @@ import pytest
 from tests.snapshot.world import DISK, cold, environment, write
 
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot import checked, datafile
-from tidelog.snapshot import environment as module
-from tidelog.snapshot.environment import Environment
 from tidelog.snapshot.errors import DamagedCheckpoint
+from tidelog.snapshot.rows import checked, datafile
+from tidelog.snapshot.rows import environment as module
+from tidelog.snapshot.rows.environment import Environment
 
 ROWS = {b"p%06d" % i: b"%06d" % i * 10 for i in range(5000)}
 

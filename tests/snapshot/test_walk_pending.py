@@ -11,7 +11,7 @@ from tests.engine.rows_in_memory import RowsInMemory
 
 from tidelog.engine import rowkeys
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.group import Group, load_group
+from tidelog.engine.groups.group import Group, load_group
 from tidelog.engine.idlist import pack
 from tidelog.snapshot.walk_pending import pending_adds_up
 

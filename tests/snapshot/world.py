@@ -11,8 +11,8 @@ import msgpack
 
 from tidelog.disk.real import RealDisk
 from tidelog.engine.rowkeys import META
-from tidelog.snapshot.environment import ColdRows, Environment, open_environment
-from tidelog.snapshot.seal import sealed
+from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
+from tidelog.snapshot.rows.seal import sealed
 
 DISK = RealDisk()
 

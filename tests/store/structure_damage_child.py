@@ -27,8 +27,8 @@ from tests.store import checkpoint_damage_child as base
 
 import tidelog
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot import checked, datafile
-from tidelog.snapshot.treepage import Branch, tree_page
+from tidelog.snapshot.rows import checked, datafile
+from tidelog.snapshot.rows.treepage import Branch, tree_page
 
 PSIZE = 4096
 COMMITS = 12

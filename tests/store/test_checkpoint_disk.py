@@ -19,7 +19,7 @@ from tests.store.checkpoint_steps import STEPS
 from tests.store.test_checkpoint_power import PATHS, World, check_store, child, world
 
 import tidelog
-from tidelog.snapshot import environment
+from tidelog.snapshot.rows import environment
 from tidelog.store.residence import Residence
 
 __all__ = ["world"]  # the fixture

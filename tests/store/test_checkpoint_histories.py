@@ -13,12 +13,12 @@ from tests.oracle.grammar import START_MS, Grammar8
 
 import tidelog
 from tidelog import testing
-from tidelog.engine.entries import Entries
 from tidelog.engine.errors import CommandError
+from tidelog.engine.streams.entries import Entries
 from tidelog.snapshot import checkpoint
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.store import checkpoints
-from tidelog.store.core import Core
+from tidelog.store.commit.core import Core
 from tidelog.store.residence import Residence
 
 # What tells of the past of this very process, or is left open: the rest of such a reply is in the digest.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tidelog
-from tidelog.engine.stream import Stream
+from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.store import checkpoints, residence
 

@@ -19,8 +19,8 @@ import tidelog
 from tidelog.aof import commit
 from tidelog.disk.simulated import SimulatedDisk, Tree
 from tidelog.engine.rowkeys import META
-from tidelog.snapshot.environment import Writing
 from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.rows.environment import Writing
 
 ROOT = Path("/store")
 DATA = ROOT / "checkpoint" / "data.mdb"

@@ -9,13 +9,13 @@ import pytest
 
 import tidelog
 from tidelog.disk.real import RealDisk
-from tidelog.engine.freeze import Frozen
-from tidelog.engine.stream import Stream
+from tidelog.engine.keys.freeze import Frozen
+from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot import portable
 from tidelog.snapshot.checkpoint import write_checkpoint
-from tidelog.snapshot.environment import ColdRows
 from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.restore import restore
+from tidelog.snapshot.rows.environment import ColdRows
 from tidelog.store import checkpoints
 from tidelog.testing import Clock
 
@@ -76,7 +76,7 @@ def test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost(
 
 
 @pytest.mark.parametrize(
-    "place", ["tidelog.engine.expiries.heappush", "tidelog.engine.expiries.Expiries.load"]
+    "place", ["tidelog.engine.keys.expiries.heappush", "tidelog.engine.keys.expiries.Expiries.load"]
 )
 def test_a_key_keeps_its_time_though_an_interrupt_strikes_while_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

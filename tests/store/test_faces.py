@@ -12,12 +12,12 @@ import pytest
 import redis
 import redis.asyncio
 
-from tidelog.store.aio import AsyncStore
-from tidelog.store.async_methods import AsyncMethods
-from tidelog.store.methods import Methods
-from tidelog.store.pipeline import AsyncPipeline, Pipeline
-from tidelog.store.pipeline_methods import PipelineMethods
-from tidelog.store.sync import Store
+from tidelog.store.faces.aio import AsyncStore
+from tidelog.store.faces.async_methods import AsyncMethods
+from tidelog.store.faces.methods import Methods
+from tidelog.store.faces.pipeline import AsyncPipeline, Pipeline
+from tidelog.store.faces.pipeline_methods import PipelineMethods
+from tidelog.store.faces.sync import Store
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [name for name in vars(Methods) if not name.startswith("_")]

@@ -12,10 +12,10 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.store.batch import _Batch
-from tidelog.store.core import Core
-from tidelog.store.waiters import Caller
-from tidelog.store.waits import Waits
+from tidelog.store.commit.batch import _Batch
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.waits import Waits
 
 SEEDS = range(25)
 

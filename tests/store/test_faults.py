@@ -14,12 +14,12 @@ import pytest
 
 import tidelog
 from tidelog.aof import identity
-from tidelog.aof.recovery import read_all
+from tidelog.aof.reading.recovery import read_all
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.engine.apply import APPLY
-from tidelog.engine.digest import digest as digest_of
-from tidelog.engine.effects import END, Effect
-from tidelog.engine.state import State
+from tidelog.engine.effects.apply import APPLY
+from tidelog.engine.effects.digest import digest as digest_of
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.keys.state import State
 
 ROOT = Path("/store")
 STEPS = 16

@@ -19,13 +19,13 @@ from tidelog import testing
 from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
-from tidelog.engine.digest import digest
-from tidelog.engine.effects import OPCODE, VOLATILE, XADD, XCLAIM
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE, VOLATILE, XADD, XCLAIM
 from tidelog.engine.errors import CommandError
-from tidelog.engine.waiting import Waiter
-from tidelog.store import batch
-from tidelog.store.waiters import Caller
-from tidelog.store.waits import Waits
+from tidelog.engine.keys.waiting import Waiter
+from tidelog.store.commit import batch
+from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.waits import Waits
 
 READS = (
     "XREADGROUP GROUP g {0} COUNT 10 BLOCK 0 STREAMS s >",

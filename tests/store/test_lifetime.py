@@ -24,7 +24,7 @@ import pytest
 import tidelog
 from tidelog.aof import ahead
 from tidelog.disk.real import RealFile
-from tidelog.store import waiters
+from tidelog.store.commit import waiters
 from tidelog.store.lifetime import Keeper
 
 

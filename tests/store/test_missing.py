@@ -13,9 +13,9 @@ import pytest
 import redis
 
 import tidelog
-from tidelog.store.aio import AsyncStore
-from tidelog.store.missing import INSTEAD
-from tidelog.store.pipeline import Pipeline
+from tidelog.store.faces.aio import AsyncStore
+from tidelog.store.faces.missing import INSTEAD
+from tidelog.store.faces.pipeline import Pipeline
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from tests.until import until
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealFile
-from tidelog.engine.waiting import Waiting
-from tidelog.store.core import Core
-from tidelog.store.landing import Landing
-from tidelog.store.promise import Durability
-from tidelog.store.waiters import ThreadCaller
+from tidelog.engine.keys.waiting import Waiting
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.landing import Landing
+from tidelog.store.commit.promise import Durability
+from tidelog.store.commit.waiters import ThreadCaller
 
 PATIENCE_S = 20.0
 
@@ -82,7 +82,7 @@ def test_what_a_lost_gathered_unit_promised_is_not_acknowledged_by_the_next_log(
 def test_a_pipeline_whose_log_ended_between_its_parts_is_not_stored_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.store.batch.FRAME_UNITS", 2)
+    monkeypatch.setattr("tidelog.store.commit.batch.FRAME_UNITS", 2)
     with tidelog.open(tmp_path / "s") as db:
         db.set("k", 0)
         monkeypatch.setattr(Log, "syncing", property(lambda log: True))
@@ -234,7 +234,7 @@ def test_a_transaction_that_was_interrupted_can_be_run_again(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe = db.pipeline().set("a", 1)
-    monkeypatch.setattr("tidelog.store.batch._Batch.unit", lambda *args: 1 / 0)
+    monkeypatch.setattr("tidelog.store.commit.batch._Batch.unit", lambda *args: 1 / 0)
     begin = Second(lambda *args: None, KeyboardInterrupt(), after=False)
     submit = pipe._session.__class__.submit
 

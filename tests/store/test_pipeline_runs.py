@@ -7,7 +7,7 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.store import batch
+from tidelog.store.commit import batch
 
 
 def nodes(db: tidelog.Store, key: str) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.store.queue.names import queue_names
-from tidelog.store.queue.shared import Delivery
+from tidelog.store.queue.work.shared import Delivery
 
 LONG = 30  # seconds of real time after which a test gives up
 DAY = 86_400

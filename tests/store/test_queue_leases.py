@@ -16,8 +16,8 @@ from tests.until import until
 
 import tidelog
 from tidelog import testing
-from tidelog.store.queue import leases
-from tidelog.store.queue.leases import Leases
+from tidelog.store.queue.work import leases
+from tidelog.store.queue.work.leases import Leases
 
 LONG = 30  # seconds of real time after which a test gives up
 DAY = 86_400

@@ -12,8 +12,8 @@ import pytest
 
 import tidelog
 from tidelog import testing
-from tidelog.store.queue import retention
-from tidelog.store.queue.retention import SWEEP_JOBS
+from tidelog.store.queue.work import retention
+from tidelog.store.queue.work.retention import SWEEP_JOBS
 
 HOUR = 3600
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import tidelog
-from tidelog.aof import recovery, segment
-from tidelog.engine.effects import Effect
+from tidelog.aof import segment
+from tidelog.aof.reading import recovery
+from tidelog.engine.effects.effect import Effect
 from tidelog.snapshot.checkpoint import write_checkpoint
 from tidelog.store import checkpoints
-from tidelog.store.landing import Landing
+from tidelog.store.commit.landing import Landing
 
 
 def test_beside_a_running_writer(tmp_path: Path) -> None:

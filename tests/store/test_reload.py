@@ -20,10 +20,10 @@ import pytest
 import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealDisk, RealFile
-from tidelog.store import batch, core, landing
-from tidelog.store.gathering import Gathering
-from tidelog.store.landing import Landing
-from tidelog.store.waits import Waits
+from tidelog.store.commit import batch, core, landing
+from tidelog.store.commit.gathering import Gathering
+from tidelog.store.commit.landing import Landing
+from tidelog.store.commit.waits import Waits
 
 Call = Callable[[tidelog.Store], Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import tidelog
-from tidelog.store.pipeline import Pipeline
+from tidelog.store.faces.pipeline import Pipeline
 
 
 def test_sync(tmp_path: Path) -> None:

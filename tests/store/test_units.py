@@ -8,9 +8,9 @@ from pathlib import Path
 import tidelog
 from tidelog import testing
 from tidelog.aof import identity
-from tidelog.aof.recovery import read_all
+from tidelog.aof.reading.recovery import read_all
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.engine.effects import END, Effect
+from tidelog.engine.effects.effect import END, Effect
 
 ROOT = Path("/store")
 JOBS = 6

@@ -8,11 +8,11 @@ import msgpack
 
 from tidelog.aof import durable, frame, identity, segment
 from tidelog.aof.segment import End, SegmentHeader
-from tidelog.engine import effects as e
 from tidelog.engine import idlist
-from tidelog.engine.block import encode_run
 from tidelog.engine.crc32c import crc32c
-from tidelog.engine.effects import END, Effect
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.streams.block import encode_run
 
 UUID = bytes(range(16))
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z

@@ -17,14 +17,15 @@ from tests.tools.conftest import Run, expect
 from tests.tools.made import T0, Made, ids
 
 import tidelog
-from tidelog.aof import reader
-from tidelog.engine import effects as e
-from tidelog.engine.apply import APPLY
-from tidelog.engine.state import State
-from tidelog.tools import aof_export, exits
-from tidelog.tools.aof_export import Base, stream, units
+from tidelog.aof.reading import reader
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import APPLY
+from tidelog.engine.keys.state import State
+from tidelog.tools import exits
+from tidelog.tools.aof import export as aof_export
+from tidelog.tools.aof.export import Base, stream, units
+from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.records import records_of
 from tidelog.tools.text import resp
 
 

@@ -14,10 +14,12 @@ from tests.tools.made import T0, Made, packed
 
 import tidelog
 from tidelog.aof import durable
-from tidelog.engine import effects as e
-from tidelog.engine.block import encode_run
-from tidelog.engine.effects import END
-from tidelog.tools import aof_verify, exits, record_check
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import END
+from tidelog.engine.streams.block import encode_run
+from tidelog.tools import exits
+from tidelog.tools.aof import record_check
+from tidelog.tools.aof import verify as aof_verify
 
 
 def test_output(run: Run, made: Made) -> None:

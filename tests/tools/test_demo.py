@@ -15,14 +15,14 @@ from tests.tools.conftest import Run
 from tests.tools.made import ids
 
 import tidelog
-from tidelog.engine import effects as e
-from tidelog.engine.effects import END, Effect
-from tidelog.engine.state import State
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.keys.state import State
 from tidelog.tools import exits
-from tidelog.tools.aof_verify import Verification
-from tidelog.tools.demo import default_files, read_lines
-from tidelog.tools.demo_child import NOBODY, Task, decode, encode, lines_of, result
-from tidelog.tools.demo_proof import Ledger, leftovers
+from tidelog.tools.aof.verify import Verification
+from tidelog.tools.demo.child import NOBODY, Task, decode, encode, lines_of, result
+from tidelog.tools.demo.command import default_files, read_lines
+from tidelog.tools.demo.proof import Ledger, leftovers
 
 LINES = [b"first", b"", b"third"]
 POISONED = 1
@@ -86,7 +86,7 @@ def test_a_store_that_cannot_be_made(run: Run, tmp_path: Path) -> None:
 def test_a_child_for_which_there_is_no_room(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     task = Task(str(tmp_path / "lines"), 1, "no", 100.0, 0, NOBODY)
-    child = [sys.executable, "-m", "tidelog.tools.demo_child", str(tmp_path / "data")]
+    child = [sys.executable, "-m", "tidelog.tools.demo.child", str(tmp_path / "data")]
     with subprocess.Popen(
         ["prlimit", "--fsize=200", *child],
         stdin=subprocess.PIPE,

@@ -17,10 +17,10 @@ from tests.oracle.differences import TABLE
 
 import tidelog
 from tidelog import testing
-from tidelog.engine.as_commands import commands
-from tidelog.tools.aof_dump import MARKS
+from tidelog.engine.effects.as_commands import commands
+from tidelog.tools.aof.dump import MARKS
+from tidelog.tools.aof.records import Record, records_of
 from tidelog.tools.logfiles import LogFiles
-from tidelog.tools.records import Record, records_of
 from tidelog.tools.text import command_line
 
 ROOT = Path(__file__).parents[2]

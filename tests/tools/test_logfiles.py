@@ -8,7 +8,7 @@ from tests.tools.made import T0, Made
 
 import tidelog
 from tidelog.aof.errors import Damage, MissingSegment
-from tidelog.engine import effects as e
+from tidelog.engine.effects import effect as e
 from tidelog.tools.logfiles import LogFiles
 
 

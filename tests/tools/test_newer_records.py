@@ -15,9 +15,9 @@ from tidelog.aof.errors import NewerRecord
 from tidelog.aof.identity import AOF
 from tidelog.aof.start import Start
 from tidelog.disk.real import RealDisk
-from tidelog.engine import effects as e
-from tidelog.engine.apply import applier, is_known
-from tidelog.engine.state import State
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import applier, is_known
+from tidelog.engine.keys.state import State
 from tidelog.snapshot.tail import Bound, follow
 from tidelog.tools import exits
 

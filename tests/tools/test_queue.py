@@ -20,9 +20,11 @@ from tests.tools.test_console import on_a_terminal
 
 import tidelog
 from tidelog.testing import Clock
-from tidelog.tools import exits, queue_stats, queue_store
-from tidelog.tools.queue_dead import DEAD
-from tidelog.tools.queue_group import QUEUE
+from tidelog.tools import exits
+from tidelog.tools.queue import stats as queue_stats
+from tidelog.tools.queue import store as queue_store
+from tidelog.tools.queue.dead.group import DEAD
+from tidelog.tools.queue.group import QUEUE
 
 COMMANDS = {
     **{f"queue {name}": row for name, row in QUEUE.items()},

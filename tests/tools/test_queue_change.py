@@ -18,7 +18,9 @@ import tidelog
 from tidelog.store.queue.base import Stats
 from tidelog.store.queue.dead import Dead
 from tidelog.testing import Clock
-from tidelog.tools import exits, queue_change, queue_store
+from tidelog.tools import exits
+from tidelog.tools.queue import change as queue_change
+from tidelog.tools.queue import store as queue_store
 
 FIRST, SECOND, THIRD = ALL = ["1700000061000-0", "1700000061000-1", "1700003661000-0"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.tools.queue_value import CELL, CODECS, age_text, cell, decoded, lines, one_line
+from tidelog.tools.queue.value import CELL, CODECS, age_text, cell, decoded, lines, one_line
 
 
 @given(raw=st.binary(max_size=60), codec=st.sampled_from(CODECS))

@@ -12,7 +12,7 @@ from tests.tools.made import T0, Made
 import tidelog
 from tidelog.aof import identity
 from tidelog.aof.errors import MissingSegment, Vanished
-from tidelog.engine import effects as e
+from tidelog.engine.effects import effect as e
 from tidelog.tools import exits
 from tidelog.tools.logfiles import LogFiles
 

@@ -21,8 +21,8 @@ from tests.tools.conftest import Run
 
 import tidelog
 from tidelog.server import serving
-from tidelog.server.config import Config, ConfigError
-from tidelog.server.logs import VERBOSE, Logs
+from tidelog.server.config.config import Config, ConfigError
+from tidelog.server.monitoring.logs import VERBOSE, Logs
 from tidelog.tools import exits
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR|VERBOSE|DEBUG) .*")

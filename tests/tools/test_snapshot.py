@@ -14,8 +14,9 @@ from tests.tools.made import T0, Made
 from tidelog.aof.identity import DATA
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
-from tidelog.tools import exits, snapshot_restore
-from tidelog.tools.snapshot_group import SNAPSHOT
+from tidelog.tools import exits
+from tidelog.tools.snapshot import restore as snapshot_restore
+from tidelog.tools.snapshot.group import SNAPSHOT
 
 
 def only(root: Path) -> Path:

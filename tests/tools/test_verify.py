@@ -10,7 +10,8 @@ from tests.snapshot.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import Made
 
-from tidelog.tools import aof_verify, exits, verify
+from tidelog.tools import exits, verify
+from tidelog.tools.aof import verify as aof_verify
 
 
 def test_output(run: Run, made: Made) -> None:

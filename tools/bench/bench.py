@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import Messages
-from tidelog.tools.bench.peer import Peer
 from tidelog.tools.bench.race import Contender, race
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.race import Contender
-from tidelog.tools.bench.served import Served
 from tidelog.tools.bench.wire import STREAM
 
 XADD = ("XADD", STREAM, "*", "user", "100042", "qty", "7")  # as messages.SMALL

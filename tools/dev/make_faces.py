@@ -1,4 +1,4 @@
-"""Write store/async_methods.py and store/pipeline_methods.py from store/methods.py.
+"""Write store/faces/async_methods.py and store/faces/pipeline_methods.py from store/faces/methods.py.
 
 The faces differ only in how a call ends: an asyncio method awaits `_call`, a pipeline method queues and
 returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any. Run after every change of
@@ -54,7 +54,8 @@ def face(source: str, what: str, name: str) -> str:
         body = _RESULT.sub(") -> Any:\n", body)
     taken = ", ".join(helpers(source))
     return (
-        HEADER.format(what=what) + f"{imports}from tidelog.store.methods import {taken}\n\n\n{body}"
+        HEADER.format(what=what)
+        + f"{imports}from tidelog.store.faces.methods import {taken}\n\n\n{body}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference/server-options.md from server/options.py.
+"""Write the tables of docs/reference/server-options.md from server/config/options.py.
 
 The groups are the comments that stand between the options there. What is outside of the two marks in the page is
 written by hand. Run after every change of options.py:
@@ -16,20 +16,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.engine.integers import INT64_MAX
-from tidelog.server.option_kinds import INT_MAX, Boolean, Choice, Integer, Kind, Memory, OneOf
-from tidelog.server.options import FIXED, LOGS, OPTIONS, RUN, STORE, Option
+from tidelog.server.config.kinds import INT_MAX, Boolean, Choice, Integer, Kind, Memory, OneOf
+from tidelog.server.config.options import FIXED, LOGS, OPTIONS, RUN, STORE, Option
 from tidelog.tools.serve import DIRECT
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/reference/server-options.md"
-BEGIN = "<!-- from server/options.py, by tools/dev/make_options.py -->\n"
+BEGIN = "<!-- from server/config/options.py, by tools/dev/make_options.py -->\n"
 END = "<!-- until here -->\n"
 _LINE = re.compile(r'^    (?:# (?P<group>.+)|Option\("(?P<option>[^"]+)")', re.MULTILINE)
 
 
 def groups() -> dict[str, list[Option]]:
     """The options as they are grouped in the source."""
-    source = (ROOT / "server/options.py").read_text()
+    source = (ROOT / "server/config/options.py").read_text()
     table = source[source.index("_ALL: Final = (") : source.index("# fmt: on")]
     found: dict[str, list[Option]] = {}
     for line in _LINE.finditer(table):

@@ -21,7 +21,7 @@ from tests.until import parked, until
 import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.store.queue.leases import Leases
+from tidelog.store.queue.work.leases import Leases
 
 ROOT = Path("/store")
 RETRY_AFTER = 8.0

@@ -14,7 +14,7 @@ from tests.store.test_queue_leases import LEASE, pass_time
 
 import tidelog
 from tidelog import testing
-from tidelog.store.queue import fetch
+from tidelog.store.queue.work import fetch
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import tidelog
 from tidelog.tools.bench.baselines import redis_saved
 from tidelog.tools.bench.baselines.redis_server import RedisServer
 from tidelog.tools.bench.bench import EVERYSEC, Bench
-from tidelog.tools.bench.opened import BY_HAND, DATA, Opened, first
-from tidelog.tools.bench.ours import CONSUMER, GROUP, STREAM
-from tidelog.tools.bench.pauses import WRITER, Pauses
+from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM
+from tidelog.tools.bench.processes.opened import BY_HAND, DATA, Opened, first
+from tidelog.tools.bench.processes.pauses import WRITER, Pauses
+from tidelog.tools.bench.processes.stored import BEHIND, pending_store, sensor_store
 from tidelog.tools.bench.row import Row
-from tidelog.tools.bench.stored import BEHIND, pending_store, sensor_store
 from tidelog.tools.bench.subjects import budget, checkpoint, cold, restart
 
 

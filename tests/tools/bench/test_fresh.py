@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.tools.bench.fresh import Fresh
-from tidelog.tools.bench.opened import Opened
-from tidelog.tools.bench.pauses import Gaps
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.opened import Opened
+from tidelog.tools.bench.processes.pauses import Gaps
 
 MIB = 1 << 20
 

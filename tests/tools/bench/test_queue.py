@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.tools.bench import child
 from tidelog.tools.bench.bench import QUEUES, Bench
+from tidelog.tools.bench.contenders.our_queue import DRAINED, QUEUE, Commands, TidelogQueue
+from tidelog.tools.bench.contenders.ours import GROUP, STREAM
 from tidelog.tools.bench.messages import DICTS, TINY
-from tidelog.tools.bench.our_queue import DRAINED, QUEUE, Commands, TidelogQueue
-from tidelog.tools.bench.ours import GROUP, STREAM
+from tidelog.tools.bench.processes import child
 from tidelog.tools.bench.row import Row
 from tidelog.tools.bench.subjects import queue as subject
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tidelog.tools.bench import crowd, idle, stream_latency
 from tidelog.tools.bench.baselines.redis_saved import adding_to_one, feed
 from tidelog.tools.bench.baselines.redis_server import RedisServer
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.processes import crowd, idle, stream_latency
+from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.race import race
 from tidelog.tools.bench.redis_benchmark import Load, parsed
-from tidelog.tools.bench.served import Served
 from tidelog.tools.bench.subjects import server as subject
 from tidelog.tools.bench.wire import STREAM, packed
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from huey.storage import SqliteStorage  # type: ignore[import-untyped]
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import Messages
-from tidelog.tools.bench.peer import Peer
 
 
 class HueyQueue(Peer):

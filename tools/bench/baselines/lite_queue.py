@@ -10,8 +10,8 @@ from pathlib import Path
 
 from litequeue import LiteQueue  # type: ignore[import-untyped]
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import BATCH, Messages
-from tidelog.tools.bench.peer import Peer
 from tidelog.tools.bench.race import Contender
 
 

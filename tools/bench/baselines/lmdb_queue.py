@@ -10,8 +10,8 @@ from pathlib import Path
 
 import lmdb
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import BATCH, Messages
-from tidelog.tools.bench.peer import Peer
 
 NUMBER = struct.Struct(">Q")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from persistqueue import SQLiteAckQueue
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import Messages
-from tidelog.tools.bench.peer import Peer
 from tidelog.tools.bench.race import Contender
 
 

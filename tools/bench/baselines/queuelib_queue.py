@@ -6,8 +6,8 @@ from pathlib import Path
 
 from queuelib import FifoDiskQueue
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import Messages
-from tidelog.tools.bench.peer import Peer
 
 
 class QueuelibQueue(Peer):

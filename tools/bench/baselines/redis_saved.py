@@ -12,8 +12,8 @@ from typing import Any
 from tidelog.tools.bench.baselines.redis_server import CONSUMER, GROUP, RedisServer
 from tidelog.tools.bench.bench import EVERYSEC
 from tidelog.tools.bench.messages import BATCH, SENSOR
-from tidelog.tools.bench.pauses import Gaps
-from tidelog.tools.bench.served import Served
+from tidelog.tools.bench.processes.pauses import Gaps
+from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.wire import STREAM, connected, packed
 
 POLLED_S = 0.02

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import BATCH, Messages
-from tidelog.tools.bench.peer import Peer
-from tidelog.tools.bench.served import Served, free_port
+from tidelog.tools.bench.processes.served import Served, free_port
 from tidelog.tools.bench.wire import STREAM
 
 GROUP, CONSUMER = "billing", "worker-1"

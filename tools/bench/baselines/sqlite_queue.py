@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import BATCH, Messages
-from tidelog.tools.bench.peer import Peer
 
 CLAIM = (
     "UPDATE queue SET claimed = 1 WHERE id IN"

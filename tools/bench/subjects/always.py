@@ -7,8 +7,8 @@ from contextlib import closing
 
 from tidelog.tools.bench.baselines.bare import Bare
 from tidelog.tools.bench.bench import ALWAYS, Bench
+from tidelog.tools.bench.contenders.ours import Tidelog
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.ours import Tidelog
 from tidelog.tools.bench.row import Bound, Row
 
 THREADS = 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.fresh import Fresh
 from tidelog.tools.bench.messages import BATCH
-from tidelog.tools.bench.opened import Opened
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.opened import Opened
 from tidelog.tools.bench.row import Bound, Row
 
 MIB = 1 << 20

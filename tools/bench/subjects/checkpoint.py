@@ -12,11 +12,11 @@ from statistics import median
 from typing import Any
 
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.fresh import Fresh
-from tidelog.tools.bench.opened import Opened
-from tidelog.tools.bench.pauses import Pauses
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.opened import Opened
+from tidelog.tools.bench.processes.pauses import Pauses
+from tidelog.tools.bench.processes.stored import sensor_store
 from tidelog.tools.bench.row import Bound, Row
-from tidelog.tools.bench.stored import sensor_store
 
 # fmt: off
 CASES = (

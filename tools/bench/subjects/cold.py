@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any
 
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.fresh import Fresh
 from tidelog.tools.bench.messages import SENSOR
-from tidelog.tools.bench.opened import PAGE, Opened
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.opened import PAGE, Opened
+from tidelog.tools.bench.processes.stored import SAMPLES, sensor_store
 from tidelog.tools.bench.row import Bound, Row
-from tidelog.tools.bench.stored import SAMPLES, sensor_store
 
 STORED, RESIDENT, OVER_LINE = 10_000_000, 1_000_000, 100_000
 SLICES, SLICE_PAGES = 15, 50

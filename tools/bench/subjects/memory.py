@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from tidelog.tools.bench.baselines.redis_server import GROUP, RedisServer
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.child import ask
 from tidelog.tools.bench.messages import BATCH, RANDOM, SMALL, Messages
+from tidelog.tools.bench.processes.child import ask
 from tidelog.tools.bench.row import Bound, Row
 from tidelog.tools.bench.wire import STREAM
 

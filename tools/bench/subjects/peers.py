@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
+from tidelog.tools.bench.contenders.ours import Tidelog
 from tidelog.tools.bench.messages import RANDOM
-from tidelog.tools.bench.ours import Tidelog
 from tidelog.tools.bench.row import Row
 
 

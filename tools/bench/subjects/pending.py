@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from tidelog.tools.bench.bench import EVERYSEC, Bench
+from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM, Tidelog
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.ours import CONSUMER, GROUP, STREAM, Tidelog
 from tidelog.tools.bench.race import Contender
 from tidelog.tools.bench.row import Bound, Row
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
-from tidelog.tools.bench.child import ask
+from tidelog.tools.bench.contenders.our_queue import Commands, TidelogQueue
+from tidelog.tools.bench.contenders.peer import Peer
 from tidelog.tools.bench.messages import DICTS, TEXT, TINY, Messages
-from tidelog.tools.bench.our_queue import Commands, TidelogQueue
-from tidelog.tools.bench.peer import Peer
+from tidelog.tools.bench.processes.child import ask
 from tidelog.tools.bench.row import Bound, Row
 
 MANY, FEW = 10_000_000, 1_000

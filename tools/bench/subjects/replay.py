@@ -11,8 +11,8 @@ from pathlib import Path
 
 import tidelog
 from tidelog.tools.bench.bench import EVERYSEC, Bench
+from tidelog.tools.bench.contenders.ours import STREAM
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.ours import STREAM
 from tidelog.tools.bench.row import Bound, Row
 
 OTHER = "returns"

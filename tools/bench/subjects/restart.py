@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.fresh import Fresh
-from tidelog.tools.bench.opened import First, Opened
+from tidelog.tools.bench.processes.fresh import Fresh
+from tidelog.tools.bench.processes.opened import First, Opened
+from tidelog.tools.bench.processes.stored import pending_store, sensor_store
 from tidelog.tools.bench.row import Bound, Row
-from tidelog.tools.bench.stored import pending_store, sensor_store
 
 SOME, MANY = 1_000_000, 10_000_000
 PENDING = 1_000_000

@@ -12,16 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tidelog.tools.bench import crowd, idle, stream_latency
 from tidelog.tools.bench.baselines.redis_saved import adding_to_one, feed
 from tidelog.tools.bench.baselines.redis_server import RedisPeer, RedisServer
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
+from tidelog.tools.bench.contenders.our_server import TidelogServer
 from tidelog.tools.bench.messages import BATCH, SMALL
-from tidelog.tools.bench.our_server import TidelogServer
+from tidelog.tools.bench.processes import crowd, idle, stream_latency
+from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.race import Contender
 from tidelog.tools.bench.redis_benchmark import Load
 from tidelog.tools.bench.row import Bound, Row
-from tidelog.tools.bench.served import Served
 from tidelog.tools.bench.wire import STREAM, packed
 
 OURS, REDIS = "tidelog", "redis-server"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import tidelog
 from tidelog.tools.bench.bench import EVERYSEC, Bench
-from tidelog.tools.bench.child import import_s
+from tidelog.tools.bench.processes.child import import_s
 from tidelog.tools.bench.row import Row
 
 TIMES = 7

@@ -1,0 +1,1 @@
+"""The commands of consumer groups: XGROUP, XREADGROUP, XACK, XCLAIM, XAUTOCLAIM, XNACK, XPENDING and XINFO."""

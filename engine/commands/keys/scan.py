@@ -1,0 +1,60 @@
+"""SCAN: the keys of a database, page by page (spec 14). engine.keys.keyspace defines the order."""
+
+from __future__ import annotations
+
+import re
+
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.table import command
+from tidelog.engine.errors import SYNTAX, CommandError, echo
+from tidelog.engine.glob import matcher
+from tidelog.engine.integers import int64
+from tidelog.engine.reply import Reply
+
+_COUNT_DEFAULT = 10
+# What C's strtoul accepts in full, without leading blanks, which Redis rejects.
+_CURSOR = re.compile(rb"([+-]?)([0-9]+)|")
+_TYPES = frozenset((b"string", b"list", b"set", b"zset", b"hash", b"stream"))
+
+
+@command("scan", -2, "readonly", (0, 0, 0))
+def scan(ctx: Context, args: list[bytes]) -> Reply:
+    cursor = _cursor(args[1])
+    count, pattern, wanted = _COUNT_DEFAULT, b"*", b""
+    at = 2
+    while at < len(args):
+        word = args[at].lower()
+        if at + 1 == len(args):
+            raise CommandError(SYNTAX)
+        value = args[at + 1]
+        if word == b"count":
+            count = int64(value)
+            if count < 1:
+                raise CommandError(SYNTAX)
+        elif word == b"match":
+            pattern = value
+        elif word == b"type":
+            wanted = value.lower()
+            if wanted not in _TYPES:
+                raise CommandError(b"ERR unknown type name '%b'" % echo(value, len(value)))
+        else:
+            raise CommandError(SYNTAX)
+        at += 2
+
+    following, keys = ctx.database.keys.scan(cursor, count)
+    if pattern != b"*":
+        keys = list(filter(matcher(pattern), keys))
+    if ctx.database.expires.count:
+        keys = [key for key in keys if not ctx.passed(key)]
+    if wanted:
+        is_string = ctx.database.keys.is_string
+        keys = [key for key in keys if wanted == (b"string" if is_string(key) else b"stream")]
+    return [b"%d" % following, keys]
+
+
+def _cursor(raw: bytes) -> int:
+    match = _CURSOR.fullmatch(raw.partition(b"\0")[0])
+    if match is None or (match[2] and int(match[2]) >= 1 << 64):
+        raise CommandError(b"ERR invalid cursor")
+    value = int(match[2] or 0)
+    return -value % (1 << 64) if match[1] == b"-" else value

@@ -1,0 +1,442 @@
+"""Stream: entries in nodes, their counters, the consumer groups and the dedup tables.
+
+A node is a run of slots, one for each entry ever added to it; a deleted entry keeps its slot until the node is dropped
+(spec 2.4). All nodes but the last are sealed blocks; the last is the open *tail*, two lists. When the tail's last live
+entry is deleted, the stream has no tail until the next XADD. Decide determines whether an XADD starts a node; this
+module knows no limits, and none of its mutating methods reads an entry's bytes or fails (except on cold nodes, below).
+
+    cold  + blocks   [ dropped... | B | B | hole | B ]  + tail     firsts[i] = first slot's ID of blocks[i]
+                       ^0           ^head                          ordinal of blocks[i] = first_ordinal + i - head
+
+A node dropped between live nodes leaves a hole (None), so that the ordinals of the others do not change.
+
+A checkpoint stores sealed nodes in pages (engine.streams.pages). Nodes that are certainly stored can be *released*:
+the first nodes, those below `first_ordinal`, are then only in `cold` and are read from the checkpoint. No reply and
+no ordinal depends on which nodes are resident. Reading or changing cold nodes can raise CorruptBlock, in apply too.
+Two ordinals say what a checkpoint has:
+
+    handed_stop    nodes below it were handed to a checkpoint, so their deletions are recorded in `marks`
+    stored_stop    nodes below it are in the committed checkpoint, except those from `cut` on
+
+Invariants: slot IDs ascend strictly inside a node; the first slot of a node has a greater ID than every live entry
+before it (deleted slots before it may have greater IDs, since XSETID makes those legal again); every node has a live
+entry; the first node is live (blocks[head], if nothing is cold), and so is the last one if there is no tail; length =
+number of live entries; cold ends at first_ordinal, and is None if no cold node is live. `check()` verifies all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
+
+from tidelog.engine.idlist import EMPTY, IdList, last_id, unpack
+from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.streams import listpack
+from tidelog.engine.streams.block import Block, Row, encode
+from tidelog.engine.streams.node import (
+    COUNTERS_MAX,
+    MS_DIFF_MAX,
+    NODE_BYTES_BASE,
+    SEQ_LARGE_BYTES,
+    SEQ_SMALL_MAX,
+    highest_live,
+    row_bytes_max,
+    rows_bytes_max,
+)
+from tidelog.engine.streams.nodes import Nodes
+from tidelog.engine.streams.pages import ColdPages
+from tidelog.engine.untracked import untracked
+
+if TYPE_CHECKING:
+    from tidelog.engine.cold import ColdStore
+
+COUNTER_MAX: Final = (1 << 63) - 1
+LOADED: Final = 1
+COMPACT_AT: Final = 64  # dropped positions kept at the start of `blocks` before they are deleted
+
+
+class Stream(Nodes):
+    """The value of a stream key."""
+
+    __slots__ = ()
+
+    # --- the tail's size
+
+    def tail_bytes(self) -> int:
+        """The exact size of the open tail in Redis, in bytes. Measures each entry only once, and tightens the bound."""
+        tail_ids, rows, counted = self.tail_ids, self.tail_rows, self.tail_counted
+        fields = rows[0][::2]
+        body = self.tail_body if counted else listpack.master_size(fields)
+        if counted < len(rows):
+            body += listpack.entries_size(tail_ids[counted:], rows[counted:], tail_ids[0], fields)
+            self.tail_counted = len(rows)
+            self.tail_body = body
+            self.tail_bound = body + COUNTERS_MAX
+        deleted = self.tail_deleted.bit_count()
+        return body + listpack.counters_size(len(rows) - deleted, deleted)
+
+    def _start_bound(self, first: int, row: Row) -> None:
+        """Initialise the size bound for a node that starts with this entry."""
+        self.tail_counted = 0
+        self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
+        # After a large first seq, small seqs have large diffs too: such a node has no bound.
+        small = first & SEQ_MAX <= SEQ_SMALL_MAX
+        self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
+
+    def _bound(self, entry_id: int, row: Row) -> None:
+        self.tail_bound += row_bytes_max(row)
+        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+            self.tail_bound += SEQ_LARGE_BYTES
+
+    # --- changing: only apply calls these
+
+    def append(self, entry_id: int, row: Row) -> None:
+        """Add an entry to the open tail. apply_streams has an inline copy for XADD."""
+        self.tail_ids.append(entry_id)
+        self.tail_rows.append(row)
+        self._bound(entry_id, row)
+        self.last_id = entry_id
+        self.length += 1
+        self.entries_added = min(self.entries_added + 1, COUNTER_MAX)
+
+    def start_node(self, entry_id: int, row: Row) -> None:
+        """Add an entry to a new node. Seals the tail if there is one."""
+        if self.tail_ids:
+            self.seal_tail()
+        self._start_bound(entry_id, row)
+        self.append(entry_id, row)
+
+    def seal_tail(self) -> None:
+        """Turn the open tail into a block. The stream must have a tail, and has none afterwards."""
+        ids = self.tail_ids
+        data = encode(ids, self.tail_rows)
+        self.blocks.append(Block(data, len(ids), ids[-1], self.tail_deleted))
+        self.firsts.append(ids[0])
+        self._clear_tail()
+
+    def append_many(
+        self,
+        first: int,
+        head: tuple[Row, ...],
+        blocks: tuple[tuple[int, bytes], ...],
+        tail: tuple[Row, ...],
+    ) -> None:
+        """Add entries with IDs first, first+1, ...: `head` to the open tail, `blocks` ((slots, sealed bytes)) as full
+        nodes, `tail` to a new open node.
+        """
+        if head:
+            self._extend(first, head)
+        if self.tail_ids and (blocks or tail):
+            self.seal_tail()
+        entry_id = first + len(head)
+        for count, data in blocks:
+            self.blocks.append(Block(data, count, entry_id + count - 1))
+            self.firsts.append(entry_id)
+            entry_id += count
+        if tail:
+            self._start_bound(entry_id, tail[0])
+            self._extend(entry_id, tail)
+            entry_id += len(tail)
+        self.last_id = entry_id - 1
+        self.length += entry_id - first
+        self.entries_added = min(self.entries_added + entry_id - first, COUNTER_MAX)
+
+    def _extend(self, first: int, rows: tuple[Row, ...]) -> None:
+        """Append rows to the tail. The caller updates the counters."""
+        stop = first + len(rows)
+        self.tail_ids.extend(range(first, stop))
+        self.tail_rows.extend(rows)
+        self.tail_bound += rows_bytes_max(rows, len(rows))
+        if (stop - 1) & SEQ_MAX > SEQ_SMALL_MAX:
+            self.tail_bound += SEQ_LARGE_BYTES * len(rows)
+
+    def reopen(self, ids: list[int], rows: list[Row], deleted: int) -> None:
+        """Make the last sealed node the open tail; the arguments are its slots. The stream must have no tail."""
+        if self.head < len(self.blocks):
+            self.blocks.pop()
+            self.firsts.pop()
+        else:
+            assert self.cold is not None
+            self.cold.pop()
+            self._after_cold()
+        self._end_nodes()
+        self.restore_tail(ids, rows, deleted)
+        self._tidy()
+
+    def restore_tail(
+        self, ids: list[int], rows: list[Row], deleted: int, void: bool = False
+    ) -> None:
+        """Set the open tail to these slots. void: leave it without a size bound, as `set_id` does."""
+        self.tail_ids = untracked(ids)
+        self.tail_rows = untracked(rows)
+        self.tail_deleted = deleted
+        self._start_bound(ids[0], rows[0])
+        for entry_id, row in zip(ids, rows):
+            self._bound(entry_id, row)
+        if void:
+            self.tail_until = 0
+
+    def trim(self, length: int, drop: int, floor: int, slots: tuple[int, ...]) -> None:
+        """Drop `drop` nodes from the head, then the slots below `floor` of the next node, then `slots` (ordinal, slot,
+        ...). length: the stream's length afterwards.
+        """
+        if drop and self.cold is not None:
+            dropped, last = self.cold.drop(drop)
+            drop -= dropped
+            self.removed_max = max(self.removed_max, last)
+            self._after_cold()
+            self._tidy()
+        for _ in range(drop):
+            self._drop(self.head)
+        if floor:
+            first = self.first_ordinal if self.cold is None else self.cold.head
+            self._mark(first, (1 << floor) - 1)
+        self._mark_slots(slots)
+        self.length = length
+        self._first = None
+
+    def delete(self, ids: IdList, slots: tuple[int, ...]) -> None:
+        """Delete the entries of an ascending ID list. slots: where they are, (ordinal, slot, ...).
+
+        Raises max_deleted_id to the last of them if it was lower.
+        """
+        last = last_id(ids)
+        if last > self.max_deleted_id:
+            self.max_deleted_id = last
+        self._first = None
+        if len(slots) == 2:
+            self.length -= 1
+            self._mark(slots[0], 1 << slots[1], last)
+        else:
+            self.length -= len(slots) >> 1
+            self._mark_slots(slots, ids)
+
+    def set_id(self, last_id: int, entries_added: int, max_deleted_id: int) -> None:
+        """Apply XSETID."""
+        self.last_id = last_id
+        self.entries_added = entries_added
+        self.max_deleted_id = max_deleted_id
+        if self.tail_ids and self.tail_ids[-1] > last_id:
+            # The tail ends in deleted slots above last_id. An ID between is legal again but cannot follow those slots.
+            # Without a bound the next XADD takes the exact path, which starts a node.
+            self.tail_until = 0
+
+    def copy(self, number: int) -> Stream:
+        """A copy with another number, all of it resident, without groups. Shares the sealed bytes. May raise
+        CorruptBlock.
+        """
+        other = Stream(number)
+        for name in Nodes.__slots__:
+            if name not in _OWN:
+                setattr(other, name, getattr(self, name))
+        blocks = [block.copy() if block is not None else None for block in self.blocks]
+        other.blocks = untracked(blocks)
+        other.firsts = untracked(self.firsts[:])
+        if self.cold is not None:
+            other._bring_in(self.cold)
+        other.tail_ids = untracked(self.tail_ids[:])
+        other.tail_rows = untracked(self.tail_rows[:])
+        other.idmp = self.idmp.copy() if self.idmp is not None else None
+        return other
+
+    # --- memory: stored nodes need not be resident
+
+    def settle(self, committed: int) -> None:
+        """Note that a checkpoint has committed. committed: the newest generation that it holds."""
+        if self.handed_gen <= committed:
+            self.stored_stop = self.handed_stop
+
+    def release(self, store: ColdStore, stop: int) -> int:
+        """Evict the sealed nodes below ordinal `stop` that are certainly stored. Returns the number evicted."""
+        count = min(stop, self.stored_stop) - self.first_ordinal
+        if count <= 0:
+            return 0
+        blocks, firsts, head = self.blocks, self.firsts, self.head
+        gone = [block for block in blocks[head : head + count] if block is not None]
+        if self.cold is None:
+            assert self.marks is not None
+            self.cold = ColdPages(
+                *(store, self.number, self.marks, self.first_ordinal, firsts[head]),
+                *(self.first_ordinal, 0, 0),
+            )
+        cold = self.cold
+        cold.stop += count
+        cold.nodes += len(gone)
+        cold.last_id = max([cold.last_id, *[block.last for block in gone]])
+        del blocks[: head + count], firsts[: head + count]
+        self.head = 0
+        self.holes -= count - len(gone)
+        self.first_ordinal += count
+        return len(gone)
+
+    def load_all(self) -> None:
+        """Load all nodes into memory. May raise CorruptBlock."""
+        if self.cold is not None:
+            self._bring_in(self.cold)
+            self.cold = None
+
+    def _bring_in(self, cold: ColdPages) -> None:
+        nodes = list(cold.all_blocks())
+        self.firsts[: self.head] = [first for first, _ in nodes]
+        self.blocks[: self.head] = [block for _, block in nodes]
+        self.head = 0
+        self.holes = self.blocks.count(None)
+        self.first_ordinal = cold.head
+
+    def _after_cold(self) -> None:
+        """Update first_ordinal and `cold` after cold nodes were removed."""
+        cold = self.cold
+        assert cold is not None
+        self.first_ordinal = cold.stop
+        if not cold.nodes:
+            self.cold = None
+
+    def _end_nodes(self) -> None:
+        """Lower the stored bounds after sealed nodes at the end were removed. Their ordinals will be used again."""
+        end = self.first_ordinal + len(self.blocks) - self.head
+        if end < self.handed_stop:
+            self.handed_stop = end
+            self.stored_stop = min(self.stored_stop, end)
+            self.cut = min(self.cut, end)
+            assert self.marks is not None
+            self.marks.cut(end)
+
+    # --- helpers of the changes
+
+    def _mark_slots(self, slots: tuple[int, ...], ids: IdList = EMPTY) -> None:
+        """Mark (ordinal, slot, ordinal, slot, ...) deleted. ids: the IDs of the slots, if known."""
+        ordinals, places = slots[::2], slots[1::2]
+        # Only cold nodes are found by an ID.
+        known = unpack(ids) if ids and ordinals[0] < self.first_ordinal else None
+        start = 0
+        while start < len(ordinals):
+            stop = bisect_right(ordinals, ordinals[start], start)
+            low, count = places[start], stop - start
+            if places[stop - 1] - low == count - 1:  # consecutive slots, the common case
+                mask = (1 << count) - 1 << low
+            else:
+                mask = reduce(or_, map((1).__lshift__, places[start:stop]))
+            self._mark(ordinals[start], mask, None if known is None else known[start])
+            start = stop
+
+    def _mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> None:
+        """Mark slots of one node deleted. Drops the node if no live entry is left."""
+        at = ordinal - self.first_ordinal + self.head
+        if at == len(self.blocks):
+            last = self.tail_ids[-1]
+            if last > self.removed_max:
+                self.removed_max = last
+            self.tail_deleted = deleted = self.tail_deleted | mask
+            if deleted.bit_count() == len(self.tail_ids):
+                self._drop(at)
+            return
+        if at < self.head:
+            assert self.cold is not None
+            last = self.cold.mark(ordinal, mask, entry_id)
+            self.removed_max = max(self.removed_max, last)
+            self._after_cold()
+            self._tidy()
+            return
+        block = self.blocks[at]
+        assert block is not None
+        if block.last > self.removed_max:
+            self.removed_max = block.last
+        block.deleted = deleted = block.deleted | mask
+        if ordinal < self.handed_stop:
+            assert self.marks is not None
+            self.marks.now[ordinal] = (self.firsts[at], deleted)
+        if deleted.bit_count() == block.count:
+            if at == self.head and self.cold is None and self.marks is not None:
+                self.marks.now.pop(ordinal, None)  # not needed: the head moves past this node
+            self._drop(at)
+
+    def _drop(self, at: int) -> None:
+        """Drop a resident node."""
+        if at == len(self.blocks):
+            self.removed_max = max(self.removed_max, self.tail_ids[-1])
+            self._clear_tail()
+            if at == self.head and self.cold is None:
+                self.first_ordinal += 1
+        else:
+            block = self.blocks[at]
+            if block is not None:
+                self.removed_max = max(self.removed_max, block.last)
+            self.blocks[at] = None
+            self.holes += 1
+        self._tidy()
+
+    def _clear_tail(self) -> None:
+        self.tail_ids = untracked([])
+        self.tail_rows = untracked([])
+        self.tail_deleted = 0
+        self.tail_until = 0
+
+    def _tidy(self) -> None:
+        """Remove holes at the head, and at the end if there is no tail. Compacts `blocks` now and then."""
+        blocks, firsts, head = self.blocks, self.firsts, self.head
+        if self.cold is None:
+            while head < len(blocks) and blocks[head] is None:
+                head += 1
+            self.first_ordinal += head - self.head
+            self.holes -= head - self.head
+            self.head = head
+        if not self.tail_ids:
+            if len(blocks) > head and blocks[-1] is None:
+                while len(blocks) > head and blocks[-1] is None:
+                    blocks.pop()
+                    firsts.pop()
+                    self.holes -= 1
+                self._end_nodes()
+            if len(blocks) == head and self.cold is not None:
+                self.cold.tidy_end()
+                self._after_cold()
+                self._end_nodes()
+        if head > COMPACT_AT and 2 * head > len(blocks) or head == len(blocks):
+            del blocks[:head], firsts[:head]
+            self.head = 0
+
+    def check(self) -> None:
+        """Assert the invariants of this module. O(entries); for tests and verify."""
+        assert len(self.blocks) == len(self.firsts)
+        assert self.head <= len(self.blocks)
+        assert self.blocks.count(None) == self.head + self.holes
+        if self.head < len(self.blocks):
+            assert self.cold is not None or self.blocks[self.head] is not None
+            assert self.tail_ids or self.blocks[-1] is not None
+        if self.cold is not None:
+            assert self.cold.nodes > 0
+            assert self.cold.head < self.cold.stop == self.first_ordinal <= self.stored_stop
+        assert self.stored_stop <= self.handed_stop <= self.cut
+        before = -1
+        length = 0
+        nodes = 0
+        for node in self.walk():
+            ids = node.ids()
+            assert ids[0] == node.first and ids[-1] == node.last and len(ids) == node.count
+            assert len(node.rows()) == node.count
+            assert before < ids[0] and all(a < b for a, b in zip(ids, ids[1:]))
+            assert not node.deleted >> node.count
+            assert node.live
+            before = ids[highest_live(node.deleted, node.count)]
+            length += node.live
+            nodes += 1
+        assert length == self.length
+        assert nodes == self.nodes()
+        if self.tail_ids:
+            assert len(self.tail_rows) == len(self.tail_ids)
+            exact = self.tail_node().node_bytes()
+            assert self.tail_until <= self.tail_ids[-1] >> 64 or self.tail_bound >= exact
+            assert self.tail_bytes() == exact
+        else:
+            assert not self.tail_until
+        assert (
+            self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
+        )
+
+
+# Attributes that `copy` does not take from the original.
+_OWN: Final = frozenset(
+    ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
+)

@@ -1,0 +1,87 @@
+"""Sessions and users: authentication, and applying changed users to connected sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.engine.commands.table import Command
+from tidelog.server.acl.user import COMMAND
+from tidelog.server.monitoring.clients import line
+from tidelog.server.table import TABLE
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+    from tidelog.server.session import Session
+
+
+def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> bool:
+    """Make the session the user's if the password is right. Otherwise leave it unchanged and add it to ACL LOG.
+
+    command    the command that carried the password, in lower case
+    """
+    server = session.server
+    user = server.acl.authenticate(name, password)
+    if user is None:
+        _note(session, "auth", command.upper(), name, command)
+        return False
+    session.user = user
+    session.authenticated = True
+    session.settle()
+    return True
+
+
+def note_refusal(session: Session, command: Command, args: list[bytes]) -> None:
+    """Add a command that its user may not run to ACL LOG."""
+    denied = session.user.denies(command, args)
+    if denied is not None:
+        _note(session, *denied, session.user.name, command.name)
+
+
+def users_changed(server: Server, by: Session | None = None) -> None:
+    """Apply changed users to all connected sessions. `by`: the session that made the change.
+
+    Sessions of removed users are closed. A subscriber or monitor whose user lost the permission is closed too, and a
+    blocked read gets NOPERM when it would be served.
+    """
+    acl = server.acl
+    for session in list(server.sessions.values()):
+        user = session.user
+        if acl.users.get(user.name) is not user:
+            session.forbid(
+                (COMMAND, session.last_command)
+            )  # it stays parked until the socket is closed
+            session.user, session.authenticated = acl.default, False
+            if session is not by:  # `by` gets its reply first
+                session.kill()
+        elif not _may_listen(session):
+            session.kill()
+        else:
+            if not session.authenticated and acl.default.open:
+                session.authenticated = True
+            session.judge()
+        session.settle()
+
+
+def _may_listen(session: Session) -> bool:
+    """Whether the session's user still has the permission for all its subscriptions, and for MONITOR if active."""
+    listening: list[list[bytes]] = [
+        [b"subscribe", *session.channels],
+        [b"psubscribe", *session.patterns],
+        [b"ssubscribe", *session.shard_channels],
+    ]
+    asked = [words for words in listening if len(words) > 1]
+    if session.monitor:
+        asked.append([b"monitor"])
+    return not any(session.user.denies_wait(TABLE.commands[words[0]], words) for words in asked)
+
+
+def note_denied(session: Session, command: Command, denied: tuple[str, bytes]) -> None:
+    """Add a blocked read that its user may no longer make to ACL LOG."""
+    _note(session, *denied, session.user.name, command.name)
+
+
+def _note(session: Session, reason: str, object_: bytes, name: bytes, command: bytes) -> None:
+    server = session.server
+    context = "multi" if session.transaction.active else "toplevel"
+    client = line(session, command).rstrip(b"\n")
+    server.acl.log.add(reason, context, object_, name, client, server.loop.time())

@@ -1,0 +1,328 @@
+"""Config: the values of all options, from defaults, then the file, then the command line, then CONFIG SET.
+
+    config["appendfsync"]           the value, typed
+    config.set([(b"hz", b"20")])    CONFIG SET: all or nothing
+    config.on("hz", callback)       called with each new value; if it raises, the change is undone
+
+server/config/options.py lists the options. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+from tidelog.engine.errors import SYNTAX, CommandError, echo
+from tidelog.engine.glob import matcher
+from tidelog.server.config import file as config_file
+from tidelog.server.config.kinds import Limit, Refused
+from tidelog.server.config.options import (
+    FIXED,
+    IMMUTABLE,
+    LOGS,
+    OPTIONS,
+    PROTECTED,
+    RUN,
+    SERVER,
+    START,
+    STORE,
+    USERS,
+    VOLATILE,
+    Option,
+)
+from tidelog.store.options import Options
+
+NO_FILE = b"ERR The server is running without a config file"
+_ECHO_BYTES_MAX = 1000
+_GLOB = re.compile(rb"[\[*?]")
+
+_logger = logging.getLogger("tidelog.server")
+
+
+class ConfigError(Exception):
+    """The configuration is invalid. The message is one line: where, which option, what is allowed."""
+
+
+class Config:
+    """See the module docstring.
+
+    file        the configuration file, None if there is none
+    ephemeral   the embedding program asked for port 0: pick a free port (on the command line, 0 means no port)
+    """
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.file: Path | None = None
+        self.ephemeral = False
+        self._disk = disk or RealDisk()
+        self._values: dict[str, Any] = {option.name: option.default for option in OPTIONS.values()}
+        self._fixed = {option.name for option in OPTIONS.values() if option.when == FIXED}
+        self._users: tuple[bytes, ...] = ()
+        self._callbacks: dict[str, list[Callable[[Any], object]]] = {}
+        self._writing = threading.Lock()
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of an option: int, bool or str; tuples for `save`; class -> Limit for output buffers.
+
+        `users` are the lines of the file, for `Acl.load`.
+        """
+        return self._users if name == USERS else self._values[name]
+
+    @property
+    def normal_limits(self) -> Limit:
+        """Output limits of all other clients."""
+        limit: Limit = self._values["client-output-buffer-limit"]["normal"]
+        return limit
+
+    @property
+    def pubsub_limits(self) -> Limit:
+        """Output limits of a subscriber."""
+        limit: Limit = self._values["client-output-buffer-limit"]["pubsub"]
+        return limit
+
+    def store_options(self) -> dict[str, Any]:
+        """The store's options, as arguments for `store.options.make_options`."""
+        values = self._values
+        growth = values["auto-aof-rewrite-percentage"]
+        return {
+            "fsync": values["appendfsync"],
+            "memory_budget": values["maxmemory"] or None,
+            "checkpoint_bytes": values["auto-aof-rewrite-min-size"] if growth else 0,
+            "save": values["save"],
+            "segment_bytes": values["segment-bytes"],
+            "retain_bytes": values["retain-bytes"],
+            "retain_seconds": values["retain-seconds"] or None,
+            "snapshot_every": values["snapshot-every"] or None,
+            "keep_snapshots": values["keep-snapshots"],
+        }
+
+    # --- startup
+
+    def place(self, root: Path) -> None:
+        """Set the store's directory, which `dir` shows."""
+        self._values["dir"] = str(root)
+
+    def adopt(self, options: Options, fsync: str) -> None:
+        """Take over the options of a store that is already open; `fsync` is its current policy."""
+        values = self._values
+        values["appendfsync"] = fsync
+        values["save"] = tuple((int(seconds), changes) for seconds, changes in options.save)
+        values["maxmemory"] = options.memory_budget or 0
+        values["auto-aof-rewrite-percentage"] = 100 if options.checkpoint_bytes else 0
+        if options.checkpoint_bytes:
+            values["auto-aof-rewrite-min-size"] = options.checkpoint_bytes
+        values["segment-bytes"] = options.segment_bytes
+        values["retain-bytes"] = options.retain_bytes
+        values["retain-seconds"] = int(options.retain_seconds or 0)
+        values["snapshot-every"] = int(options.snapshot_every or 0)
+        values["keep-snapshots"] = options.keep_snapshots
+
+    def start(self, options: Mapping[str, Any], *, fsync: str | None = None) -> None:
+        """Apply options given by a program, names with underscores. Raises ConfigError.
+
+        fsync   the policy of a store that is already open. Options of the store and of logging are then refused,
+                because the program that owns the store sets them. None = the server opens the store
+        """
+        for given, value in options.items():
+            option = _option(given.replace("_", "-"), "")
+            if fsync is not None and option.of != SERVER:
+                owner = {STORE: "tidelog.open", LOGS: "the program's own logging"}[option.of]
+                raise ConfigError(
+                    f"{given} is for {owner} to say, not for the server of an open store"
+                )
+            self._put(option, value, "", native=True)
+            if option.name == "port":
+                self.ephemeral = value == 0
+        if fsync is not None:
+            self._values["appendfsync"] = fsync
+            self._fixed |= {option.name for option in OPTIONS.values() if option.of == LOGS}
+
+    def load(self, path: Path) -> None:
+        """Load the configuration file, which CONFIG REWRITE will rewrite. Raises ConfigError."""
+        path = path.resolve()  # CONFIG REWRITE replaces the file, not a link to it
+        try:
+            data = recipe.read(self._disk, path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        try:
+            found, lines = config_file.read(data)
+        except config_file.Malformed as error:
+            raise ConfigError(f"{path}{error}") from error
+        for name, value in found.items():
+            where = f"{path}, line {lines[name]}: " if lines.get(name) else f"{path}: "
+            if name == USERS:
+                if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+                    raise ConfigError(f'{where}users must be a list of lines: ["user ann on ..."]')
+                self._users = tuple(line.encode() for line in value)
+            else:
+                self._put(_option(name, where), value, where, native=True)
+        self.file = path
+
+    def take(self, name: str, text: str, where: str) -> None:
+        """Apply an option of the command line; error messages begin with `where`. Raises ConfigError."""
+        self._put(_option(name, where), text, where)
+
+    def _put(self, option: Option, given: Any, where: str, *, native: bool = False) -> None:
+        old = self._values[option.name]
+        try:
+            value = option.kind.native(given) if native else option.kind.parse(given)
+        except Refused:
+            allowed = option.kind.allowed
+            if not native:
+                allowed = {"true or false": "yes or no"}.get(allowed, allowed)
+            got = "" if option.secret else f", not {_shown(given)}"
+            raise ConfigError(f"{where}{option.name} must be {allowed}{got}") from None
+        if option.name in self._fixed and value != old:
+            is_now = option.kind.show(old)
+            raise ConfigError(
+                f"{where}{option.name} cannot be changed, it is {is_now or 'empty'}: {option.help}"
+            )
+        self._values[option.name] = option.kind.over(old, value)
+
+    # --- CONFIG
+
+    def get(self, patterns: Iterable[bytes]) -> list[bytes]:
+        """CONFIG GET: alternating names and values of all options that match a pattern."""
+        found: dict[str, bytes] = {}  # option -> name to show
+        for pattern in patterns:
+            if _GLOB.search(pattern) is None:
+                name = pattern.decode("ascii", "replace").lower()
+                if name in OPTIONS:
+                    found.setdefault(name, pattern)  # shown as it was typed, as Redis does
+                continue
+            matches = matcher(pattern.lower())
+            for name in OPTIONS:
+                if name not in found and matches(name.encode()):
+                    found[name] = name.encode()
+        answer: list[bytes] = []
+        for name, shown in found.items():
+            answer += shown, OPTIONS[name].kind.show(self._values[name]).encode()
+        return answer
+
+    def set(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """CONFIG SET: all or nothing. Raises CommandError with Redis 7.0's messages."""
+        chosen: list[tuple[Option, bytes]] = []
+        for raw, text in pairs:
+            option = OPTIONS.get(raw.decode("ascii", "replace").lower())
+            if option is None:
+                shown = echo(raw, _ECHO_BYTES_MAX)
+                raise CommandError(
+                    b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % shown
+                )
+            if option.name in PROTECTED:
+                raise _failed(raw, "can't set protected config")
+            if option.name in IMMUTABLE or option.when == START:
+                raise _failed(raw, "can't set immutable config")
+            if any(option is other for other, _ in chosen):
+                raise _failed(raw, "duplicate parameter")
+            chosen.append((option, text))
+        values: dict[str, Any] = {}
+        for option, text in chosen:
+            name = option.name
+            try:
+                value = option.kind.parse(text.decode("utf-8", "surrogateescape"))
+            except Refused as error:
+                raise _failed(name.encode(), str(error)) from None
+            if name in self._fixed and value != self._values[name]:
+                raise _failed(name.encode(), "can't set immutable config")
+            values[name] = option.kind.over(self._values[name], value)
+        self._change(values)
+
+    def _change(self, values: dict[str, Any]) -> None:
+        """Set values and call their callbacks. If a callback raises, restore all values."""
+        before = {name: self._values[name] for name in values}
+        self._values.update(values)
+        told: list[str] = []
+        try:
+            for name, value in values.items():
+                if value != before[name] or name in VOLATILE:
+                    told.append(name)
+                    for callback in self._callbacks.get(name, ()):
+                        callback(value)
+        except BaseException as error:
+            self._values.update(before)
+            for name in reversed(told):
+                for callback in self._callbacks.get(name, ()):
+                    try:
+                        callback(before[name])
+                    except Exception as other:  # restoring failed: the caller gets the first error
+                        _logger.error("%s could not be set back: %r", name, other)
+            if isinstance(error, ValueError):
+                raise _failed(told[-1].encode(), str(error)) from error
+            raise
+
+    def on(self, name: str, callback: Callable[[Any], object]) -> None:
+        """Call `callback` with each new value of an option, after all values of a CONFIG SET are in place.
+
+        To refuse a value it raises ValueError with a reason. It is then called again with the restored value.
+        """
+        assert OPTIONS[name].when == RUN
+        self._callbacks.setdefault(name, []).append(callback)
+
+    def rewrite(self, users: Sequence[bytes] = ()) -> Callable[[], None]:
+        """CONFIG REWRITE: return a function that rewrites the file with the current values and the users' lines.
+
+        The function waits for the disk, so call it in another thread. It reads the file again, changes what differs,
+        and replaces the file atomically and durably. Comments and order stay. Both raise CommandError.
+        """
+        if self.file is None:
+            raise CommandError(NO_FILE)
+        path = self.file
+        values = dict(self._values)
+
+        def write() -> None:
+            with self._writing:
+                try:
+                    text = config_file.rewritten(self._text(path), values, users)
+                    recipe.publish(self._disk, path, text.encode())
+                except (OSError, config_file.Malformed) as error:
+                    reason = getattr(error, "strerror", None) or f"{path}{error}"
+                    raise CommandError(
+                        b"ERR Rewriting config file: %b" % echo(reason.encode(), _ECHO_BYTES_MAX)
+                    ) from error
+
+        return write
+
+    def _text(self, path: Path) -> bytes:
+        try:
+            return recipe.read(self._disk, path)
+        except FileNotFoundError:
+            return b""  # create a new one, as Redis
+
+
+def _option(name: str, where: str) -> Option:
+    option = OPTIONS.get(name)
+    if name == USERS:
+        raise ConfigError(f"{where}users stand in the configuration file")
+    if option is None:
+        near = get_close_matches(name, [*OPTIONS, USERS], 1)
+        hint = f"; is {near[0]} meant?" if near else ""
+        raise ConfigError(f"{where}there is no option {name!r}{hint}")
+    return option
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, bool):
+        return str(given).lower()
+    return repr(given) if len(repr(given)) <= 80 else repr(given)[:80] + "..."
+
+
+def _failed(name: bytes, reason: str) -> CommandError:
+    return CommandError(
+        b"ERR CONFIG SET failed (possibly related to argument '%b') - %b"
+        % (echo(name), echo(reason.encode(), _ECHO_BYTES_MAX))
+    )
+
+
+def pairs_of(words: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Split the arguments of CONFIG SET into (name, value) pairs. Raises CommandError."""
+    if len(words) % 2:
+        raise CommandError(SYNTAX)
+    return list(zip(words[::2], words[1::2], strict=True))

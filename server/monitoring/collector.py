@@ -1,0 +1,314 @@
+"""Collector: the Prometheus metrics of a server and its store (prometheus_client's protocol: `collect`).
+
+It runs in the thread of a scrape, beside the event loop and all users of the store, so it does little: it reads
+counters that others keep, and for single streams it holds the store's lock for a fraction of a millisecond at a time,
+with a pause after each. A scrape loads nothing into memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.samples import Sample
+
+from tidelog.server.monitoring.calls import Calls
+from tidelog.server.monitoring.figures import KEYS_MAX, StreamFigures, figures
+from tidelog.store.faces.face import REDIS_VERSION
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+Labels = dict[str, str]
+
+SYNC_BUCKETS_S: Final = (
+    *(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
+    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+PACE: Final = 30  # samples formatted, in about 0.2 ms, before the thread yields the GIL
+PAUSE_S: Final = 0.0002
+TRIES: Final = 10
+
+# fmt: off
+# Name of the gauge, key in `Checkpoints.info`, factor to the gauge's unit, help.
+_CHECKPOINT: Final = (
+    ("checkpoint_lsn", "checkpoint_lsn", 1, "The checkpoint holds everything up to this record."),
+    ("checkpoint_timestamp_seconds", "checkpoint_unix_ms", 0.001, "Unix time of the checkpoint, 0 = there is none."),
+    ("checkpoint_duration_seconds", "checkpoint_seconds", 1, "How long the last one took to be written."),
+    ("log_bytes_since_checkpoint", "bytes_since_checkpoint", 1, "Bytes of the log that no checkpoint holds yet."),
+    ("log_records_since_checkpoint", "changes_since_checkpoint", 1, "Records of the log that no checkpoint holds yet."),
+    ("memory_budget_bytes", "memory_budget", 1, "What entries and groups may take in memory, 0 = no bound."),
+    ("memory_estimate_bytes", "memory_estimate", 1, "What they took at the last survey; only with a budget."),
+    ("memory_writers_wait", "writers_wait", 1, "1 while writers wait because memory is over its budget."),
+)
+# fmt: on
+
+
+class SyncTimes:
+    """A histogram of fsync durations. The log ensures that only one thread at a time calls `observe`."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SYNC_BUCKETS_S) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one fsync."""
+        self.counts[bisect_left(SYNC_BUCKETS_S, seconds)] += 1
+        self.seconds += seconds
+
+    def attach(self, log: Any) -> SyncTimes:
+        """Observe this log's fsyncs. If the log already has a SyncTimes, keep and return that one."""
+        told = getattr(getattr(log, "on_sync", None), "__self__", None)
+        if isinstance(told, SyncTimes):
+            return told
+        log.on_sync = self.observe
+        return self
+
+
+class _Paced(list[Sample]):
+    """Samples whose iterator, which formatting drives, sleeps now and then to yield the GIL."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        for at, sample in enumerate(super().__iter__()):
+            if at % PACE == PACE - 1:
+                time.sleep(PAUSE_S)
+            yield sample
+
+
+class Collector:
+    """See the module docstring. The option metrics-streams limits how many streams are shown one by one."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._core = server.core
+        self._streams_max: int = server.config["metrics-streams"]
+        self._one = threading.Lock()  # one scrape at a time
+        self.times = SyncTimes().attach(server.core.log)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metric families."""
+        with self._one:
+            yield from self._collect()
+
+    def _collect(self) -> Iterator[Metric]:
+        for family in self._families():
+            family.samples = _Paced(family.samples)
+            yield family
+            time.sleep(PAUSE_S)
+
+    def _families(self) -> Iterator[Metric]:
+        yield from self._of_server()
+        yield from self._of_commands()
+        yield _gauge("store_open", "1 while the store is open.", int(not self._core.ended))
+        if self._core.ended:
+            return
+        yield from self._of_log()
+        yield from self._of_checkpoints()
+        yield from self._of_keyspace()
+        yield from self._of_streams()
+        role = GaugeMetricFamily(
+            "tidelog_replication_role", "1 for the role this server has.", labels=["role"]
+        )
+        role.add_metric(["master"], 1)
+        yield role
+        yield _gauge("replication_followers", "Followers that are connected.", 0)
+
+    # --- the server
+
+    def _of_server(self) -> Iterator[Metric]:
+        server = self._server
+        stats = server.stats
+        about = InfoMetricFamily("tidelog_server", "What runs here.")
+        about.add_metric([], {"redis_version": REDIS_VERSION, "run_id": server.run_id})
+        yield about
+        yield _gauge("start_time_seconds", "Unix time of the start.", server.started)
+        yield _gauge("connected_clients", "Clients that are connected.", len(server.sessions))
+        yield _gauge("blocked_clients", "Clients that wait in a blocking command.", server.blocked)
+        yield _gauge("clients_max", "Clients that are admitted.", server.clients_max)
+        yield _counter("connections_received", "Connections that came.", stats.connections_received)
+        yield _counter(
+            "connections_rejected",
+            "Connections that were refused: too many, or protected mode.",
+            stats.rejected_connections,
+        )
+        yield _counter("net_input_bytes", "Bytes received from clients.", stats.net_input_bytes)
+        yield _counter("net_output_bytes", "Bytes sent to clients.", stats.net_output_bytes)
+        errors = CounterMetricFamily(
+            "tidelog_error_replies", "Error replies by their code.", labels=["code"]
+        )
+        for code, count in _items(stats.by_error):
+            errors.add_metric([_text(code)], count)
+        yield errors
+
+    def _of_commands(self) -> Iterator[Metric]:
+        calls, failed, rejected, spent = (
+            CounterMetricFamily(f"tidelog_commands{name}", text, labels=["command"])
+            for name, text in (
+                ("", "Calls that ran."),
+                ("_failed", "Calls that ran and answered an error."),
+                ("_rejected", "Calls that were refused before they ran."),
+                ("_duration_seconds", "Seconds that calls ran, all together."),
+            )
+        )
+        for name, row in _items(self._server.stats._rows):
+            label = [_text(name)]
+            found = Calls(row)
+            calls.add_metric(label, found.calls)
+            failed.add_metric(label, found.failed)
+            rejected.add_metric(label, found.rejected)
+            spent.add_metric(label, found.ns / 1e9)
+            time.sleep(PAUSE_S)
+        yield from (calls, failed, rejected, spent)
+
+    # --- the log and the checkpoint
+
+    def _of_log(self) -> Iterator[Metric]:
+        log = self._core.log
+        self.times = self.times.attach(log)  # the store may have opened a new log
+        counts, seconds = list(self.times.counts), self.times.seconds
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*SYNC_BUCKETS_S, "+Inf"), counts, strict=True):
+            total += count
+            buckets.append((str(bound), total))
+        yield HistogramMetricFamily(
+            "tidelog_fsync_duration_seconds",
+            "How long each fsync of the log took.",
+            buckets=buckets,
+            sum_value=seconds,
+        )
+        nbytes, age = log.exposed()
+        yield _gauge("log_exposed_bytes", "Bytes of the log that a power cut would take.", nbytes)
+        yield _gauge("log_exposed_seconds", "Age of the oldest of them.", age)
+        reached = GaugeMetricFamily(
+            "tidelog_log_lsn", "The last record that has got so far.", labels=["level"]
+        )
+        reached.add_metric(["added"], log.next_lsn - 1)
+        reached.add_metric(["written"], log.written_lsn)
+        reached.add_metric(["fsynced"], log.synced_lsn)
+        yield reached
+        policy = GaugeMetricFamily(
+            "tidelog_log_fsync_policy", "1 for the policy in force.", labels=["policy"]
+        )
+        policy.add_metric([log.policy], 1)
+        yield policy
+        yield _gauge(
+            "log_failed",
+            "1 if the log failed, and nothing can be written any more.",
+            int(log.failure is not None),
+        )
+        yield _gauge(
+            "log_refuses_writes",
+            "1 while writes are refused, as on a full disk.",
+            int(log.refusal() is not None),
+        )
+        yield _gauge(
+            "log_replies_parked",
+            "1 while replies wait for a disk that lags behind.",
+            int(log.parked),
+        )
+
+    def _of_checkpoints(self) -> Iterator[Metric]:
+        checkpoints = self._core.checkpoints
+        if checkpoints is None:
+            return
+        facts = checkpoints.info(self._core)
+        for name, key, unit, text in _CHECKPOINT:
+            yield _gauge(name, text, (facts[key] or 0) * unit)
+        failed = facts["checkpoint_failure"] is not None
+        yield _gauge("checkpoint_failed", "1 if the last attempt failed.", int(failed))
+
+    # --- keys and streams
+
+    def _of_keyspace(self) -> Iterator[Metric]:
+        keys = GaugeMetricFamily("tidelog_keys", "Keys, in memory or not.", labels=["db"])
+        expiring = GaugeMetricFamily("tidelog_expiring_keys", "Those that expire.", labels=["db"])
+        for db, database in enumerate(self._core.state.databases):
+            if len(database.keys):
+                keys.add_metric([str(db)], len(database.keys))
+                expiring.add_metric([str(db)], len(database.expires))
+        yield from (keys, expiring)
+
+    def _of_streams(self) -> Iterator[Metric]:
+        found = figures(self._core, self._streams_max)
+        resident = (
+            f" Of the first {self._streams_max} streams by name (metrics-streams) among those in memory; of at most "
+            f"{KEYS_MAX} keys of a database it is looked at which those are. What is only in the checkpoint is not "
+            "loaded, and not shown."
+        )
+        yield _gauge("streams_shown", "Streams that are shown one by one." + resident, len(found))
+        yield _family("stream_length", "Entries." + resident, _stream_samples(found, "length"))
+        yield _family(
+            "stream_entries_added",
+            "Entries ever added, as XINFO STREAM counts them.",
+            _stream_samples(found, "added"),
+        )
+        yield _family("stream_groups", "Consumer groups.", _stream_samples(found, "group_count"))
+        yield _family(
+            "group_lag",
+            "Entries that a group has still to read; missing where that cannot be told without reading the stream.",
+            _group_samples(found, "lag"),
+        )
+        yield _family(
+            "group_pending",
+            "Entries delivered and not acknowledged.",
+            _group_samples(found, "pending"),
+        )
+        yield _family("group_consumers", "Consumers.", _group_samples(found, "consumers"))
+        yield _family(
+            "group_oldest_pending_seconds",
+            "Age of the oldest delivery that a consumer has not acknowledged; of one some 64 entries younger if that "
+            "is not in memory. Missing where no consumer has any.",
+            _group_samples(found, "oldest_s"),
+        )
+
+
+def _stream_samples(found: Iterable[StreamFigures], slot: str) -> Iterator[tuple[Labels, float]]:
+    for stream in found:
+        yield {"db": str(stream.db), "stream": stream.name}, getattr(stream, slot)
+
+
+def _group_samples(found: Iterable[StreamFigures], slot: str) -> Iterator[tuple[Labels, float]]:
+    for stream in found:
+        for group in stream.groups:
+            value = getattr(group, slot)
+            if value is not None:
+                yield {"db": str(stream.db), "stream": stream.name, "group": group.name}, value
+
+
+def _family(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
+    family = Metric("tidelog_" + name, text, "gauge")
+    family.samples = [Sample("tidelog_" + name, labels, value) for labels, value in samples]
+    return family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily("tidelog_" + name, text, value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily("tidelog_" + name, text, value)
+
+
+def _items(table: dict[bytes, Any]) -> list[tuple[bytes, Any]]:
+    """The sorted items of a dict to which the loop's thread may be adding."""
+    for _ in range(TRIES):
+        try:
+            return sorted(table.items())
+        except RuntimeError:  # it grew meanwhile
+            continue
+    return []
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")

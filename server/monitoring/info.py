@@ -1,0 +1,307 @@
+"""INFO: sections of `name:value` lines, with the names that exporters and clients of Redis read (spec 16.2).
+
+Nothing here waits for the disk, because operators call INFO when the disk is in trouble. Some of Redis's fields do not
+apply here, such as those of forks, scripts and defragmentation; they are present with their true value, zero. Fields
+that we do not count are left out: keyspace_hits and keyspace_misses.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog import __version__
+from tidelog.engine.keys.state import State
+from tidelog.server.monitoring import memory
+from tidelog.server.monitoring.memory import checkpoint_facts
+from tidelog.server.saving import REWRITE, SAVE
+from tidelog.store.errors import TidelogError
+from tidelog.store.faces.face import REDIS_VERSION
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+Rows = Iterable[tuple[str, object]]
+
+PERCENTILES: Final = ("50", "99", "99.9")
+
+
+def render(server: Server, words: list[bytes]) -> bytes:
+    """Return the sections that `words` name, in INFO's order, or the default sections. Unknown names are ignored."""
+    wanted = {word.decode("latin-1").lower() for word in words} or {"default"}
+    if "everything" in wanted or "all" in wanted:  # they differ only in modules' sections
+        wanted |= set(SECTIONS)
+    if "default" in wanted:
+        wanted |= set(SECTIONS) - NOT_DEFAULT
+    parts = []
+    for name, section in SECTIONS.items():
+        if name in wanted:
+            lines = [f"# {name.capitalize() if name != 'cpu' else 'CPU'}\r\n"]
+            lines += (f"{field}:{value}\r\n" for field, value in section(server))
+            parts.append("".join(lines))
+    return "\r\n".join(parts).encode("utf-8", "surrogateescape")
+
+
+def _server(server: Server) -> Rows:
+    up = int(time.time() - server.started)
+    system = os.uname()
+    yield "redis_version", REDIS_VERSION
+    yield "redis_git_sha1", "00000000"
+    yield "redis_git_dirty", 0
+    yield "redis_build_id", "0"
+    yield "redis_mode", "standalone"
+    yield "os", f"{system.sysname} {system.release} {system.machine}"
+    yield "arch_bits", 64 if sys.maxsize > 1 << 32 else 32
+    yield "monotonic_clock", "POSIX clock_gettime"
+    yield "multiplexing_api", "epoll"
+    yield "gcc_version", platform.python_compiler()
+    yield "process_id", os.getpid()
+    yield "process_supervised", "no"
+    yield "run_id", server.run_id
+    yield "tcp_port", server.listeners.port()
+    yield "server_time_usec", time.time_ns() // 1000
+    yield "uptime_in_seconds", up
+    yield "uptime_in_days", up // 86_400
+    yield "hz", server.config["hz"]
+    yield "configured_hz", server.config["hz"]
+    yield "lru_clock", int(time.time()) & 0xFFFFFF
+    yield "executable", sys.executable
+    yield "config_file", server.config.file or ""
+    yield "io_threads_active", 0
+    for index, (kind, address) in enumerate(server.listeners.ports):
+        host, _, port = address.rpartition(":")
+        where = f"path={address}" if kind == "unix" else f"bind={host},port={port}"
+        yield f"listener{index}", f"name={kind},{where}"
+
+
+def _clients(server: Server) -> Rows:
+    sessions = list(server.sessions.values())
+    waits = [session.blocked for session in sessions if session.blocked is not None]
+    yield "connected_clients", len(sessions)
+    yield "cluster_connections", 0
+    yield "maxclients", server.clients_max
+    pending = (session.connection.requests.pending for session in sessions)
+    yield "client_recent_max_input_buffer", max(pending, default=0)
+    unread = (session.connection.unread_bytes for session in sessions)
+    yield "client_recent_max_output_buffer", max(unread, default=0)
+    yield "blocked_clients", server.blocked
+    yield "tracking_clients", 0
+    yield "pubsub_clients", sum(session.subscribed for session in sessions)
+    watched = [session.transaction.watched for session in sessions]
+    yield "watching_clients", sum(1 for keys in watched if keys)
+    yield "clients_in_timeout_table", sum(1 for waiter in waits if waiter.deadline is not None)
+    yield "total_watched_keys", len({place for keys in watched for place in keys})
+    yield "total_blocking_keys", len({place for waiter in waits for place in waiter.keys})
+    grouped = {place for waiter in waits if waiter.group for place in waiter.keys}
+    yield "total_blocking_keys_on_nokey", len(grouped)
+
+
+def _persistence(server: Server) -> Rows:
+    core, saving = server.core, server.saving
+    facts = checkpoint_facts(core)
+    failed = facts.get("checkpoint_failure") is not None
+    took = int(facts["checkpoint_seconds"]) if facts.get("checkpoint_lsn") else -1
+    yield "loading", 0
+    yield "async_loading", 0
+    for name in ("cow_peak", "cow_size", "cow_size_age"):
+        yield f"current_{name}", 0
+    yield "current_fork_perc", "0.00"
+    yield "current_save_keys_processed", 0
+    yield "current_save_keys_total", 0
+    yield "rdb_changes_since_last_save", facts.get("changes_since_checkpoint", 0)
+    yield "rdb_bgsave_in_progress", int(saving.running == SAVE)
+    yield "rdb_last_save_time", saving.last_save
+    yield "rdb_last_bgsave_status", "err" if failed or SAVE in saving.failed else "ok"
+    yield "rdb_last_bgsave_time_sec", took
+    yield "rdb_current_bgsave_time_sec", -1
+    yield "rdb_last_cow_size", 0
+    yield "rdb_last_load_keys_expired", 0
+    yield "rdb_last_load_keys_loaded", 0
+    yield "aof_enabled", 1
+    yield "aof_rewrite_in_progress", int(saving.running == REWRITE)
+    yield "aof_rewrite_scheduled", int(saving.rewrite_scheduled)
+    yield "aof_last_rewrite_time_sec", took
+    yield "aof_current_rewrite_time_sec", -1
+    yield "aof_last_bgrewrite_status", "err" if failed or REWRITE in saving.failed else "ok"
+    written = core.log.failure is None and core.log.refusal() is None
+    yield "aof_last_write_status", "ok" if written else "err"
+    yield "aof_last_cow_size", 0
+    yield "module_fork_in_progress", 0
+    yield "module_fork_last_cow_size", 0
+    # We have no rewritten base file: records folded into the checkpoint are not read again.
+    yield "aof_current_size", facts.get("bytes_since_checkpoint", 0)
+    yield "aof_base_size", 0
+    yield "aof_pending_rewrite", 0
+    yield "aof_buffer_length", 0
+    yield "aof_pending_bio_fsync", int(core.log.syncing)
+    yield "aof_delayed_fsync", server.stats.delayed_fsyncs
+
+
+def _stats(server: Server) -> Rows:
+    stats, rates = server.stats, server.stats.rates()
+    yield "total_connections_received", stats.connections_received
+    yield "total_commands_processed", stats.commands
+    yield "instantaneous_ops_per_sec", round(rates.commands)
+    yield "total_net_input_bytes", stats.net_input_bytes
+    yield "total_net_output_bytes", stats.net_output_bytes
+    yield "total_net_repl_input_bytes", 0
+    yield "total_net_repl_output_bytes", 0
+    yield "instantaneous_input_kbps", f"{rates.net_input_bytes / 1024:.2f}"
+    yield "instantaneous_output_kbps", f"{rates.net_output_bytes / 1024:.2f}"
+    yield "instantaneous_input_repl_kbps", "0.00"
+    yield "instantaneous_output_repl_kbps", "0.00"
+    yield "rejected_connections", stats.rejected_connections
+    for name in ("full", "partial_ok", "partial_err"):
+        yield f"sync_{name}", 0
+    yield "expired_keys", server.core.landing.expired_keys
+    yield "evicted_keys", 0
+    yield "evicted_clients", 0
+    yield "total_eviction_exceeded_time", 0
+    yield "current_eviction_exceeded_time", 0
+    pubsub = server.pubsub
+    yield "pubsub_channels", len(pubsub.channels)
+    yield "pubsub_patterns", len(pubsub.patterns)
+    yield "pubsubshard_channels", len(pubsub.shard_channels)
+    yield "latest_fork_usec", 0
+    yield "total_forks", 0
+    yield "migrate_cached_sockets", 0
+    yield "slave_expires_tracked_keys", 0
+    for name in ("hits", "misses", "key_hits", "key_misses"):
+        yield f"active_defrag_{name}", 0
+    for name in ("keys", "items", "prefixes"):
+        yield f"tracking_total_{name}", 0
+    yield "unexpected_error_replies", 0
+    yield "total_error_replies", stats.error_replies
+    yield "dump_payload_sanitizations", 0
+
+
+def _replication(server: Server) -> Rows:
+    log = server.core.log
+    yield "role", "master"
+    yield "connected_slaves", 0
+    yield "master_failover_state", "no-failover"
+    yield "master_replid", f"{log.incarnation:040x}"
+    yield "master_replid2", "0" * 40
+    yield "master_repl_offset", log.next_lsn - 1
+    yield "second_repl_offset", -1
+    yield "repl_backlog_active", 0
+    yield "repl_backlog_size", 0
+    yield "repl_backlog_first_byte_offset", 0
+    yield "repl_backlog_histlen", 0
+
+
+def _cpu(server: Server) -> Rows:
+    for who, suffix in (
+        (resource.RUSAGE_SELF, ""),
+        (resource.RUSAGE_CHILDREN, "_children"),
+        (resource.RUSAGE_THREAD, "_main_thread"),
+    ):
+        usage = resource.getrusage(who)
+        yield f"used_cpu_sys{suffix}", f"{usage.ru_stime:.6f}"
+        yield f"used_cpu_user{suffix}", f"{usage.ru_utime:.6f}"
+
+
+def _modules(server: Server) -> Rows:
+    return ()
+
+
+def _commandstats(server: Server) -> Rows:
+    for name, calls in sorted(server.stats.by_command().items()):
+        each = calls.us / calls.calls if calls.calls else 0.0
+        yield (
+            f"cmdstat_{name.decode()}",
+            f"calls={calls.calls},usec={calls.us},usec_per_call={each:.2f},"
+            f"rejected_calls={calls.rejected},failed_calls={calls.failed}",
+        )
+
+
+def _errorstats(server: Server) -> Rows:
+    for code, count in sorted(server.stats.by_error.items()):
+        yield f"errorstat_{code.decode('latin-1')}", f"count={count}"
+
+
+def _latencystats(server: Server) -> Rows:
+    for name, calls in sorted(server.stats.by_command().items()):
+        if calls.calls:
+            yield (
+                f"latency_percentiles_usec_{name.decode()}",
+                ",".join(f"p{p}={calls.percentile(float(p)):.3f}" for p in PERCENTILES),
+            )
+
+
+def _cluster(server: Server) -> Rows:
+    yield "cluster_enabled", 0
+
+
+def _keyspace(server: Server) -> Rows:
+    def count(state: State) -> list[tuple[int, int, int]]:
+        return [
+            (number, len(database.keys), len(database.expires))
+            for number, database in enumerate(state.databases)
+            if database.keys
+        ]
+
+    try:
+        found, _ = server.core.look(count)
+    except TidelogError:
+        return  # the store has ended; other sections report it
+    for number, keys, expires in found:
+        yield f"db{number}", f"keys={keys},expires={expires},avg_ttl=0"
+
+
+def _tidelog(server: Server) -> Rows:
+    """The section with our own fields."""
+    core, log = server.core, server.core.log
+    nbytes, age = log.exposed()
+    yield "tidelog_version", __version__
+    yield "python_version", platform.python_version()
+    yield "event_loop", type(server.loop).__module__.partition(".")[0]
+    yield "path", server.root
+    yield "fsync", log.policy
+    yield "epoch", core.state.epoch
+    yield "incarnation", f"{log.incarnation:016x}"
+    yield "next_lsn", log.next_lsn
+    yield "written_lsn", log.written_lsn
+    yield "synced_lsn", log.synced_lsn
+    yield "unsynced_bytes", nbytes
+    yield "unsynced_seconds", f"{age:.3f}"
+    yield "reloads", core.reloads
+    yield "failure", _line(log.failure)
+    yield "refusal", _line(log.refusal())
+    for name, value in checkpoint_facts(core).items():
+        yield name, _line(value)
+
+
+def _line(value: Any) -> str:
+    """Format a value on one line: empty for None, 0 or 1 for a bool, three decimals for a float."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return " ".join(str(value).split())
+
+
+SECTIONS: Final[dict[str, Callable[[Any], Rows]]] = {
+    "server": _server,
+    "clients": _clients,
+    "memory": memory.rows,
+    "persistence": _persistence,
+    "stats": _stats,
+    "replication": _replication,
+    "cpu": _cpu,
+    "modules": _modules,
+    "commandstats": _commandstats,
+    "errorstats": _errorstats,
+    "latencystats": _latencystats,
+    "cluster": _cluster,
+    "keyspace": _keyspace,
+    "tidelog": _tidelog,
+}
+NOT_DEFAULT: Final = frozenset(("commandstats", "latencystats"))

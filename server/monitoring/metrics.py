@@ -1,0 +1,192 @@
+"""Metrics: a small HTTP server on its own port, in daemon threads: /metrics for Prometheus, /health for probes.
+
+server/monitoring/collector.py makes the content. A scrape never goes through the event loop, so it delays no client,
+and a health check detects a hanging loop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import socketserver
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.exposition import choose_encoder
+
+from tidelog.server.monitoring.collector import Collector
+from tidelog.store.errors import TidelogError
+from tidelog.store.faces.face import nothing
+
+if TYPE_CHECKING:
+    from tidelog.server.server import Server
+
+REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
+REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
+HEALTH_S: Final = 2.0  # time limit for the store, and again for the event loop
+RETRY_S: Final = 0.1  # pause after a failed accept
+
+_logger = logging.getLogger("tidelog.server")
+
+
+class Metrics:
+    """The HTTP server of one `Server`. `start` and `stop` are called in the loop's thread."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._http: _Http | None = None
+        self._thread: threading.Thread | None = None
+        self.collector = Collector(server)
+
+    def start(self, link: socket.socket) -> None:
+        """Listen on a bound socket, which `stop` closes. Raises OSError."""
+        self._http = _Http(link, self)
+        self._thread = threading.Thread(
+            target=self._http.serve, name="tidelog-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening. Running requests finish in their threads. May be called twice."""
+        http, self._http = self._http, None
+        if http is not None and self._thread is not None:
+            http.stop()
+            self._thread.join()
+            http.server_close()
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """The response of /metrics for an Accept header: the body and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.collector), content_type  # it only calls `collect`
+
+    def health(self) -> dict[str, Any]:
+        """The response of /health as a dict; it has a `reason` if the server is unhealthy."""
+        core, log = self._server.core, self._server.core.log
+        reason = self._reason()
+        if reason is not None:
+            return {"status": "error", "reason": reason}
+        nbytes, age = log.exposed()
+        return {
+            "status": "ok",
+            "role": "master",
+            "fsync": core.log.policy,
+            "exposed_bytes": nbytes,
+            "exposed_seconds": round(age, 3),
+            "written_lsn": log.written_lsn,
+            "synced_lsn": log.synced_lsn,
+        }
+
+    def _reason(self) -> str | None:
+        """Why the server cannot serve now, or None."""
+        core = self._server.core
+        if not core.ended and core.log.failure is not None and not core.log.in_doubt:
+            return f"the log failed: {core.log.failure}"
+        if not core.lock.acquire(timeout=HEALTH_S):
+            return f"the store did not answer within {HEALTH_S:g} s"
+        core.lock.release()
+        try:
+            core.look(nothing)  # this also rebuilds memory if that is needed
+        except TidelogError as error:
+            return str(error)
+        refusal = core.log.refusal()
+        if refusal is not None:
+            return f"writes are refused: {refusal}"
+        answered = threading.Event()
+        try:
+            self._server.loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return "the server has ended"
+        if not answered.wait(HEALTH_S):
+            return f"the event loop did not answer within {HEALTH_S:g} s"
+        return None
+
+
+class _Http(ThreadingHTTPServer):
+    """Accepts in one thread and handles each request in its own, up to REQUESTS_MAX at a time."""
+
+    daemon_threads = True
+
+    def __init__(self, link: socket.socket, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._stopping = False
+        socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # creates no socket
+        # As HTTPServer, but without its reverse DNS lookup.
+        self.server_name, self.server_port = link.getsockname()[:2]
+        link.setblocking(True)
+        self.socket = link
+        self.server_activate()
+
+    def serve(self) -> None:
+        """Serve until `stop`. The thread sleeps in accept, so an idle server costs nothing."""
+        while not self._stopping:
+            self.handle_request()
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            if not self._stopping:
+                time.sleep(RETRY_S)  # perhaps out of file descriptors
+            raise
+
+    def stop(self) -> None:
+        """Make `serve` return. Called from another thread."""
+        self._stopping = True
+        self.socket.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _logger.debug("a request for metrics broke off", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    timeout = REQUEST_S
+    server_version = "tidelog"
+    sys_version = ""
+    server: _Http
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        metrics = self.server.metrics
+        if path == "/metrics":
+            body, content_type = metrics.exposition(self.headers.get("Accept", ""))
+            self._answer(200, body, content_type)
+        elif path == "/health":
+            health = metrics.health()
+            self._answer(
+                503 if "reason" in health else 200,
+                json.dumps(health).encode() + b"\n",
+                "application/json",
+            )
+        else:
+            self._answer(404, b"/metrics and /health are here\n", "text/plain")
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: int, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _logger.debug("metrics: " + format, *args)

@@ -1,0 +1,1 @@
+"""The Redis protocol: bytes to commands, replies to bytes. No I/O."""

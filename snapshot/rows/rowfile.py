@@ -1,0 +1,333 @@
+"""RowFile: read the rows of one commit of data.mdb with plain, bounded reads and without LMDB.
+
+LMDB trusts its file: a wrong pointer in it kills the process, or silently skips rows. This reader trusts nothing. Every
+page number, pointer, flag and length is checked before it is used (snapshot/rows/treepage.py), each page's keys must
+lie within the bounds that its parent gives, and every row must match its checksum. Any violation raises a
+CorruptBlock that names the file, the page, the byte and the row that was looked for; the other rows stay readable.
+
+It needs only a Head and a function `read_at(offset, nbytes)`, which may return fewer bytes at the end of the file. So
+it could also read from an object store. It caches the last 128 pages, parsed. A look-up costs about 50 microseconds for
+each page that is not cached. LMDB needs two.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.rows.datafile import PAGE_HEADER, Head
+from tidelog.snapshot.rows.rownames import row_name
+from tidelog.snapshot.rows.seal import opened
+from tidelog.snapshot.rows.sums import part_name, parts_of
+from tidelog.snapshot.rows.treepage import (
+    BadPage,
+    Branch,
+    Leaf,
+    check_bounds,
+    run_pages,
+    tree_page,
+)
+
+PAGES_KEPT: Final = 128
+BATCH_ROWS: Final = 64  # `rows` reads this many at a time
+BATCH_BYTES: Final = 256 << 10
+# The largest row that is checked only because it is next to a missing one.
+NEIGHBOUR_BYTES_MAX: Final = 64 << 10
+
+ReadAt = Callable[[int, int], bytes]
+Row = tuple[bytes, bytes]
+_Kept = tuple[Branch | Leaf, bytes, bytes | None]
+
+
+class _Place:
+    """A position in the tree: the branches passed, each with the child taken and its bounds, and a row of a leaf.
+
+    `index` may be one past the last row of the leaf.
+    """
+
+    __slots__ = ("passed", "leaf", "index")
+
+    def __init__(self) -> None:
+        self.passed: list[tuple[Branch, int, bytes, bytes | None]] = []
+        self.leaf: Leaf | None = None
+        self.index = 0
+
+
+class RowFile:
+    """The rows of the commit that `head` describes: an `engine.cold.ColdStore`.
+
+    path        of the file, for errors
+    suspects    parts of the rows (snapshot/rows/sums.py) known to differ from the commit; reading them is refused
+    well_keyed  keys of damaged rows that were found by key: the payload is damaged, the key is right
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        read_at: ReadAt,
+        head: Head,
+        *,
+        suspects: Collection[int] = (),
+        well_keyed: set[bytes] | None = None,
+    ) -> None:
+        self.path, self.head, self.suspects = path, head, suspects
+        self.well_keyed = set() if well_keyed is None else well_keyed
+        self._read_at = read_at
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+
+    # --- looking up
+
+    def get(self, key: bytes) -> bytes | None:
+        """The payload of a row, or None if there is no such row. Raises CorruptBlock."""
+        with self._looking_for(key, key):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is not None and found[0] == key:
+                value = self._value(place)
+                try:
+                    return opened(self.path, key, value)
+                except CorruptBlock:
+                    self.well_keyed.add(key)
+                    raise
+            self._check_neighbours(key, place)
+            return None
+
+    def before(self, key: bytes, prefix: bytes) -> Row | None:
+        """The row with the greatest key that begins with `prefix` and is at most `key`, or None.
+
+        Raises CorruptBlock.
+        """
+        with self._looking_for(key, prefix):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is None or found[0] != key:
+                self._check_neighbour(place)
+                if not self._step_back(place):
+                    return None
+                found = self._row(place)
+            return self._answer(place, found, prefix)
+
+    def after(self, key: bytes, prefix: bytes) -> Row | None:
+        """The row with the least key that begins with `prefix` and is at least `key`, or None.
+
+        Raises CorruptBlock.
+        """
+        key = max(key, prefix)
+        with self._looking_for(key, prefix):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is None or found[0] != key:
+                behind = self._seek(key)
+                if self._step_back(behind):
+                    self._check_neighbour(behind)
+            return self._answer(place, found, prefix)
+
+    def rows(self, prefix: bytes, start: bytes = b"") -> Iterator[Row]:
+        """Iterate over the rows whose keys begin with `prefix`, ascending, from `start` on. Raises CorruptBlock."""
+        at = max(prefix, start)
+        while True:
+            batch, more = self.batch(prefix, at)
+            yield from batch
+            if not more:
+                return
+            at = batch[-1][0] + b"\0"
+
+    def batch(self, prefix: bytes, start: bytes) -> tuple[list[Row], bool]:
+        """The next batch of rows whose keys begin with `prefix`, from `start` on, and whether there may be more.
+
+        Raises CorruptBlock.
+        """
+        batch: list[Row] = []
+        nbytes = 0
+        with self._looking_for(start, prefix):
+            place = self._seek(start)
+            while (found := self._row(place)) is not None and found[0].startswith(prefix):
+                value = self._value(place)
+                batch.append((found[0], opened(self.path, found[0], value)))
+                nbytes += len(value)
+                if len(batch) == BATCH_ROWS or nbytes >= BATCH_BYTES:
+                    return batch, True
+                place.index += 1
+        return batch, False
+
+    def values(self, start: bytes) -> Iterator[Row]:
+        """Iterate over all rows from `start` on with their values, those in `suspects` too. Checksums are not verified.
+
+        Raises CorruptBlock.
+        """
+        with self._telling(start):
+            place = self._seek(start)
+            while (found := self._row(place)) is not None:
+                yield found[0], self._value(place)
+                place.index += 1
+
+    @contextmanager
+    def _looking_for(self, key: bytes, prefix: bytes) -> Iterator[None]:
+        if self.suspects:
+            for part in parts_of(prefix):
+                if part in self.suspects:
+                    raise CorruptBlock(
+                        f"{self.path}: {row_name(key)} cannot be trusted: "
+                        f"{part_name(part)}: the rows are not those of the last commit"
+                    )
+        with self._telling(key):
+            yield
+
+    @contextmanager
+    def _telling(self, key: bytes) -> Iterator[None]:
+        try:
+            yield
+        except BadPage as bad:
+            at = bad.number * self.head.psize + bad.offset
+            raise CorruptBlock(
+                f"{self.path}: {row_name(key)} cannot be read: page {bad.number}, byte {at}: {bad.reason}"
+            ) from bad
+        except OSError as error:
+            raise CorruptBlock(f"{self.path}: {row_name(key)} cannot be read: {error}") from error
+
+    # --- neighbours
+
+    def _check_neighbours(self, key: bytes, place: _Place) -> None:
+        """Check that a row that was not found is really missing. Raises CorruptBlock if damage may hide it.
+
+        A row with a damaged key fails its checksum, and may still lie in order next to where the search ended.
+        """
+        self._check_neighbour(place)
+        behind = self._seek(key)
+        if self._step_back(behind):
+            self._check_neighbour(behind)
+
+    def _check_neighbour(self, place: _Place) -> None:
+        found = self._row(place)
+        if (
+            found is not None
+            and found[1] <= NEIGHBOUR_BYTES_MAX
+            and found[0] not in self.well_keyed
+        ):
+            opened(self.path, found[0], self._value(place))
+
+    def _answer(self, place: _Place, found: tuple[bytes, int] | None, prefix: bytes) -> Row | None:
+        if found is None:
+            return None
+        if not found[0].startswith(prefix):
+            self._check_neighbour(place)
+            return None
+        return found[0], opened(self.path, found[0], self._value(place))
+
+    # --- pages
+
+    def _seek(self, key: bytes) -> _Place:
+        """The place of the first row whose key is at least `key`."""
+        place = _Place()
+        if self.head.rows.root is not None:
+            self._descend(place, self.head.rows.root, b"", None, key)
+            assert place.leaf is not None
+            place.index = bisect_left(place.leaf.keys, key)
+        return place
+
+    def _descend(
+        self, place: _Place, number: int, low: bytes, high: bytes | None, key: bytes | None
+    ) -> None:
+        """Descend to the leaf that would contain `key`; None: to the last leaf."""
+        while True:
+            depth = len(place.passed) + 1
+            page = self._page(number, low, high, depth)
+            if isinstance(page, Leaf):
+                place.leaf = page
+                return
+            at = len(page.keys) if key is None else bisect_right(page.keys, key)
+            at = max(at - 1, 0)
+            place.passed.append((page, at, low, high))
+            number, low, high = _child(page, at, low, high)
+
+    def _page(self, number: int, low: bytes, high: bytes | None, depth: int) -> Branch | Leaf:
+        kept = self._kept.get(number)
+        if kept is not None and kept[1] == low and kept[2] == high:
+            self._kept.move_to_end(number)
+            page = kept[0]
+        else:
+            psize = self.head.psize
+            data = self._read_at(number * psize, psize)
+            page = tree_page(data, number, psize, self.head.last_page)
+            check_bounds(page, number, low, high)
+            self._kept[number] = page, low, high
+            if len(self._kept) > PAGES_KEPT:
+                self._kept.popitem(last=False)
+        if isinstance(page, Leaf) != (depth == self.head.rows.depth):
+            raise BadPage(number, 10, f"it lies at depth {depth} of {self.head.rows.depth}")
+        return page
+
+    def _row(self, place: _Place) -> tuple[bytes, int] | None:
+        """The key and value size of the row at a place, or None at the end. Moves to the next leaf if needed."""
+        leaf = place.leaf
+        while leaf is not None and place.index >= len(leaf.keys):
+            leaf = self._next_leaf(place)
+        return None if leaf is None else (leaf.keys[place.index], leaf.values[place.index][2])
+
+    def _next_leaf(self, place: _Place) -> Leaf | None:
+        while place.passed:
+            page, at, low, high = place.passed.pop()
+            if at + 1 < len(page.children):
+                place.passed.append((page, at + 1, low, high))
+                number, low, high = _child(page, at + 1, low, high)
+                self._descend(place, number, low, high, b"")
+                place.index = 0
+                return place.leaf
+        place.leaf = None
+        return None
+
+    def _step_back(self, place: _Place) -> bool:
+        """Move a place that `_seek` returned to the row before. Return False if there is none."""
+        if place.leaf is None and self.head.rows.root is not None:
+            self._descend(place, self.head.rows.root, b"", None, None)
+            assert place.leaf is not None
+            place.index = len(place.leaf.keys)
+        if place.leaf is None:
+            return False
+        if place.index > 0:
+            place.index -= 1
+            return True
+        while place.passed:
+            page, at, low, high = place.passed.pop()
+            if at > 0:
+                place.passed.append((page, at - 1, low, high))
+                number, low, high = _child(page, at - 1, low, high)
+                self._descend(place, number, low, high, None)
+                place.index = len(place.leaf.keys) - 1
+                return True
+        return False
+
+    def _value(self, place: _Place) -> bytes:
+        leaf = place.leaf
+        assert leaf is not None
+        first, at, nbytes = leaf.values[place.index]
+        if not first:
+            return leaf.data[at : at + nbytes]
+        head = self.head
+        if not 1 < first <= head.last_page:
+            raise BadPage(
+                first, 0, f"a value is said to lie here, and the last page is {head.last_page}"
+            )
+        offset = first * head.psize
+        run_pages(self._read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)
+        value = self._read_at(offset + PAGE_HEADER, nbytes)
+        if len(value) != nbytes:
+            raise BadPage(first, PAGE_HEADER + len(value), "the file ends within this value")
+        return value
+
+
+def _child(
+    page: Branch, at: int, low: bytes, high: bytes | None
+) -> tuple[int, bytes, bytes | None]:
+    """The page number and key bounds of a child."""
+    keys = page.keys
+    return (
+        page.children[at],
+        keys[at] if at else low,
+        keys[at + 1] if at + 1 < len(keys) else high,
+    )

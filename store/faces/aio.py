@@ -1,0 +1,479 @@
+"""AsyncStore: the face for the tasks of an event loop.
+
+A command is decided at once in the loop's thread; that takes microseconds. A task awaits only the disk and other
+callers' writes. An fsync never blocks the loop: the log calls back (`Log.subscribe`).
+
+This is the only module that imports asyncio. It is loaded when `AsyncStore` or `aopen` is first used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from datetime import timedelta
+from threading import get_ident
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from weakref import ref
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import SEGMENT_BYTES, Log
+from tidelog.disk.interface import Disk
+from tidelog.engine.errors import CommandError
+from tidelog.engine.keys.waiting import Waiter
+from tidelog.engine.reply import Reply
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.promise import RELIEF_S, Promise, unheld
+from tidelog.store.commit.waiters import Caller
+from tidelog.store.durations import Duration, patience
+from tidelog.store.errors import WatchError, from_command
+from tidelog.store.faces import shapes
+from tidelog.store.faces.async_methods import AsyncMethods
+from tidelog.store.faces.encode import encode, encode_all, encode_row
+from tidelog.store.faces.face import Face, nothing
+from tidelog.store.faces.idrange import IdRange
+from tidelog.store.faces.missing import answers_missing
+from tidelog.store.faces.pipeline import AsyncPipeline, call_words
+from tidelog.store.faces.receipts import Receipt, level_number
+from tidelog.store.faces.shapes import Shape
+from tidelog.store.faces.types import KeyT, PatternT, Text
+from tidelog.store.lifetime import DRAIN_SECONDS, end
+from tidelog.store.opening import AnyPath, open_core
+from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
+
+if TYPE_CHECKING:
+    from tidelog.snapshot.portable import Snapshot
+    from tidelog.snapshot.scrub import Finding
+    from tidelog.store.queue.aio import AsyncQueue
+    from tidelog.store.queue.work.drain import Drain
+    from tidelog.store.queue.work.shared import Holder
+
+T = TypeVar("T")
+
+
+@answers_missing
+class AsyncStore(Face, AsyncMethods):
+    """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it."""
+
+    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+        super().__init__(core, decode=decode, db=db, level=level)
+        self._opened_here = False
+
+    # --- commands
+
+    async def _call(self, shape: Shape[T], words: list[Any]) -> T:
+        return shape(await self._run(encode_all(words)), self._decode)
+
+    async def _run(self, args: list[bytes]) -> Reply:
+        reply, promise = self._core.command(self._db, args, TaskCaller)
+        if reply.__class__ is Waiter:
+            reply, promise = await self._wait(reply)
+        await self._hold(promise)
+        if reply.__class__ is CommandError:
+            raise from_command(reply)
+        return reply
+
+    async def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
+        core = self._core
+        try:
+            effect, log, lsn = core.add(self._db, encode(name), encode_row(fields))
+        except CommandError as error:
+            await self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
+            raise from_command(error) from None
+        await self._hold((log, lsn, True))
+        text = b"%d-%d" % (effect[3], effect[4])
+        return text.decode() if self._decode else text
+
+    async def _hold(self, promise: Promise, level: int = 0) -> None:
+        core = self._core
+        level = level or self._level
+        log, lsn, wrote = promise
+        if not core.durability.holds(promise, level):
+            error = await _reached(log, lsn, level or core.durability.level())
+            if error is not None:
+                raise unheld(error, wrote) from error
+            while (
+                wrote and core.durability.relief is not None
+            ):  # as in Durability.hold, without blocking the loop
+                await asyncio.sleep(RELIEF_S)
+        if self._keeps_receipts:
+            self._receive(promise)
+
+    async def _wait(self, waiter: Waiter) -> Answer:
+        """Wait for a parked read. Cancelled before it is served, it gets nothing; after, its entries stay pending."""
+        core, caller = self._core, waiter.owner
+        try:
+            while not caller.done:
+                await caller.sleep(core.waits.patience(waiter))
+                core.wake(waiter)
+        except BaseException:
+            core.leave(waiter)
+            raise
+        if caller.error is not None:
+            raise caller.error
+        answer: Answer = caller.answer
+        return answer
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Run a command given as words: `execute_command("XLEN", "orders")`. Replies have redis-py's shapes."""
+        words = call_words(args)
+        return await self._call(shapes.shape_of(encode(args[0]), options), words)
+
+    async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
+        """Add many entries as one unit and one record. Returns their IDs; each is formatted only when looked at.
+
+        Raises DataError if `rows` is not an iterable of dicts, and what `xadd` raises.
+        """
+        try:
+            reply, promise = self._many(key, rows)
+        except CommandError as error:
+            await self._hold(self._core.look(nothing)[1])
+            raise from_command(error) from None
+        await self._hold(promise)
+        return self._ids(reply)
+
+    async def scan_iter(
+        self,
+        match: PatternT | None = None,
+        count: int | None = None,
+        _type: str | None = None,
+    ) -> AsyncIterator[Text]:
+        """Iterate over the names of all keys with SCAN. `count` is a hint for the size of one step."""
+        cursor = -1
+        while cursor:
+            cursor, names = await self.scan(max(cursor, 0), match, count, _type)
+            for name in names:
+                yield name
+
+    async def ping(self) -> bool:
+        """True while the store is open."""
+        return await self._call(shapes.pong, [b"PING"])
+
+    async def time(self) -> tuple[int, int]:
+        """The store's clock: (Unix seconds, microseconds of the second)."""
+        return await self._call(shapes.clock, [b"TIME"])
+
+    # --- pipelines and transactions
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncPipeline:
+        """A pipeline: its commands run as one unit, or with `transaction=False` each as its own unit."""
+        return AsyncPipeline(self, transaction)
+
+    async def transaction(
+        self,
+        func: Callable[[AsyncPipeline], Any],
+        *watches: KeyT,
+        shard_hint: str | None = None,
+        value_from_callable: bool = False,
+        watch_delay: float | None = None,
+    ) -> Any:
+        """Watch `watches`, call `func(pipe)` and execute; repeat until no watched key changed in between.
+
+        `func` may be a coroutine function. Returns the results, or with `value_from_callable` what `func` returned.
+        `watch_delay` (seconds) is the pause before a repeat.
+        """
+        async with self.pipeline(True) as pipe:
+            while True:
+                try:
+                    if watches:
+                        await pipe.watch(*watches)
+                    value = func(pipe)
+                    if inspect.isawaitable(value):
+                        value = await value
+                    results = await pipe.execute()
+                    return value if value_from_callable else results
+                except WatchError:
+                    if watch_delay:
+                        await asyncio.sleep(watch_delay)
+
+    # --- queues
+
+    def queue(
+        self,
+        name: str,
+        group: str = "workers",
+        *,
+        codec: Any = "json",
+        max_deliveries: int = 5,
+        retry_after: Duration = 30.0,
+        keep: int | timedelta = 0,
+        max_depth: int | None = None,
+        max_failures: int = 1000,
+    ) -> AsyncQueue:
+        """A durable queue in this store; its methods are awaited.
+
+        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
+        max_deliveries   a job that was delivered this often without success becomes a dead job
+        retry_after      seconds or a timedelta: how long a lease outlives its worker, and the first retry pause
+        keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
+                         while jobs are being done
+        max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
+        max_failures     how many entries about failures to keep
+
+        The options are not stored. Nothing is written before the first job. Raises DataError.
+        """
+        from tidelog.store.queue.aio import make_queue
+        from tidelog.store.queue.options import make_options
+
+        options = make_options(
+            *(name, group),
+            codec=codec,
+            max_deliveries=max_deliveries,
+            retry_after=retry_after,
+            keep=keep,
+            max_depth=max_depth,
+            max_failures=max_failures,
+        )
+        return make_queue(self, options)
+
+    # --- the store itself
+
+    async def barrier(self, level: str = "fsynced") -> Receipt:
+        """Wait until everything written so far, by any caller, has reached `level` (`written` or `fsynced`).
+
+        Returns the receipt of the last record. Raises DataError, StorePoisoned.
+        """
+        number = level_number(level)
+        _, promise = self._core.look(nothing)
+        await self._hold(promise, number)
+        return Receipt(*promise[:2])
+
+    async def digest(self) -> str:
+        """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
+        reply, promise = self._digest()
+        await self._hold(promise)
+        return str(reply)
+
+    async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
+        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds`: what a power cut would lose."""
+        return self._info()
+
+    async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
+        """The settings that match a glob pattern: `appendfsync` and the stream limits."""
+        return self._config_get((pattern, *args))
+
+    async def config_set(self, name: str, value: Any, *args: Any) -> bool:
+        """Change settings until the store is closed; they are not stored. Raises DataError, ResponseError."""
+        return self._config_set(name, value, args)
+
+    async def checkpoint(self) -> int:
+        """Fold the log into the checkpoint now; other calls go on. Returns the last LSN that the checkpoint covers.
+
+        Raises CheckpointFailed; then nothing has changed, and the log is kept.
+        """
+        return await asyncio.to_thread(self._checkpoints().fold)
+
+    async def snapshot(self) -> Snapshot:
+        """Publish a portable copy of the store's current state under snapshots/. Returns its path and LSN.
+
+        Raises CheckpointFailed.
+        """
+        return await asyncio.to_thread(self._checkpoints().snapshot)
+
+    async def verify(self) -> list[Finding]:
+        """Read and check everything that is stored. Returns the findings; an empty list if there are none."""
+        return await asyncio.to_thread(self._checkpoints().verify)
+
+    async def refresh(self) -> int:
+        """Apply what the writer has logged since the last look. Read-only stores only. Returns the last LSN.
+
+        Raises DataError on a writer's store, StoreDamaged, NewerFormat.
+        """
+        return await asyncio.to_thread(self._core.refresh)
+
+    async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
+        """Sync the log and release the directory. Blocked calls raise StoreClosed. Closing twice is allowed.
+
+        The store's queues stop handing out jobs. Then the call waits up to `drain` seconds (None = for ever, 0 = not at
+        all) for the jobs that other living tasks and threads have in hand. Returns how many of those were left, and
+        logs it. They will be delivered again, and so will the caller's own.
+
+        Raises StorePoisoned, with the number of unconfirmed records, after the directory was released.
+        """
+        limit = patience("drain", drain)
+        left = 0
+        try:
+            if self._core.queues is not None:
+                caller = TaskCaller()
+                waits = self._core.queues.drain(limit, caller, this_task())
+                if waits is not None:
+                    left = await _drain(waits, caller)
+        finally:  # a cancellation ends the wait, not the closing
+            await asyncio.to_thread(end, self._core)
+        return left
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._opened_here:
+            await self.aclose()
+
+
+class Closable(Protocol):
+    """An object whose `aclose` is awaited."""
+
+    async def aclose(self) -> object:
+        """Release it."""
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+class Opening(Generic[Opened]):
+    """What `aopen` and `aqueue` return. `await` it to get the store or the queue, or use it in `async with`, which also
+    closes what it opened.
+    """
+
+    def __init__(self, open_: Callable[[], Opened]) -> None:
+        self._open = open_
+        self._found: Opened | None = None
+
+    async def _opened(self) -> Opened:
+        # Recovery reads the log; in a thread it does not block the loop.
+        return await asyncio.to_thread(self._open)
+
+    def __await__(self) -> Generator[Any, None, Opened]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> Opened:
+        self._found = await self._opened()
+        return self._found
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._found is not None
+        await self._found.aclose()
+
+
+async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
+    """Wait until `lsn` has reached `level`. Returns the error if it never will."""
+    loop = asyncio.get_running_loop()
+    reached: asyncio.Future[LogPoisoned | None] = loop.create_future()
+
+    def settle(error: LogPoisoned | None) -> None:
+        if not reached.done():
+            reached.set_result(error)
+
+    def callback(error: LogPoisoned | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop is closed: no task waits any more
+
+    log.subscribe(lsn, level, callback)
+    return await reached
+
+
+async def _drain(drain: Drain, caller: TaskCaller) -> int:
+    """Wait for the jobs that others have in hand. Returns how many were left."""
+    try:
+        drain.begin()
+        while (pause := drain.look()) is not None:
+            await caller.sleep(pause)
+    finally:
+        left = drain.end()
+    return left
+
+
+def this_task() -> Holder:
+    """The running task; in a callback of the loop, which has no task, the thread."""
+    task = asyncio.current_task()
+    return get_ident() if task is None else (get_ident(), ref(task))
+
+
+class TaskCaller(Caller):
+    """A waiting task of an event loop. The task makes it, in its loop.
+
+    gone    set as soon as the task is cancelled, though the task runs and leaves only later
+    """
+
+    __slots__ = ("_loop", "_future", "_gone")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+        super().__init__()
+
+    @property
+    def gone(self) -> bool:
+        return self._gone or self._future.cancelled()
+
+    @gone.setter
+    def gone(self, gone: bool) -> None:
+        self._gone = gone
+
+    def nudge(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            pass  # the loop is closed: delivered entries stay pending, as after a crash
+
+    def _wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def sleep(self, seconds: float | None) -> None:
+        """Wait until nudged, or for `seconds`; None = for ever."""
+        timer = None if seconds is None else self._loop.call_later(seconds, self._wake)
+        try:
+            await self._future
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._future = self._loop.create_future()
+        if self.done:
+            self._wake()
+
+
+def aopen_store(
+    path: AnyPath,
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    read_only: bool = False,
+    memory_budget: int | None = None,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+    save: Iterable[tuple[float, int]] = SAVE,
+    snapshot_every: float | timedelta | None = None,
+    keep_snapshots: int = 0,
+    retain_bytes: int = RETAIN_BYTES,
+    retain_seconds: float | timedelta | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk: Disk | None = None,
+    clock: Clock = SYSTEM,
+) -> Opening[AsyncStore]:
+    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+    options = make_options(
+        fsync=fsync,
+        read_only=read_only,
+        memory_budget=memory_budget,
+        checkpoint_bytes=checkpoint_bytes,
+        save=save,
+        snapshot_every=snapshot_every,
+        keep_snapshots=keep_snapshots,
+        retain_bytes=retain_bytes,
+        retain_seconds=retain_seconds,
+        segment_bytes=segment_bytes,
+    )
+
+    def opened() -> AsyncStore:
+        core = open_core(path, options, disk, clock)
+        store = AsyncStore(core, decode=decode_responses)
+        store._opened_here = True
+        return store
+
+    return Opening(opened)

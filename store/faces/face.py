@@ -1,0 +1,199 @@
+"""The part that the sync and the asyncio face share: views on a core, and everything that does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Self
+
+from tidelog.aof.log import POLICIES
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.streams.add import decide_xadd_many
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.reply import Reply
+from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.promise import Promise
+from tidelog.store.errors import DataError, ResponseError
+from tidelog.store.faces.encode import encode
+from tidelog.store.faces.idrange import IdRange
+from tidelog.store.faces.receipts import Receipt, level_number
+from tidelog.store.faces.types import KeyT
+
+if TYPE_CHECKING:
+    from tidelog.store.checkpoints import Checkpoints
+
+REDIS_VERSION = "8.8.0"
+# CONFIG names that an embedded store has, and the setting behind each name.
+LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
+
+
+class Face:
+    """A view on one open store: a database, a durability level, and whether receipts are kept.
+
+    `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one,
+    except for receipts: `last_receipt` is that of the last write through that view, by any thread.
+    """
+
+    def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
+        self._core = core
+        self._decode = decode
+        self._db = db
+        self._level = level
+        self._keeps_receipts = False
+        self.last_receipt: Receipt | None = None
+
+    def _view(self) -> Self:
+        face = type(self)(self._core, decode=self._decode, db=self._db, level=self._level)
+        face._keeps_receipts = self._keeps_receipts
+        return face
+
+    def db(self, number: int) -> Self:
+        """The same store, another database (0 to 15). Raises DataError."""
+        count = len(self._core.state.databases)
+        if not isinstance(number, int) or not 0 <= number < count:
+            raise DataError(f"there is no database {number!r}; they are 0 to {count - 1}")
+        face = self._view()
+        face._db = number
+        return face
+
+    def at(self, level: str) -> Self:
+        """The same store with replies at another level: `written` (the kernel has it) or `fsynced` (the disk has it).
+
+        At a level below that of the fsync policy, reads may show data that a power cut still loses. Raises DataError.
+        """
+        number = level_number(level)
+        face = self._view()
+        face._level = number
+        return face
+
+    def _holds_already(self, promise: Promise) -> bool:
+        """Whether a promise already holds this view's level, so that `_hold` has nothing to do."""
+        log, lsn, _ = promise
+        return not self._keeps_receipts and lsn <= self._core.durability.through(log, self._level)
+
+    def receipts(self) -> Self:
+        """The same store; after each write through this view, `last_receipt` is the receipt of that write."""
+        face = self._view()
+        face._keeps_receipts = True
+        return face
+
+    @property
+    def fsync(self) -> str:
+        """The fsync policy: `always`, `everysec` or `no`. Assign to change it; raises DataError, NotStored."""
+        return self._core.log.policy
+
+    @fsync.setter
+    def fsync(self, policy: str) -> None:
+        if policy not in POLICIES:
+            raise DataError(f"fsync must be one of: {', '.join(POLICIES)}")
+        self._core.set_policy(policy)  # type: ignore[arg-type]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store was closed or belongs to the parent process of a fork."""
+        return self._core.ended
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a store does not pickle: it holds a lock, open files and threads of this process. "
+            "Send its path and open it there read-only, or send the messages"
+        )
+
+    # --- for the faces
+
+    def _receive(self, promise: Promise) -> None:
+        log, lsn, wrote = promise
+        if wrote:
+            self.last_receipt = Receipt(log, lsn)
+
+    def _many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> Answer:
+        name = encode(key)
+        if isinstance(rows, (Mapping, str, bytes)) or not isinstance(rows, Iterable):
+            raise DataError(f"xadd_many needs an iterable of dicts, not {type(rows).__name__!r}")
+        given = rows if isinstance(rows, list) else list(rows)
+
+        def work(ctx: Context) -> Reply:
+            try:
+                return decide_xadd_many(ctx, name, given)
+            except TypeError as error:
+                raise DataError(str(error)) from error
+
+        return self._core.decided(self._db, work)
+
+    def _ids(self, reply: Reply) -> IdRange:
+        ms, seq, count = reply
+        return IdRange(ms, seq, count, self._decode)
+
+    def _checkpoints(self) -> Checkpoints:
+        self._core.look(nothing)  # raises if the store is closed
+        found: Checkpoints | None = self._core.checkpoints
+        if found is None:
+            raise DataError(
+                "this store is open read-only: its writer makes checkpoints and snapshots"
+            )
+        return found
+
+    def _digest(self) -> Answer:
+        return self._core.look(digest)
+
+    def _info(self) -> dict[str, Any]:
+        """Does not wait, and does not check that the store is open or sound."""
+        core, log = self._core, self._core.log
+        nbytes, age = log.exposed()
+        with core.lock:
+            databases = {
+                f"db{number}": {"keys": len(database.keys), "expires": len(database.expires)}
+                for number, database in enumerate(core.state.databases)
+                if database.keys
+            }
+            blocked = len(core.waiting.waiters())
+        return {
+            "redis_version": REDIS_VERSION,
+            "fsync": log.policy,
+            "next_lsn": log.next_lsn,
+            "written_lsn": log.written_lsn,
+            "synced_lsn": log.synced_lsn,
+            "unsynced_bytes": nbytes,
+            "unsynced_seconds": age,
+            "epoch": core.state.epoch,
+            "incarnation": f"{log.incarnation:016x}",
+            "reloads": core.reloads,
+            "failure": None if log.failure is None else str(log.failure),
+            "blocked_clients": blocked,
+            **(core.checkpoints.info(core) if core.checkpoints is not None else {}),
+            **databases,
+        }
+
+    def _config_get(self, patterns: tuple[str, ...]) -> dict[str, str]:
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise DataError(f"a pattern of config_get must be a str, not {pattern!r}")
+        settings: dict[str, str] = {
+            name: str(getattr(self._core.settings, slot)) for name, slot in LIMITS.items()
+        }
+        settings["appendfsync"] = self.fsync
+        return {
+            name: value
+            for name, value in settings.items()
+            if any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
+        }
+
+    def _config_set(self, name: str, value: Any, more: tuple[Any, ...]) -> bool:
+        if len(more) % 2:
+            raise DataError("CONFIG SET needs a value for each name")
+        self._core.look(nothing)  # raises if the store is closed
+        pairs = [(name, value), *zip(more[::2], more[1::2], strict=True)]
+        for option, setting in pairs:
+            if option == "appendfsync":
+                self.fsync = setting
+            elif isinstance(option, str) and option in LIMITS and str(setting).isdigit():
+                with self._core.lock:
+                    setattr(self._core.settings, LIMITS[option], int(setting))
+            else:
+                raise ResponseError(f"CONFIG SET failed - cannot set '{option}' to '{setting}'")
+        return True
+
+
+def nothing(state: State) -> None:
+    """Look at nothing. `Core.look` then returns only the promise on all applied units."""

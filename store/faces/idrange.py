@@ -1,0 +1,53 @@
+"""The IDs that `xadd_many` returns: a sequence that formats an ID only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from tidelog.store.faces.types import Text
+
+
+class IdRange(Sequence[Text]):
+    """The IDs `ms-seq`, `ms-(seq+1)`, ... Equal to a list of the same IDs."""
+
+    __slots__ = ("ms", "seq", "length", "_decode")
+
+    def __init__(self, ms: int, seq: int, length: int, decode: bool) -> None:
+        self.ms, self.seq, self.length, self._decode = ms, seq, length, decode
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> Text: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Text]: ...
+
+    def __getitem__(self, index: int | slice) -> Text | list[Text]:
+        if isinstance(index, slice):
+            return [self._text(at) for at in range(*index.indices(self.length))]
+        at = index + self.length if index < 0 else index
+        if not 0 <= at < self.length:
+            raise IndexError(index)
+        return self._text(at)
+
+    def __iter__(self) -> Iterator[Text]:
+        return map(self._text, range(self.length))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, IdRange):
+            mine = (self.ms, self.seq, self.length, self._decode)
+            return mine == (other.ms, other.seq, other.length, other._decode)
+        return isinstance(other, list) and list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if not self.length:
+            return "IdRange()"
+        return f"IdRange({self.ms}-{self.seq} .. {self.ms}-{self.seq + self.length - 1})"
+
+    def _text(self, at: int) -> Text:
+        text = b"%d-%d" % (self.ms, self.seq + at)
+        return text.decode() if self._decode else text

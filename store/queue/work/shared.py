@@ -1,0 +1,421 @@
+"""Shared: the common knowledge of all workers of one queue and group in this process.
+
+An embedded store has one writer, so all its workers live in this process, and no clock is needed to tell which are
+alive: a delivery lives as long as its object, within its time limit. All waiting uses the monotonic clock. The wall
+clock only tells the age of what an earlier process left behind. So a clock that jumps takes no job from a living worker
+and shortens no pause.
+
+A paused job, or one with an extended lease, has a record in `<name>:holds`. This module caches those records. The cache
+is read again after the store's memory was rebuilt, when the key has another stream, and after a unit that failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from heapq import heappush
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.engine import ids
+from tidelog.engine.commands.context import Context
+from tidelog.engine.commands.streams.delete import log_delete
+from tidelog.engine.groups.group import Group
+from tidelog.engine.groups.pending import NOBODY
+from tidelog.engine.idlist import pack
+from tidelog.engine.ids import MAX
+from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.stream import Stream
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.waiters import Caller
+from tidelog.store.queue.options import Options
+from tidelog.store.queue.rows import fields_of, hold_of, shown, text
+from tidelog.store.queue.streams import among_held, stream_at
+
+if TYPE_CHECKING:
+    from tidelog.store.queue.base import QueueBase
+
+RATE_SECONDS: Final = 60.0  # longest period of `put_per_second` and `done_per_second`
+FEW: Final = 8  # up to this many jobs are looked up one by one
+FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
+Job = tuple[int, Row, int]  # ID, row, deliveries
+# The thread that has a job in hand, by its ident; or the ident of a loop's thread and the task.
+Holder = int | tuple[int, Callable[[], Any]]
+
+log = logging.getLogger("tidelog.queue")
+
+
+class Delivery:
+    """Jobs that were delivered to one worker together. While it lives, at most until `until`, their leases are renewed.
+
+    A delivery of a single job is reused when the job is done (`Place.spare`). Meanwhile it stays in `Shared.living`,
+    with nothing open.
+
+    open        jobs not yet settled: ID -> deliveries. Worker and deliveries fence them against later deliveries
+    jobs        jobs not yet handed to the worker, the first one last
+    finished    jobs that are done but not acknowledged yet; they are written together
+    gathers     whether acknowledgements are gathered like this
+    until       end of the time limit, monotonic seconds; None = no limit
+    renewed     when the leases were last renewed
+    holder      who has its jobs in hand, 0 = nobody yet
+    hands       for a batch: job -> who has it in hand, if that is or was not `holder`
+    """
+
+    __slots__ = (
+        *("shared", "options", "worker", "open", "jobs", "finished", "gathers", "until", "renewed"),
+        *("holder", "hands", "__weakref__"),
+    )
+
+    def __init__(self, shared: Shared, options: Options, worker: bytes, gathers: bool) -> None:
+        self.jobs: list[Job] = []
+        self.finished: deque[int] = deque()
+        self.open: dict[int, int] = {}
+        self.options = options
+        self.worker = worker
+        self.gathers = gathers
+        self.until: float | None = None
+        self.renewed = 0.0
+        self.holder: Holder = 0
+        self.hands: dict[int, Holder] = {}
+        self.shared = shared  # from here on `__del__` has something to clean up
+        shared.living[id(self)] = weakref.ref(self)
+
+    def lives(self, mono: float) -> bool:
+        """Whether its leases are renewed, that is, the time limit is not over."""
+        return self.until is None or mono < self.until
+
+    def taken(self, job: int, holder: Holder) -> None:
+        """Note that `holder`, which is not `self.holder`, has a job in hand."""
+        if self.gathers and self.holder:
+            self.hands[job] = holder
+        else:
+            self.holder = holder
+
+    def take_unseen(self) -> list[Job]:
+        """Take the jobs that were not handed to the worker. The worker's thread may take jobs at the same time; each
+        job goes to exactly one of the two.
+        """
+        taken: list[Job] = []
+        try:
+            taken.extend(map(list.pop, repeat(self.jobs, len(self.jobs))))
+        except IndexError:
+            pass  # the jobs taken before stay taken
+        return taken
+
+    def take_finished(self) -> list[int]:
+        """Take the finished jobs, to write them. The worker may add to them, and another thread take some, at the same
+        time: the beat does so while a consumer is closed.
+        """
+        taken: list[int] = []
+        try:
+            taken.extend(map(deque.popleft, repeat(self.finished, len(self.finished))))
+        except IndexError:
+            pass  # the jobs taken before stay taken
+        return taken
+
+    def still_held(self, group: Group, jobs: Sequence[int]) -> list[int]:
+        """[lock] Those of its open jobs that were not delivered to another worker."""
+        counts = self.open
+        if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
+            # A whole batch that was delivered once is nearly always one run of pending entries.
+            consumer = group.consumers.get(self.worker)
+            found = sorted(jobs)
+            if consumer and group.pending.are_held(pack(found), consumer.index, 1):
+                return found
+        return among_held(group, self.worker, [(job, counts.get(job, 0)) for job in jobs])
+
+    def written(self, jobs: Collection[int], held: Collection[int]) -> None:
+        """These finished jobs are acknowledged in the log; those not in `held` were lost before."""
+        if self.open.keys() <= set(jobs):
+            self.open.clear()
+        else:
+            for job in jobs:
+                self.settled(job)
+        if len(held) < len(jobs):
+            name = shown(self.shared.key)
+            lost = ", ".join(map(text, sorted({*jobs} - {*held})))
+            log.warning(
+                "queue %s: done, but given to another worker meanwhile, or settled: jobs %s",
+                name,
+                lost,
+            )
+
+    def settled(self, job: int) -> None:
+        """Forget a job: it is no longer this worker's."""
+        self.open.pop(job, None)
+
+    def __del__(self) -> None:
+        # Runs anywhere, even while a lock is held, so nothing here may wait. The next fetch or beat does the rest.
+        try:
+            shared = self.shared
+        except AttributeError:  # an interrupt struck during __init__
+            return
+        if self.open:
+            shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
+        shared.living.pop(id(self), None)
+
+
+class Place:
+    """A worker's place in a queue: what its consumer and its jobs have in common.
+
+    worker     its name
+    reraise    whether an exception in a job's block propagates
+    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
+    past       an empty delivery, which replaces that of a job whose delivery became `spare`
+    """
+
+    __slots__ = ("queue", "worker", "reraise", "spare", "past")
+
+    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
+        self.queue, self.worker, self.reraise = queue, worker, reraise
+        self.spare: Delivery | None = None
+        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
+
+
+class Leftover:
+    """The work that an ended or closed delivery left to be written; see `Delivery`.
+
+    finished    jobs that are done        unseen    jobs that were never handed to the worker
+    open        both of these, and jobs that the worker dropped
+    """
+
+    __slots__ = ("options", "worker", "open", "finished", "unseen", "_late_at")
+
+    def __init__(
+        self, delivery: Delivery, open: dict[int, int], finished: list[int], unseen: list[Job]
+    ) -> None:
+        self.options, self.worker, self.open = delivery.options, delivery.worker, open
+        self.finished, self.unseen = finished, unseen
+        self._late_at = delivery.renewed + delivery.options.retry_after
+
+    def let_go(self) -> dict[int, float]:
+        """The jobs that the worker dropped, and when their lease is over, in monotonic seconds."""
+        told = {*self.finished, *(job for job, _, _ in self.unseen)}
+        return {job: self._late_at for job in self.open if job not in told}
+
+
+class Hold:
+    """How long a job is held back: until `due`, monotonic seconds. `entry`: its record in `<name>:holds`, 0 = none."""
+
+    __slots__ = ("due", "entry")
+
+    def __init__(self, due: float, entry: int) -> None:
+        self.due, self.entry = due, entry
+
+
+class Shared:
+    """One queue and group of one open store.
+
+    living      deliveries that live, by their id(); some have nothing open
+    leftovers   what ended deliveries left to be written
+    paused      jobs without owner that wait for their retry     heap    (due, job) for them; stale pairs are skipped
+    extended    jobs with an extended lease                      failed  job -> its entries in `<name>:failures`
+    returned    workers that got all jobs of their history, or had none
+    dropped     jobs that workers of this process dropped -> when the lease is over; nobody gets them before
+    looks       when to look for paused and abandoned jobs, monotonic seconds, by `retry_after`: several queue objects
+                may differ in it
+    room        callers that wait for room in a bounded queue, or for jobs to be settled
+    closing     the store is being closed: no more jobs are handed out
+    """
+
+    def __init__(self, core: Core, db: int, options: Options) -> None:
+        # A weak reference: the core refers to this object, and must be freed with its last user.
+        self._core = weakref.ref(core)
+        self.monotonic = core.monotonic
+        self.db, self.key, self.group_key = db, options.key, options.group_key
+        self.living: dict[int, weakref.ref[Delivery]] = {}
+        self.leftovers: deque[Leftover] = deque()
+        self.dropped: dict[int, float] = {}
+        self.returned: set[bytes] = set()
+        self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.room: dict[Caller, None] = {}
+        self.samples: deque[tuple[float, int, int]] = deque()
+        self.next_tidy = 0.0  # when to look for stale consumers, monotonic seconds
+        self.unswept = 0  # jobs acknowledged since the last sweep of retention
+        self.closing = False
+        self.number = -1  # of the stream that was cached; -1: read it again
+        self._forget()
+
+    def _forget(self) -> None:
+        self.paused: dict[int, Hold] = {}
+        self.extended: dict[int, Hold] = {}
+        self.heap: list[tuple[float, int]] = []
+        self.failed: dict[int, list[int]] = {}
+        self.looks: dict[float, float] = {}
+
+    @property
+    def core(self) -> Core:
+        core = self._core()
+        assert core is not None  # the caller holds a face of it
+        return core
+
+    # --- the cache
+
+    def fresh(self, ctx: Context, options: Options, stream: Stream, group: Group) -> None:
+        """[lock] Make sure that the cache is of this stream as it is in memory now."""
+        if self.number != stream.number:
+            self._forget()
+            self._load(ctx, options, group)
+            self.number = stream.number
+
+    def stale(self) -> None:
+        """Invalidate the cache: a unit failed after the cache was changed for it, or memory was rebuilt."""
+        self.number = -1
+
+    def _load(self, ctx: Context, options: Options, group: Group) -> None:
+        mono = self.monotonic()
+        ms, at = self.core.opened_at
+        elapsed = ms + int((mono - at) * 1000)
+        self.find_paused(group, mono)
+        holds = stream_at(ctx, options.holds_key)
+        for entry_id, row in holds.range(0, MAX) if holds is not None else ():
+            found = None if row is None else hold_of(self.group_key, row)
+            if found is None:
+                continue
+            job, until = found
+            # The wall clock may have jumped since the store was opened; a hold never lasts longer than it was made for.
+            left = min(until - elapsed, until - (entry_id >> 64))
+            hold = Hold(mono + max(0, left) / 1000, entry_id)
+            pending = group.pending.get(job)
+            if pending is None or pending[1] == NOBODY:
+                self.pause(job, hold)  # also if another client acknowledged it: dropped when due
+            else:
+                self.extended[job] = hold
+        failures = stream_at(ctx, options.failures_key)
+        for entry_id, row in failures.range(0, MAX) if failures is not None else ():
+            if row is not None:
+                fields = fields_of(row)
+                number = ids.parse_or_none(fields.get(b"job", b""))
+                if number is not None and fields.get(b"group") == self.group_key:
+                    self.remember_failure(number, entry_id)
+
+    def find_paused(self, group: Group, mono: float) -> None:
+        """Make jobs due at once that were given back without a pause."""
+        for time, job in group.pending.by_age():
+            if time >= 0:
+                break
+            if job not in self.paused:
+                self.pause(job, Hold(mono, 0))
+
+    def pause(self, job: int, hold: Hold) -> None:
+        """Note that a job is paused."""
+        self.paused[job] = hold
+        heappush(self.heap, (hold.due, job))
+        for period, at in self.looks.items():
+            self.looks[period] = min(at, hold.due)
+
+    def due(self, group: Group, mono: float) -> list[int]:
+        """[lock] The paused jobs that are due, in the order of the next fetches. Costs nothing for jobs not due."""
+        if group.pending.nacked() > len(self.paused):
+            self.find_paused(group, mono)
+        heap, found, places = self.heap, set[tuple[float, int]](), [0]
+        for place in places:  # a heap: the children of an item that is not due are not due
+            if place < len(heap) and heap[place][0] <= mono:
+                found.add(heap[place])
+                places += (2 * place + 1, 2 * place + 2)
+        jobs: list[int] = []
+        for due, job in sorted(found):
+            hold, pending = self.paused.get(job), group.pending.get(job)
+            if hold and hold.due == due and pending and pending[1] == NOBODY:
+                jobs.append(job)
+        return jobs
+
+    def remember_failure(self, job: int, entry_id: int) -> None:
+        """Note which entry of `<name>:failures` is about this job."""
+        self.failed.setdefault(job, []).append(entry_id)
+        if len(self.failed) > FAILED_JOBS_MAX:
+            del self.failed[next(iter(self.failed))]
+
+    def drop_notes(self, ctx: Context, options: Options, jobs: Iterable[int]) -> None:
+        """[lock] Delete the holds of jobs that are done or delivered again, in the unit under way."""
+        entries = []
+        for job in jobs:
+            hold = self.paused.pop(job, None) or self.extended.pop(job, None)
+            if hold is not None and hold.entry:
+                entries.append(hold.entry)
+        if entries:
+            holds = stream_at(ctx, options.holds_key)
+            if holds is not None:
+                log_delete(ctx, options.holds_key, holds, entries)
+
+    # --- who lives
+
+    def held_jobs(self, mono: float) -> tuple[set[int], set[int]]:
+        """Jobs that workers hold: those whose leases are renewed, and those beyond their time limit."""
+        living: set[int] = set()
+        lapsed: set[int] = set()
+        for delivery in self.deliveries():
+            (living if delivery.lives(mono) else lapsed).update(list(delivery.open))
+        return living, lapsed
+
+    def leave(self, delivery: Delivery) -> Leftover | None:
+        """End a delivery's hand-out. Lists the jobs never handed out, to go back, and the finished ones, to be written;
+        returns None if there are neither.
+        """
+        if not (delivery.jobs or delivery.finished):
+            return None
+        finished, unseen = delivery.take_finished(), delivery.take_unseen()
+        told = (*finished, *(job for job, _, _ in unseen))
+        counts = {job: delivery.open.get(job, 0) for job in told}
+        left = Leftover(delivery, counts, finished, unseen)
+        self.leftovers.append(left)
+        for job in told:  # from here on the worker does not hold them, whenever that is written
+            delivery.settled(job)
+        return left
+
+    def dealt_with(self, left: Iterable[Leftover]) -> None:
+        """These leftovers are in the log."""
+        for leftover in left:
+            try:
+                self.leftovers.remove(leftover)
+            except ValueError:
+                pass  # another thread wrote it too and found nothing to do
+
+    def deliveries(self) -> list[Delivery]:
+        """Deliveries that have open jobs."""
+        found: list[Delivery] = []
+        # Not items(): creating its tuples may run the collector, which may remove deliveries.
+        for key in list(self.living):
+            reference = self.living.get(key)
+            delivery = None if reference is None else reference()
+            if delivery is not None:
+                if delivery.open:
+                    found.append(delivery)
+            elif self.living.get(key) is reference:
+                self.living.pop(key, None)  # an interrupt kept `__del__` from doing that
+        return found
+
+    # --- units
+
+    def unit(self, work: Callable[[], Any]) -> Any:
+        """Run a call that decides and commits a unit. If it fails, invalidate the cache."""
+        try:
+            return work()
+        except BaseException:
+            self.stale()
+            raise
+
+    def made_room(self) -> None:
+        """Jobs were removed: wake the putters that wait for room."""
+        if self.room:
+            with self.core.lock:
+                for caller in list(self.room):
+                    caller.nudge()
+
+    # --- figures
+
+    def sample(self, mono: float, added: int, depth: int) -> tuple[float | None, float | None]:
+        """Jobs put and jobs done per second, over the last minute at most. None if there is no earlier sample."""
+        samples = self.samples
+        while len(samples) > 1 and samples[1][0] <= mono - RATE_SECONDS:
+            samples.popleft()
+        put = gone = None
+        if samples and mono > samples[0][0]:
+            at, added_then, gone_then = samples[0]
+            put = max(0, added - added_then) / (mono - at)
+            gone = max(0, added - depth - gone_then) / (mono - at)
+        if not samples or mono - samples[-1][0] >= RATE_SECONDS / 120:
+            samples.append((mono, added, added - depth))
+        return put, gone

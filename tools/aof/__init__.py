@@ -1,0 +1,1 @@
+"""`tidelog aof`: list, dump, verify, repair and export a log."""

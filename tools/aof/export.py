@@ -1,0 +1,213 @@
+"""`tidelog aof export --resp`: the log as a stream of commands for `redis-cli --pipe`.
+
+As Redis propagates (spec 11): SELECT when the database changes, MULTI and EXEC around a unit of several commands, so
+that the receiver too has all of a unit or nothing. Only whole units are written, also when the log ends in damage.
+
+Where the first part of the log was released, its place is taken by the state of the checkpoint, written as Redis
+rewrites its own log (engine/commands/rewrite.py). What that form cannot carry is listed on standard error at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+import click
+
+from tidelog.aof.frame import Frame
+from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about, rewrite
+from tidelog.engine.effects.as_commands import Command, commands, database
+from tidelog.engine.keys.state import State
+from tidelog.snapshot.rows.opened import open_copy
+from tidelog.tools import console
+from tidelog.tools.aof.records import LAST, ONLY, Record, records_of
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.text import argument, columns, examples, json_value, resp
+
+KEYS_SHOWN: Final = 3  # of each kind of loss
+ADVANCE_EVERY: Final = 256  # commands between two steps of the progress bar
+
+
+class Base(NamedTuple):
+    """Where an export begins.
+
+    lsn       what comes before it and with it is in `state`; 0 = the log is whole
+    state     of the checkpoint, None if the log is whole
+    frames    everything after `lsn`, of `size` bytes
+    """
+
+    lsn: int
+    state: State | None
+    frames: Iterator[tuple[Path, Frame]]
+    size: int
+
+
+@contextmanager
+def base_of(path: Path) -> Iterator[Base]:
+    """The base of a store; what is open for it is closed with the block."""
+    files = LogFiles(path, snapshots=True)
+    found = files.survey()[1]
+    if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
+        yield Base(0, None, files.frames(), files.size())
+        return
+    opened = open_copy(files.disk, files.checkpoint.parent)
+    try:
+        lsn = opened.meta.position.lsn
+        behind = ((path, frame) for path, frame in files.frames() if frame.lsn > lsn)
+        yield Base(lsn, opened.state(), behind, files.size())
+    finally:
+        opened.close()
+
+
+@click.command(
+    help="Write the log as commands for redis-cli --pipe.",
+    epilog=examples(
+        "tidelog aof export --resp orders-data | redis-cli --pipe",
+        "tidelog aof export --resp orders-data -o orders.resp",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option(
+    "--resp", "as_resp", is_flag=True, required=True, help="As RESP, the form of redis-cli --pipe."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="A file; standard output if not given."
+)
+@click.option("--to-lsn", type=click.IntRange(0), help="Stop after the unit that holds this LSN.")
+@click.option(
+    "--target",
+    type=click.Choice([target.value for target in Target]),
+    default=Target.REDIS_8_8.value,
+    show_default=True,
+    help="The Redis that is to take the state of the checkpoint.",
+)
+@click.option("--json", "as_json", is_flag=True, help="What cannot be exported as one JSON object.")
+def command(
+    path: Path, as_resp: bool, output: Path | None, to_lsn: int | None, target: str, as_json: bool
+) -> None:
+    lost = Lost()
+    with ExitStack() as stack:
+        base = stack.enter_context(base_of(path))
+        if to_lsn is not None and to_lsn < base.lsn:
+            raise click.UsageError(
+                f"the log up to LSN {base.lsn} is folded into the checkpoint: --to-lsn {base.lsn} or more"
+            )
+        out: BinaryIO = sys.stdout.buffer
+        if output is not None:
+            out = stack.enter_context(new_file(output))
+        for line in exported(base, lost, to_lsn, Target(target)):
+            out.write(resp(line))
+        out.flush()
+    if as_json:
+        click.echo(json.dumps({"checkpoint_lsn": base.lsn, "lost": as_objects(lost)}), err=True)
+    elif lost:
+        click.echo(as_table(lost), nl=False, err=True)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to be written, never over what is there; removed if that fails, since half an export looks like all."""
+    file = path.open("xb")
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iterator[Command]:
+    """The commands of the state, then those of the log; with progress on standard error."""
+    if base.state is not None:
+        yield from state_commands(base.state, lost, target)
+    with console.progress("exporting", base.size, size=True) as advance:
+
+        def records() -> Iterator[Record]:
+            for segment, frame in base.frames:
+                yield from records_of(segment, frame)
+                advance(len(frame.body))
+
+        yield from stream(units(records(), to_lsn))
+
+
+def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command]:
+    """`rewrite` with a progress bar, which costs a look at every key beforehand."""
+    total = commands_about(state) if sys.stderr.isatty() else 0
+    with console.progress("exporting the checkpoint", total) as advance:
+        for number, line in enumerate(rewrite(state, lost, target), 1):
+            yield line
+            if not number % ADVANCE_EVERY:
+                advance(ADVANCE_EVERY)
+
+
+def as_objects(lost: Lost) -> list[dict[str, object]]:
+    """What is lost, for JSON."""
+    return [
+        {"kind": kind.value, "db": db, "key": json_value(key), "count": count, "what": kind.told}
+        for (kind, db, key), count in lost.counts.items()
+    ]
+
+
+def as_table(lost: Lost) -> str:
+    """What is lost, for people: a line per kind, with the keys that lose most."""
+    rows = []
+    for kind in Kind:
+        found = lost.of(kind)
+        if found:
+            rows.append((f"{sum(found.values()):,}", kind.told, keys_text(found)))
+    return "Redis has no command for this; it is not in the export:\n" + columns(
+        ("COUNT", "WHAT", "KEYS"), rows, right="COUNT"
+    )
+
+
+def keys_text(found: dict[tuple[int, bytes], int]) -> str:
+    """The keys with the greatest counts, and how many more there are. Those of database 0 go without it."""
+    most = sorted(found, key=lambda at: (-found[at], at))
+    shown = [(f"[{db}] " if db else "") + argument(key) for db, key in most[:KEYS_SHOWN]]
+    more = len(most) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+def units(records: Iterable[Record], to_lsn: int | None = None) -> Iterator[list[Record]]:
+    """Whole units, up to the one that holds `to_lsn`."""
+    unit: list[Record] = []
+    for record in records:
+        unit.append(record)
+        if record.unit in (ONLY, LAST):
+            yield unit
+            unit = []
+            if to_lsn is not None and record.lsn >= to_lsn:
+                return
+
+
+def stream(all_units: Iterable[list[Record]]) -> Iterator[Command]:
+    """The commands of the units, with SELECT, MULTI and EXEC between them."""
+    selected: int | None = None
+    for unit in all_units:
+        lines: list[Command] = []
+        wanted = selected
+        for record in unit:
+            made = commands(record.effect)
+            db = database(record.effect)
+            if made and db is not None and db != wanted:
+                select = [b"SELECT", b"%d" % db]
+                # The first one may go ahead of MULTI; a change inside of the unit belongs into it.
+                if lines:
+                    lines.append(select)
+                else:
+                    yield select
+                wanted = db
+            lines += made
+        selected = wanted
+        if len(lines) > 1:
+            yield [b"MULTI"]
+            yield from lines
+            yield [b"EXEC"]
+        else:
+            yield from lines

@@ -1,0 +1,135 @@
+"""Is a decoded record an effect as engine/effects/effect.py describes it? Opcode, number of fields, and kind of each.
+
+Checksums say that a record is what was written; this says that what was written makes sense to apply, which trusts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.keys.state import DATABASES
+
+U64_MAX: Final = (1 << 64) - 1
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_u64(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= U64_MAX
+
+
+def _is_db(value: Any) -> bool:
+    return type(value) is int and 0 <= value < DATABASES
+
+
+def _is_bytes(value: Any) -> bool:
+    return type(value) is bytes
+
+
+def _is_row(value: Any) -> bool:
+    return type(value) is tuple and not len(value) % 2 and all(map(_is_bytes, value))
+
+
+def _is_rows(value: Any) -> bool:
+    return type(value) is tuple and all(map(_is_row, value))
+
+
+def _is_numbers(value: Any) -> bool:
+    return type(value) is tuple and all(map(_is_int, value))
+
+
+def _is_pairs(value: Any) -> bool:
+    return type(value) is tuple and not len(value) % 2 and all(map(_is_u64, value))
+
+
+def _is_ids(value: Any) -> bool:
+    return not len(value) % 8 if type(value) is bytes else _is_pairs(value)
+
+
+def _is_counts(value: Any) -> bool:
+    return _is_int(value) or _is_numbers(value)
+
+
+def _is_keys(value: Any) -> bool:
+    return type(value) is tuple and bool(value) and all(map(_is_bytes, value))
+
+
+def _is_block(value: Any) -> bool:
+    if type(value) is not tuple or len(value) != 2:
+        return False
+    count, sealed = value
+    return _is_u64(count) and _is_bytes(sealed)
+
+
+def _is_blocks(value: Any) -> bool:
+    return type(value) is tuple and all(map(_is_block, value))
+
+
+# d db, b bytes, u unsigned 64 bits, n any integer, r row, R rows, B blocks, i IDs, s slots, c counts, k keys
+_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "d": _is_db,
+    "b": _is_bytes,
+    "u": _is_u64,
+    "n": _is_int,
+    "r": _is_row,
+    "R": _is_rows,
+    "B": _is_blocks,
+    "i": _is_ids,
+    "s": _is_pairs,
+    "c": _is_counts,
+    "k": _is_keys,
+}
+
+# fmt: off
+FIELDS: Final[dict[int, tuple[str, ...]]] = {
+    e.EPOCH:                 ("uu",),
+    e.XADD:                  ("dbuur",),
+    e.XADD_NODE:             ("dbuur",),
+    e.XADD_IDMP:             ("dbuurubb",),
+    e.XADD_MANY:             ("dbuuRBR",),
+    e.XREOPEN:               ("dbiRb",),
+    e.XTRIM:                 ("dbuuuusi",),
+    e.XDEL:                  ("dbis",),
+    e.XSETID:                ("dbuuuuu",),
+    e.XCFGSET:               ("dbuu",),
+    e.XIDMPRECORD:           ("dbbbuu",),
+    e.IDMP_DUPLICATE:        ("dbbb",),
+    e.STREAM_CREATE:         ("db",),
+    e.XGROUP_CREATE:         ("dbbuun",),
+    e.XGROUP_SETID:          ("dbbuun",),
+    e.XGROUP_DESTROY:        ("dbb",),
+    e.XGROUP_CREATECONSUMER: ("dbbbu",),
+    e.XGROUP_DELCONSUMER:    ("dbbb",),
+    e.XCLAIM:                ("dbbbincn", "dbbbincnuun"),
+    e.XACK:                  ("dbbi",),
+    e.XNACK:                 ("dbbic",),
+    e.XACKDEL:               ("dbbis",),
+    e.DEL:                   ("dk",),
+    e.SET:                   ("dbbn",),
+    e.PEXPIREAT:             ("dbn",),
+    e.PERSIST:               ("db",),
+    e.RENAME:                ("dbb",),
+    e.COPY:                  ("dbdb",),
+    e.MOVE:                  ("dbd",),
+    e.SWAPDB:                ("dd",),
+    e.FLUSHDB:               ("d",),
+    e.FLUSHALL:              ("",),
+    e.APPEND:                ("dbb",),
+}
+# fmt: on
+
+
+def fault(effect: Effect) -> str:
+    """What is wrong with a record, in words; empty if nothing is."""
+    opcode, fields = effect[0] & OPCODE, effect[1:]
+    if opcode not in FIELDS or effect[0] >> 7:
+        return f"unknown opcode {effect[0]}"
+    for kinds in FIELDS[opcode]:
+        if len(kinds) == len(fields) and all(_KINDS[k](v) for k, v in zip(kinds, fields)):
+            return ""
+    return f"opcode {opcode} with fields that it does not have"

@@ -1,0 +1,231 @@
+"""`tidelog aof repair`: what of a damaged log can be kept, and a repaired copy of it.
+
+The damaged store itself is never changed. Kept is everything before the first damage, which is a prefix of whole
+units; what lies behind is listed, since only a person may give it up. A torn tail is no damage: the next opening
+takes it out by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from tidelog.aof import durable, identity, layout, segment
+from tidelog.aof.errors import AofError, Damage, DamagedFile, MissingSegment, NewerFormat
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import Scan, Segment, belongs_elsewhere, read_header, segment_paths
+from tidelog.aof.reading.window import Windows
+from tidelog.disk import recipe
+from tidelog.engine.effects.as_commands import keys
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.walk import walk
+from tidelog.store.errors import TidelogError
+from tidelog.tools import console, exits
+from tidelog.tools.aof.records import records_of
+from tidelog.tools.logfiles import STORE_PATH, LogFiles
+from tidelog.tools.replay import contents
+from tidelog.tools.snapshot.facts import progress
+from tidelog.tools.text import argument, examples, time_text
+
+KEYS_SHOWN: Final = 20
+
+
+class Kept(NamedTuple):
+    """What of one segment goes into the copy: its bytes up to the offset."""
+
+    path: Path
+    offset: int
+
+
+class Plan(NamedTuple):
+    """What can be kept, and what is wrong behind it (None: nothing is)."""
+
+    kept: list[Kept]
+    last_lsn: int
+    now: int
+    damage: Damage | None
+
+
+def open_files(root: Path) -> tuple[LogFiles, DamagedFile | None]:
+    """The log, and the damage of its STORE file, if that alone is why it does not open.
+
+    The uuid is in every segment as well. Raises what LogFiles raises, if no segment helps.
+    """
+    try:
+        return LogFiles(root), None
+    except DamagedFile as error:
+        files = LogFiles(root, uuid=b"")
+        for path in segment_paths(files.disk, files.directory):
+            try:
+                return LogFiles(root, uuid=read_header(files.disk, path).uuid), error
+            except DamagedFile:
+                continue
+        raise
+
+
+def plan(files: LogFiles) -> Plan:
+    """Walk the log to the first damage."""
+    promises = durable.read(files.disk, files.directory, files.uuid)
+    try:
+        found, damage = headers(files, segment_paths(files.disk, files.directory))
+    except MissingSegment as error:
+        return Plan([], 0, 0, error)
+    kept: list[Kept] = []
+    last_lsn = now = 0
+    scan: Scan | None = None
+    for info in found:
+        scan = Scan(files.disk, info, promises, live=True)
+        for frame in scan.frames():
+            try:
+                list(records_of(info.path, frame))
+            except Damage as error:
+                return Plan([*kept, Kept(info.path, frame.offset)], frame.lsn - 1, now, error)
+            now = frame.now
+        kept.append(Kept(info.path, scan.offset))
+        last_lsn = scan.lsn - 1
+        corrupt = scan.error()
+        if corrupt is not None:
+            return Plan(kept, last_lsn, now, corrupt)
+    if damage is None:
+        try:
+            recovery.check_emptied(files.disk, files.directory, found)
+            recovery.check_lives(files.directory, promises, found, scan)
+        except MissingSegment as error:
+            damage = error
+    return Plan(kept, last_lsn, now, damage)
+
+
+def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage | None]:
+    """The segments up to the first whose header cannot be believed, and what is wrong with that one."""
+    found: list[Segment] = []
+    for path in paths:
+        try:
+            header = read_header(files.disk, path)
+        except DamagedFile as error:
+            return found, error
+        first = segment.first_lsn_of(path.name)
+        if header.uuid != files.uuid:
+            return found, DamagedFile(path, 16, belongs_elsewhere(header))
+        if header.first_lsn != first:
+            return found, DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
+        if not found and first != 1 and not files.has_checkpoint:
+            reason = "segments before the first are missing"
+            return found, MissingSegment(path, 1, header.first_lsn, reason)
+        if found:
+            found[-1] = found[-1]._replace(end=header.before)
+        found.append(Segment(path, header, None))
+    return found, None
+
+
+@click.command(
+    help="Show what of a damaged log can be kept; make a repaired copy.",
+    epilog=examples(
+        "tidelog aof repair orders-data",
+        "tidelog aof repair orders-data --to orders-repaired",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path), help="Write the copy there: a new directory."
+)
+def command(path: Path, target: Path | None) -> int:
+    files, broken_store = open_files(path)
+    layout.check(files.disk, files.root)
+    found = plan(files)
+    if broken_store is None and found.damage is None:
+        click.echo(f"{files.root} is not damaged: nothing to repair")
+        return exits.OK
+    for damage in filter(None, (broken_store, found.damage)):
+        click.echo(f"damage: {damage.path}, byte {damage.offset}: {damage.reason}")
+    if files.has_checkpoint:
+        whole = opens_through(files)
+        if whole is not None:
+            click.echo(
+                f"The checkpoint holds what is damaged: the store opens, through LSN {whole}."
+            )
+            click.echo("Nothing was written. For a copy with all of it and without the damage:")
+            click.echo(f"  tidelog snapshot create {files.root}")
+            click.echo("  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY")
+            return exits.DAMAGED
+        click.echo("The checkpoint, which may hold more than what can be kept here, is left out.")
+    first = int(found.kept[0].path.stem) if found.kept else 1
+    if found.last_lsn < first:
+        click.echo("Nothing before the damage can be kept.")
+        return exits.DAMAGED
+    kept = f"LSN {first} to {found.last_lsn}, up to {time_text(found.now)}."
+    if first > 1:
+        click.echo(f"Whole: {kept} What came before is not in the log. With a snapshot:")
+        bound = f"--aof {files.root} --until-lsn {found.last_lsn}"
+        click.echo(f"  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY {bound}")
+        show_lost(files, found)
+        click.echo("Nothing was written.")
+        return exits.DAMAGED
+    click.echo(f"Can be kept: {kept}")
+    show_lost(files, found)
+    if target is None:
+        click.echo("Nothing was written. For a repaired copy:  --to NEW-DIRECTORY")
+        return exits.DAMAGED
+    write_copy(files, found, target)
+    click.echo(f"The repaired copy is {target}; {files.root} is as it was.")
+    return exits.OK
+
+
+def opens_through(files: LogFiles) -> int | None:
+    """The last LSN of a store that opens in spite of the damage in its log, every row included; None if none does."""
+    try:
+        if any(walk(files.disk, files.checkpoint.parent, progress)):
+            return None
+        with contents(files) as held:
+            return held.last_lsn
+    except (AofError, TidelogError, CorruptBlock):
+        return None
+
+
+def show_lost(files: LogFiles, found: Plan) -> None:
+    """Say what lies behind the damage and can still be read."""
+    count = 0
+    by_key: Counter[bytes] = Counter()
+    try:
+        for path, item in files.frames_past_damage():
+            if isinstance(item, Damage) or item.lsn <= found.last_lsn:
+                continue
+            try:
+                for record in records_of(path, item):
+                    count += 1
+                    by_key.update(keys(record.effect))
+            except (Damage, NewerFormat):
+                continue  # its frame holds, its records do not, or are of kinds not known: it cannot be shown
+    except Damage as error:
+        click.echo(
+            f"What lies behind cannot be listed: {error.path}, byte {error.offset}: {error.reason}"
+        )
+        return
+    if not count:
+        click.echo("Nothing behind the damage can be read.")
+        return
+    click.echo(f"Left out, though whole behind the damage: {count:,} records. To see them:")
+    click.echo(f"  tidelog aof dump {files.root} --past-damage --from-lsn {found.last_lsn + 1}")
+    rows = [(argument(key), f"{n:,}") for key, n in by_key.most_common(KEYS_SHOWN)]
+    console.table(("KEY", "RECORDS"), rows, right="RECORDS")
+
+
+def write_copy(files: LogFiles, found: Plan, target: Path) -> None:
+    """A store in `target` that holds what is kept. Its STORE comes last: before that it is none.
+
+    There is no DURABLE in it, since the promises of the damaged store are not kept there.
+    """
+    if files.disk.exists(target) and files.disk.listdir(target):
+        raise click.UsageError(f"{target} is not empty")
+    recipe.make_directory(files.disk, target)
+    recipe.make_directory(files.disk, target / identity.AOF)
+    for path, offset in found.kept:
+        windows = Windows(files.disk, path)
+        try:
+            pieces = windows.pieces(0)
+            recipe.publish_pieces(files.disk, target / identity.AOF / path.name, offset, pieces)
+        finally:
+            windows.close()
+    recipe.publish(files.disk, target / identity.NAME, identity.render(files.uuid))

@@ -1,0 +1,242 @@
+"""`tidelog aof verify`: every check that can be made on a log, one line and one exit code each.
+
+It goes on after a failed check as far as that makes sense. The exit code is the highest of the failed checks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from tidelog.aof import durable, layout
+from tidelog.aof.errors import (
+    CorruptFrame,
+    Damage,
+    DamagedFile,
+    MissingSegment,
+    NewerFormat,
+    NewerRecord,
+)
+from tidelog.aof.frame import Frame
+from tidelog.aof.reading.reader import Scan, records_of
+from tidelog.aof.reading.verdicts import Verdict
+from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
+from tidelog.engine.effects import effect as e
+from tidelog.engine.effects.apply import APPLY, is_known
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import OPCODE, Effect
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.keys.state import State
+from tidelog.engine.streams.block import rows_of
+from tidelog.tools import console, exits
+from tidelog.tools.aof import record_check
+from tidelog.tools.logfiles import STORE_PATH, LogFiles, store_root
+from tidelog.tools.replay import contents
+from tidelog.tools.text import examples
+
+# fmt: off
+CHECKS: Final = {
+    # name        exit code              what it means when it fails
+    "tail":      exits.VERIFY_TAIL,     # a torn tail: ordinary after a crash, nothing promised is missing
+    "durable":   exits.VERIFY_DURABLE,  # DURABLE is unreadable: proof is weaker, no data is missing
+    "time":      exits.VERIFY_TIME,     # a frame is older than the one before it
+    "records":   exits.VERIFY_RECORDS,  # a record is no effect that this version knows
+    "blocks":    exits.VERIFY_BLOCKS,   # sealed entries inside of a record do not match their checksum
+    "replay":    exits.VERIFY_REPLAY,   # the records cannot be applied one after the other
+    "frames":    exits.VERIFY_FRAMES,   # a frame that was promised is damaged
+    "segments":  exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
+    "headers":   exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
+    "identity":  exits.VERIFY_IDENTITY, # the file STORE is damaged
+    "files":     exits.VERIFY_FILES,    # something else lies in a file's place: the store does not open
+}
+# fmt: on
+
+
+class Failure(NamedTuple):
+    """A check that failed, and where."""
+
+    check: str
+    text: str
+
+
+class Verification:
+    """Runs the checks and gathers what they find."""
+
+    def __init__(self, root: Path, *, with_replay: bool) -> None:
+        self.root = root
+        self.with_replay = with_replay
+        self.failures: list[Failure] = []
+        self.segments = self.frames = self.records = 0
+        self.last_lsn = 0
+        self.digest = ""
+        self.state: State | None = State()
+        self.released = (
+            False  # the log begins behind what a checkpoint holds: the replay is of both
+        )
+        self.now = 0
+
+    def fail(self, check: str, text: str) -> None:
+        self.failures.append(Failure(check, text))
+        if check not in ("tail", "durable", "time"):
+            self.state = None  # whatever came after would be built on sand
+
+    def run(self) -> None:
+        """All checks. Raises NotAStore, NewerFormat, OSError."""
+        disk = RealDisk()
+        for misplaced in layout.all_misplaced(disk, store_root(disk, self.root)):
+            self.fail("files", str(misplaced))
+        if self.failures:
+            return
+        try:
+            files = LogFiles(self.root)
+        except DamagedFile as error:
+            return self.fail("identity", str(error))
+        self.check_durable(files)
+        try:
+            with console.progress("verifying", files.size(), size=True) as advance:
+                for scan in files.scans():
+                    if not self.segments and scan.header.first_lsn != 1:
+                        self.released = True
+                    self.segments += 1
+                    self.check_segment(scan)
+                    advance(scan.size)
+        except MissingSegment as error:
+            self.fail("segments", str(error))
+        except DamagedFile as error:
+            self.fail("headers", str(error))
+        if self.state is not None and self.with_replay:
+            self.digest = (
+                self.digest_over_checkpoint(files) if self.released else digest(self.state)
+            )
+
+    def digest_over_checkpoint(self, files: LogFiles) -> str:
+        try:
+            with contents(files) as found:
+                return digest(found.state)
+        except (NewerFormat, OSError):
+            raise
+        except Exception as error:  # as in `apply`
+            self.fail("replay", f"{type(error).__name__}: {error}")
+            return ""
+
+    def check_durable(self, files: LogFiles) -> None:
+        path = files.directory / durable.NAME
+        if not files.disk.exists(path):
+            return
+        data = recipe.read(files.disk, path, durable.FILE_BYTES)
+        if any(data) and not durable.read(files.disk, files.directory, files.uuid):
+            self.fail("durable", f"{path}: neither slot is whole and this store's")
+
+    def check_segment(self, scan: Scan) -> None:
+        for frame in scan.frames():
+            self.frames += 1
+            if frame.now < self.now:
+                text = f"{scan.path}, byte {frame.offset}: time {frame.now} after {self.now}"
+                self.fail("time", text)
+            self.now = frame.now
+            self.check_frame(scan.path, frame)
+        self.last_lsn = scan.lsn - 1
+        error: Damage | None = scan.error()
+        if error is not None:
+            self.fail("segments" if isinstance(error, MissingSegment) else "frames", str(error))
+        elif scan.verdict is Verdict.TORN:
+            text = (
+                f"{scan.path}, byte {scan.offset}: {scan.tail_bytes()} bytes of an unfinished write"
+            )
+            self.fail("tail", text)
+
+    def check_frame(self, path: Path, frame: Frame) -> None:
+        place = f"{path}, byte {frame.offset}"
+        try:
+            effects = records_of(path, frame)
+        except CorruptFrame as error:
+            return self.fail("records", str(error))
+        for lsn, effect in enumerate(effects, frame.lsn):
+            self.records += 1
+            if not is_known(effect[0]):
+                self.fail("records", str(NewerRecord(path, frame.offset, lsn, effect[0])))
+                continue
+            fault = record_check.fault(effect)
+            if fault:
+                self.fail("records", f"{place}, LSN {lsn}: {fault}")
+                continue
+            if effect[0] & OPCODE == e.XADD_MANY:
+                self.check_blocks(f"{place}, LSN {lsn}", effect)
+            self.apply(f"{place}, LSN {lsn}", effect)
+
+    def check_blocks(self, place: str, effect: Effect) -> None:
+        for number, (count, sealed) in enumerate(effect[6]):
+            try:
+                found = len(rows_of(sealed))
+            except CorruptBlock as error:
+                self.fail("blocks", f"{place}, node {number}: {error}")
+                continue
+            if found != count:
+                self.fail("blocks", f"{place}, node {number}: {found} entries instead of {count}")
+
+    def apply(self, place: str, effect: Effect) -> None:
+        if self.state is None or not self.with_replay or self.released:
+            return
+        try:
+            APPLY[effect[0]](self.state, effect)
+        except (
+            Exception
+        ) as error:  # apply is total over what decide made, so whatever it is, it is found here
+            self.fail("replay", f"{place}: {type(error).__name__}: {error}")
+
+
+@click.command(
+    help="Check every byte of the log; one exit code per check.",
+    epilog=examples(
+        "tidelog aof verify orders-data; echo $?",
+        "tidelog aof verify orders-data --json | jq .failures",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option(
+    "--no-replay",
+    is_flag=True,
+    help="Leave out the replay, which needs the memory of an open store.",
+)
+def command(path: Path, as_json: bool, no_replay: bool) -> int:
+    verification = Verification(path, with_replay=not no_replay)
+    verification.run()
+    (show_json if as_json else show)(verification)
+    return max((CHECKS[failure.check] for failure in verification.failures), default=exits.OK)
+
+
+def show(v: Verification) -> None:
+    rows = []
+    for check in reversed(CHECKS):
+        texts = [failure.text for failure in v.failures if failure.check == check]
+        skipped = check == "replay" and not texts and not v.digest
+        rows.append((check, "FAILED" if texts else "left out" if skipped else "ok", len(texts)))
+    console.table(
+        ("CHECK", "RESULT", "FINDINGS"),
+        [(check, result, str(count) if count else "") for check, result, count in rows],
+        right="FINDINGS",
+    )
+    for failure in v.failures:
+        click.echo(f"{failure.check}: {failure.text}")
+    click.echo(
+        f"{v.records:,} records in {v.frames:,} frames, {v.segments} segments, last LSN {v.last_lsn}"
+    )
+    if v.digest:
+        click.echo(f"digest {v.digest}")
+
+
+def show_json(v: Verification) -> None:
+    facts = {
+        "failures": [failure._asdict() for failure in v.failures],
+        "segments": v.segments,
+        "frames": v.frames,
+        "records": v.records,
+        "last_lsn": v.last_lsn,
+        "digest": v.digest or None,
+    }
+    click.echo(json.dumps(facts))

@@ -1,0 +1,134 @@
+"""What has to be measured in a process of its own: memory, and the import.
+
+`python -m tidelog.tools.bench.processes.child memory DIRECTORY small|random ENTRIES` answers one JSON object: growth of
+the resident set, bytes per entry and per pending entry.
+
+`python -m tidelog.tools.bench.processes.child worked-off DIRECTORY JOBS` answers what is left of so many jobs once
+they are done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+
+ANON = "RssAnon"
+# What an object refers to but does not own: the walk of `deep_bytes` stops there.
+NOT_STATE = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
+
+
+def ask(*arguments: object) -> dict[str, float]:
+    """Run this module in a fresh interpreter and return its answer. Raises CalledProcessError."""
+    command = [sys.executable, "-m", __name__, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
+
+
+def rss_bytes(kind: str = "VmRSS") -> int:
+    """The resident set of this process; RssAnon: without what is mapped of files, the checkpoint's and the log's."""
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{kind}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status names no {kind}")
+
+
+def trim() -> None:
+    """Have the C library give free memory back to the system, where it can be told to."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
+def deep_bytes(root: object) -> int:
+    """Bytes of all objects that can be reached from `root`, each counted once; code and classes are left out."""
+    seen: set[int] = set()
+    found = [root]
+    total = 0
+    while found:
+        one = found.pop()
+        if id(one) in seen or isinstance(one, NOT_STATE):
+            continue
+        seen.add(id(one))
+        total += sys.getsizeof(one)
+        found += gc.get_referents(one)
+    return total
+
+
+def measure_memory(directory: Path, kind: str, entries: int) -> dict[str, float]:
+    from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM, Tidelog
+    from tidelog.tools.bench.messages import BATCH, RANDOM, SMALL
+
+    ours = Tidelog(directory, SMALL if kind == "small" else RANDOM, fsync="everysec")
+    ours.add(1)
+    start = rss_bytes()
+    for _ in range(entries // BATCH):
+        ours.add_batches(BATCH)
+    stored = rss_bytes()
+    if kind == "small":
+        for _ in range(entries // 100):
+            ours.db.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=100)
+    delivered = rss_bytes()
+    ours.close()
+    return {"entry": (stored - start) / entries, "pending": (delivered - stored) / entries}
+
+
+def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
+    """Put `jobs` jobs, then consume them all with keep=0. What is left, against a queue that has done a first thousand.
+
+    left        XLEN of the queue's stream
+    state       bytes of the engine's state, walked through; `before`: the same before
+    peak        growth of anonymous memory while all jobs were waiting; `stayed`: what of it stayed
+    trimmed     what stayed when the allocator had been asked to give back what is free (as `stayed` without glibc)
+    """
+    from tidelog.tools.bench.contenders.our_queue import QUEUE, TidelogQueue
+    from tidelog.tools.bench.messages import BATCH, TEXT
+
+    ours = TidelogQueue(directory, TEXT, fsync="everysec")
+    core = ours.db._core  # it may replace its state
+    ours.add_batches(BATCH)
+    ours.take(BATCH, 100)
+    before, start = deep_bytes(core.state), rss_bytes(ANON)
+    for _ in range(jobs // BATCH):
+        ours.add_batches(BATCH)
+    peak = rss_bytes(ANON)
+    ours.take(jobs // BATCH * BATCH, 100)
+    answer = {
+        "left": ours.db.xlen(QUEUE),
+        "state": deep_bytes(core.state),
+        "before": before,
+        "peak": peak - start,
+        "stayed": rss_bytes(ANON) - start,
+    }
+    trim()
+    answer["trimmed"] = rss_bytes(ANON) - start
+    ours.close()
+    return answer
+
+
+def import_s(module: str) -> float:
+    """Seconds that importing a module takes in a fresh interpreter."""
+    program = (
+        "import time; start = time.perf_counter()\n"
+        f"import {module}\n"
+        "print(time.perf_counter() - start)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return float(done.stdout)
+
+
+def main(what: str, directory: str, *rest: str) -> dict[str, float]:
+    if what == "worked-off":
+        return measure_worked_off(Path(directory), int(rest[0]))
+    return measure_memory(Path(directory), rest[0], int(rest[1]))
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,0 +1,94 @@
+"""Clients that wait in a blocking read: what they cost a server while nothing comes, and when something does."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from statistics import median
+
+from tidelog.tools.bench.processes.served import Served
+from tidelog.tools.bench.wire import STREAM, connected, packed
+
+RESERVED = 200  # descriptors of either process that are not such clients
+BLOCKED_S_MAX = 60.0
+SETTLED_S = 0.5
+GROUP = "billing"
+WAKES = 50
+
+
+@contextmanager
+def many_files(clients: int) -> Iterator[int]:
+    """Raise the soft limit of open files of this process, and of those it starts meanwhile.
+
+    Gives how many clients it is enough for: fewer where the hard limit forbids more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, clients + RESERVED)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    try:
+        yield min(clients, wanted - RESERVED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def cost(server: Served, clients: int, idle_s: float) -> dict[str, float]:
+    """Of so many blocked in XREAD of one stream: bytes of memory for each, ms of processor time in a second for all.
+
+    `alone`: the ms in a second before they came. Raises RuntimeError if the server does not have them all blocked.
+    """
+    before = server.anonymous()
+    alone = _cpu_ms(server, idle_s)
+    read = packed("XREAD", "BLOCK", "0", "STREAMS", STREAM, "$")
+    with _blocked(server, [read] * clients):
+        cpu = _cpu_ms(server, idle_s)
+        each = (server.anonymous() - before) / clients
+    _wait_until_blocked(server, 0)
+    return {"each": each, "cpu": cpu, "alone": alone}
+
+
+def waking(server: Served, consumers: int) -> float:
+    """Milliseconds of an XADD that is for one of so many consumers of a group, all of them blocked: the median."""
+    server.client.delete(STREAM)
+    server.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
+    reads = [
+        packed(*f"XREADGROUP GROUP {GROUP} worker-{n} BLOCK 0 STREAMS {STREAM} >".split())
+        for n in range(consumers)
+    ]
+    spent = []
+    with _blocked(server, reads):
+        for _ in range(min(WAKES, consumers)):
+            start = time.perf_counter()
+            server.client.xadd(STREAM, {"qty": "7"})
+            spent.append((time.perf_counter() - start) * 1_000)
+    _wait_until_blocked(server, 0)
+    server.client.delete(STREAM)
+    return median(spent)
+
+
+@contextmanager
+def _blocked(server: Served, reads: Sequence[bytes]) -> Iterator[None]:
+    """A client for each blocking read, until it ends."""
+    with ExitStack() as closing:
+        for read in reads:
+            closing.enter_context(connected(server.port)).sendall(read)
+        _wait_until_blocked(server, len(reads))
+        time.sleep(SETTLED_S)
+        yield
+
+
+def _wait_until_blocked(server: Served, clients: int) -> None:
+    until = time.monotonic() + BLOCKED_S_MAX
+    while (blocked := server.client.info("clients")["blocked_clients"]) != clients:
+        if time.monotonic() > until:
+            raise RuntimeError(f"{server.name} has {blocked} blocked clients of {clients}")
+        time.sleep(0.05)
+
+
+def _cpu_ms(server: Served, seconds: float) -> float:
+    used, start = server.cpu_s(), time.monotonic()
+    time.sleep(seconds)
+    return (server.cpu_s() - used) * 1_000 / (time.monotonic() - start)

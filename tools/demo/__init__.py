@@ -1,0 +1,1 @@
+"""`tidelog demo`: the queue under SIGKILL, and the proof from its files."""

@@ -1,0 +1,310 @@
+"""`tidelog demo`: put the lines of a real file through a queue whose process is killed again and again.
+
+The parent starts a child (tools/demo/child.py), kills it with SIGKILL at a random moment, starts it again, until a
+child ends by itself because every line is done, or dead: one of them is poisoned. That one is redriven, and more
+children, which get through it, are started and killed as before. What is true then is read from the files of the log,
+not from the store (tools/demo/proof.py).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+import tidelog
+from tidelog.aof.errors import NotAStore
+from tidelog.aof.frame import HEADER_BYTES
+from tidelog.aof.reading.reader import records_of
+from tidelog.engine.effects.as_commands import added
+from tidelog.engine.effects.effect import OPCODE
+from tidelog.tools import console, exits
+from tidelog.tools.aof.verify import Verification
+from tidelog.tools.demo.child import NOBODY, WHOLE_LOG, Task, lines_of
+from tidelog.tools.demo.proof import ADDS, DONE, Ledger, leftovers
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.queue.stats import a_number
+from tidelog.tools.text import examples
+
+SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
+LINES_MIN: Final = 1000  # fewer make no demo
+LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
+# How much faster than asked for the workers go, since they are dead much of the time.
+PACE: Final = 4
+POLL_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for, then something hangs
+
+
+@dataclass
+class Course:
+    """How the killing went. `begun`: monotonic seconds."""
+
+    begun: float
+
+    kills: int = 0
+    seconds: float = 0.0
+
+
+@click.command(
+    help="Kill workers at random and prove that nothing is lost.",
+    epilog=examples(
+        "tidelog demo",
+        "tidelog demo --file access.log --lines 100000 --seconds 30",
+    ),
+)
+@click.option(
+    "--file", "path", type=click.Path(path_type=Path, readable=False), help="Any file with lines."
+)
+@click.option(
+    "--lines",
+    default=20_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Take at most so many lines.",
+)
+@click.option(
+    "--seconds",
+    default=15.0,
+    show_default=True,
+    type=click.FloatRange(1, 86_400),
+    callback=a_number,
+    help="About how long it may take.",
+)
+@click.option(
+    "--workers",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Workers of the queue.",
+)
+@click.option(
+    "--fsync",
+    default="always",
+    show_default=True,
+    type=click.Choice(["always", "everysec", "no"]),
+    help="The store's policy.",
+)
+@click.option(
+    "--seed", type=int, help="Of the random moments; printed, so that you can repeat them."
+)
+@click.option("--keep", type=click.Path(path_type=Path), help="Put the store there and keep it.")
+def command(
+    path: Path | None,
+    lines: int,
+    seconds: float,
+    workers: int,
+    fsync: str,
+    seed: int | None,
+    keep: Path | None,
+) -> int:
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    files = [path] if path else default_files()
+    texts = read_lines(files, lines)
+    if not texts:
+        raise click.UsageError(f"{files[0]} has no lines")
+    if keep and keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"{keep} is not empty")
+    source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
+    click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
+        # A copy, since a log of the system may grow or be rotated away while the demo runs.
+        copy = Path(place, "lines")
+        copy.write_bytes(b"".join(line + b"\n" for line in texts))
+        directory = keep or Path(place, "data")
+        # What cannot be opened is said here, and not by a child.
+        tidelog.open(directory, retain_bytes=WHOLE_LOG).close()
+        dice = random.Random(seed)
+        poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes its time to die
+        task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed, poisoned)
+        course, seen = Course(time.monotonic()), Progress(directory)
+        run(task, seen, course, dice, seconds, len(texts))
+        show_poisoned(task, directory)
+        while count := redrive(
+            task, directory
+        ):  # a line that was killed too often may be among the dead, too
+            click.echo(f"jobs redriven, to workers that get through them: {count:,}")
+            run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
+        code = prove(directory, texts, task, course)
+    if keep:
+        click.echo(f"The store is kept in {keep}: try  tidelog queue failures {keep} lines")
+    return code
+
+
+def read_lines(files: list[Path], limit: int) -> list[bytes]:
+    """The first `limit` lines of the files one after the other, without their ends."""
+    lines: list[bytes] = []
+    for file in files:
+        lines += file.read_bytes().splitlines()[: limit - len(lines)]
+        if len(lines) >= limit:
+            break
+    return lines
+
+
+def default_files() -> list[Path]:
+    """The system's package log where there is one of some size, else the sources of Python's own library."""
+    try:
+        if SYSTEM_LOG.read_bytes().count(b"\n") >= LINES_MIN:
+            return [SYSTEM_LOG]
+    except OSError:
+        pass  # absent, or not for everyone
+    return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+
+
+def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
+    """A child with this interpreter and this import path, told its task."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.tools.demo.child", str(directory)],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert child.stdin is not None
+    child.stdin.write(task.dump())
+    child.stdin.flush()  # and left open: its end means that we are gone
+    return child
+
+
+def run(
+    task: Task, seen: Progress, course: Course, dice: random.Random, seconds: float, lines: int
+) -> None:
+    """Start, kill, start again, until a child ends by itself. Raises click.ClickException if none does."""
+    patience = 1.0
+    with console.progress("done", lines) as advance:
+        advance(seen.done)
+        while True:
+            # Lives grow longer where they are too short for this machine, and when the time is up.
+            overtime = course.seconds > seconds
+            patience = patience * 1.5 if seen.stalled or overtime else 1.0
+            life_s = dice.uniform(*LIFE_SECONDS) * patience
+            code = one_life(start(task, seen.directory), life_s, seen, advance)
+            course.seconds = time.monotonic() - course.begun
+            if code == 0:
+                return
+            if code != -signal.SIGKILL:
+                raise click.ClickException(
+                    f"the child ended with exit code {code}; see its error above"
+                )
+            course.kills += 1
+            if course.seconds > seconds * 2 + PATIENCE_SECONDS:
+                raise click.ClickException(f"not done after {course.seconds:.0f} seconds")
+
+
+def one_life(
+    child: subprocess.Popen[bytes], life_s: float, seen: Progress, advance: console.Advance
+) -> int:
+    """Let a child live for so long, unless it ends earlier. Its exit code; -9 if it was killed."""
+    before = seen.done
+    end = time.monotonic() + life_s
+    try:
+        while child.poll() is None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+            advance(seen.look())
+    finally:
+        child.kill()
+        code = child.wait()
+        assert child.stdin is not None
+        child.stdin.close()
+    advance(seen.look())
+    seen.stalled = seen.done == before
+    return code
+
+
+class Progress:
+    """How many lines have their results, as the log says it, read beside the running child."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.files: LogFiles | None = None  # until the first child has made the store
+        self.done = 0
+        self.stalled = False  # whether the last life got nothing done
+
+    def look(self) -> int:
+        """Read what is new in the log; how many results that were."""
+        if self.files is None:
+            try:
+                self.files = LogFiles(self.directory)
+            except NotAStore:
+                return 0
+        new = sum(
+            sum(1 for _ in added(effect))
+            for path, frame in self.files.new()
+            for effect in records_of(path, frame)
+            if effect[0] & OPCODE in ADDS and effect[2] == DONE
+        )
+        self.done += new
+        return new
+
+
+def show_poisoned(task: Task, directory: Path) -> None:
+    """Show what became of the poisoned line. Raises click.ClickException if it is not among the dead."""
+    with tidelog.open(directory, read_only=True) as db:
+        found = lines_of(db).dead.list(where=lambda job: job.value[0] == task.poisoned)
+        if len(found) != 1:
+            raise click.ClickException(f"line {task.poisoned + 1} is not among the dead")
+        for number, failure in enumerate(found[0].errors, 1):
+            click.echo(
+                f"line {task.poisoned + 1:,}, delivery {number}, {failure.worker}: {failure.error}"
+            )
+        click.echo(f"line {task.poisoned + 1:,} is dead: {found[0].reason}")
+
+
+def redrive(task: Task, directory: Path) -> int:
+    """Put back what died; how many."""
+    with tidelog.open(directory, fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
+        return lines_of(db).dead.redrive()
+
+
+def prove(directory: Path, texts: list[bytes], task: Task, course: Course) -> int:
+    """Read the whole log, compare, and say the result. An exit code."""
+    ledger = Ledger()
+    files = LogFiles(directory)
+    size = 0
+    with console.progress("reading the log", files.size(), size=True) as advance:
+        for path, frame in files.frames():
+            size += HEADER_BYTES + len(frame.body)
+            advance(HEADER_BYTES + len(frame.body))
+            for effect in records_of(path, frame):
+                ledger.take(effect)
+    payload = sum(map(len, texts))
+    lines = len(ledger.put)
+    # fmt: off
+    console.table(("WHAT", "COUNT"), (
+        ("lines put",                  f"{lines:,}"),
+        ("delivered",                  f"{ledger.deliveries.total():,}"),
+        ("again, after a kill",        f"{ledger.redeliveries - ledger.retries:,}"),
+        ("again, after a failure",     f"{ledger.retries:,}"),
+        ("dead, and redriven",         f"{len(ledger.redriven):,}"),
+        ("results",                    f"{sum(map(len, ledger.results.values())):,}"),
+        ("kill -9",                    f"{course.kills:,}"),
+        ("seconds",                    f"{course.seconds:.1f}"),
+        ("lines per second",           f"{lines / course.seconds:,.0f}"),
+        ("bytes of the lines",         f"{payload:,}"),
+        ("bytes of the log",           f"{size:,}"),
+    ), right="COUNT")
+    # fmt: on
+    verification = Verification(directory, with_replay=True)
+    verification.run()
+    faults = [
+        *ledger.faults(texts, task.poisoned),
+        *(f"{check}: {text}" for check, text in verification.failures),
+        *(leftovers(verification.state, len(texts)) if verification.state else ()),
+    ]
+    for fault in faults:
+        click.echo(f"BROKEN: {fault}")
+    if faults:
+        return exits.FAILED
+    click.echo(
+        f"Proven from the files: each of the {lines:,} lines was put once, in order, delivered at least once, "
+        "and has exactly one result. Nothing is pending, and every byte of the log is verified."
+    )
+    return exits.OK

@@ -1,0 +1,1 @@
+"""`tidelog queue`: look into queues, and change them."""

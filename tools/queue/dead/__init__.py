@@ -1,0 +1,1 @@
+"""`tidelog queue dead`: jobs that were given up."""

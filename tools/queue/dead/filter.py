@@ -1,0 +1,115 @@
+"""Which dead jobs: the IDs and filters that `dead ls`, `dead redrive` and `dead purge` share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+import click
+
+from tidelog.store.queue.dead import Dead
+from tidelog.store.queue.rows import DeadJob
+from tidelog.tools.queue.store import NoSuch, now_ns
+from tidelog.tools.queue.value import one_line
+from tidelog.tools.text import age_seconds
+
+_AGE_MAX: Final = timedelta(days=36_525)  # before that no calendar need reach
+_AGE_CHARS: Final = 10  # nine digits and the unit
+_LISTED: Final = 10
+_ID: Final = re.compile(r"\d{1,20}-\d{1,20}")
+
+
+class Filter(NamedTuple):
+    """What a dead job must be; None: it does not matter. Texts are parts, in capitals or not."""
+
+    reason: str | None
+    error: str | None
+    died_before: datetime | None
+
+    def __bool__(self) -> bool:
+        return any(part is not None for part in self)
+
+    def takes(self, job: DeadJob) -> bool:
+        return (
+            (self.died_before is None or job.died_at < self.died_before)
+            and (self.reason is None or has(job.reason, self.reason))
+            and (self.error is None or any(has(e.error, self.error) for e in job.errors))
+        )
+
+
+def has(text: str, part: str) -> bool:
+    return part.casefold() in text.casefold()
+
+
+def length_of_time(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> timedelta | None:
+    """The value of --older-than: `90s`, `15m`, `2h`, `7d`."""
+    if value is None:
+        return None
+    seconds = age_seconds(value) if len(value) <= _AGE_CHARS else None
+    if seconds is None or seconds > _AGE_MAX.total_seconds():
+        raise click.BadParameter(f"{value!r} is no length of time: try 90s, 15m, 2h or 7d")
+    return timedelta(seconds=seconds)
+
+
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command whose function takes a `wanted: Filter`."""
+
+    @click.option(
+        "--reason", metavar="TEXT", help="Only those given up for a reason with this text."
+    )
+    @click.option("--error", metavar="TEXT", help="Only those with an error with this text.")
+    @click.option(
+        "--older-than",
+        "age",
+        metavar="TIME",
+        callback=length_of_time,
+        help="Only those dead for longer: 90s, 15m, 2h, 7d.",
+    )
+    @wraps(function)
+    def with_filter(
+        *args: Any, reason: str | None, error: str | None, age: timedelta | None, **kwargs: Any
+    ) -> Any:
+        now = datetime.fromtimestamp(now_ns() / 1e9, UTC)
+        before = None if age is None else now - age
+        return function(*args, wanted=Filter(reason, error, before), **kwargs)
+
+    return with_filter
+
+
+def dead_jobs(dead: Dead, ids: Iterable[str], wanted: Filter) -> Iterator[DeadJob]:
+    """The dead jobs of these IDs (none: all) that the filter takes, oldest first.
+
+    Raises NoSuch where an ID is no dead job's. The ID that it had as a job will not do: another dead job may have it.
+    """
+    names = list(dict.fromkeys(ids))
+    return filter(wanted.takes, by_ids(dead, names) if names else iter(dead))
+
+
+def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
+    found = {name: dead.get(name) if _ID.fullmatch(name) else None for name in names}
+    lost = {name for name, job in found.items() if job is None}
+    if lost:
+        known = [f"{job.original_id} is {job.id}" for job in dead if job.original_id in lost]
+        hint = f" (among the dead {listed(known)})" if known else ""
+        raise NoSuch(
+            f"no dead job has the ID {listed([name for name in names if name in lost])}{hint};"
+            " see  tidelog queue dead ls"
+        )
+    jobs = [job for job in found.values() if job is not None]
+    return sorted(jobs, key=lambda job: tuple(map(int, job.id.split("-"))))
+
+
+def listed(texts: list[str]) -> str:
+    """As many of them as an error bears."""
+    return ", ".join(map(one_line, texts[:_LISTED])) + (", ..." if len(texts) > _LISTED else "")
+
+
+def matching(dead: Dead, name: str) -> list[DeadJob]:
+    """The dead jobs that have this ID, or had it as jobs. Raises NoSuch."""
+    found = [job for job in dead if name in (job.id, job.original_id)]
+    return found or by_ids(dead, [name])

@@ -1,0 +1,30 @@
+"""`tidelog queue dead`: the jobs of a queue that were given up."""
+
+from __future__ import annotations
+
+import click
+
+from tidelog.tools.lazy import LazyGroup
+from tidelog.tools.text import examples
+
+# fmt: off
+DEAD = {
+    "ls":      ("tidelog.tools.queue.dead.ls", "List the dead jobs of a queue, oldest first."),
+    "show":    ("tidelog.tools.queue.dead.show", "Show a dead job with all that is known about it."),
+    "redrive": ("tidelog.tools.queue.dead.redrive", "Put dead jobs back into their queue."),
+    "purge":   ("tidelog.tools.queue.dead.purge", "Remove dead jobs for good."),
+}
+# fmt: on
+
+
+@click.group(
+    cls=LazyGroup,
+    table=DEAD,
+    epilog=examples(
+        "tidelog queue dead ls orders-data mails --older-than 1d",
+        "tidelog queue dead show orders-data mails 1700000009000-0",
+        "tidelog queue dead redrive orders-data mails --error Timeout --dry-run",
+    ),
+)
+def command() -> None:
+    """Look into the jobs that were given up; put them back."""

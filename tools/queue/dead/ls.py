@@ -1,0 +1,104 @@
+"""`tidelog queue dead ls`: one line per dead job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.store.queue.rows import DeadJob
+from tidelog.tools import console
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
+from tidelog.tools.queue.failures import as_object as failure_object
+from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.value import (
+    CODECS,
+    Value,
+    cell,
+    decoded,
+    moment_text,
+    one_line,
+    value_cell,
+)
+from tidelog.tools.text import examples, milliseconds
+
+HEAD = ("ID", "DIED", "DELIVERIES", "REASON", "LAST ERROR", "VALUE")
+codec_option = click.option(
+    "--codec", type=click.Choice(CODECS), help="Of the values; else what each job was put with."
+)
+
+
+@click.command(
+    help="List the dead jobs of a queue, oldest first.",
+    epilog=examples(
+        "tidelog queue dead ls orders-data mails",
+        "tidelog queue dead ls orders-data mails --error Timeout --older-than 1d",
+        "tidelog queue dead ls orders-data mails --json | jq -r .reason",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@group_option
+@codec_option
+@filter_options
+@click.option("--count", type=click.IntRange(1), help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with everything.")
+def command(
+    path: Path,
+    name: str,
+    group: str | None,
+    codec: str | None,
+    wanted: Filter,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    with reading(path, name, group) as (_, queue):
+        jobs = islice(dead_jobs(queue.dead, (), wanted), count)
+        if as_json:
+            for job in jobs:
+                click.echo(json.dumps(as_object(job, codec)))
+        else:
+            table(jobs, codec)
+
+
+def table(jobs: Iterable[DeadJob], codec: str | None) -> None:
+    console.table(HEAD, [shown(job, codec) for job in jobs], right="DELIVERIES")
+
+
+def value_of(job: DeadJob, codec: str | None) -> Value:
+    """Its value, as `codec` or else its own codec reads it; JSON if that is a program's own."""
+    return decoded(job.raw, codec or (job.codec if job.codec in CODECS else "json"))
+
+
+def shown(job: DeadJob, codec: str | None) -> tuple[str, ...]:
+    last = job.errors[-1].error if job.errors else "-"
+    return (
+        job.id,
+        moment_text(job.died_at),
+        str(job.deliveries),
+        cell(one_line(job.reason)),
+        cell(one_line(last)),
+        value_cell(value_of(job, codec)),
+    )
+
+
+def as_object(job: DeadJob, codec: str | None) -> dict[str, Any]:
+    """All that is known about a dead job."""
+    return {
+        "id": job.id,
+        "original_id": job.original_id,
+        "died_ms": milliseconds(job.died_at),
+        "enqueued_ms": None if job.enqueued_at is None else milliseconds(job.enqueued_at),
+        "reason": job.reason,
+        "deliveries": job.deliveries,
+        "workers": job.workers,
+        "errors": [failure_object(error) for error in job.errors],
+        "headers": dict(job.headers),
+        "codec": job.codec,
+        **value_of(job, codec).fields(),
+    }

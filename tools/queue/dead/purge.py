@@ -1,0 +1,57 @@
+"""`tidelog queue dead purge`: dead jobs away for good."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.change import agreed, in_batches, must_be_able_to_ask, rehearse
+from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
+from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.value import jobs_text, one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    help="Remove dead jobs for good.",
+    epilog=examples(
+        "tidelog queue dead purge orders-data mails --older-than 7d --dry-run",
+        "tidelog queue dead purge orders-data mails --older-than 7d --yes",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@group_option
+@filter_options
+@click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(
+    path: Path,
+    name: str,
+    ids: tuple[str, ...],
+    group: str | None,
+    wanted: Filter,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if dry_run:
+        with reading(path, name, group) as (_, queue):
+            rehearse(queue, ids, wanted, "purged", as_json)
+        return
+    must_be_able_to_ask(yes)
+    with writing(path, name, group, "queue.dead.purge()") as (_, queue):
+        chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
+        question = f"Remove {jobs_text(len(chosen), 'dead ')} of {one_line(name)} for good?"
+        if chosen and not agreed(question, yes):
+            return
+        count = in_batches("purging", chosen, queue.dead.purge)
+    if as_json:
+        click.echo(json.dumps({"purged": count, "dry_run": False, "ids": chosen}))
+    else:
+        click.echo(f"{jobs_text(count, 'dead ')} purged")

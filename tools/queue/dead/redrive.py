@@ -1,0 +1,52 @@
+"""`tidelog queue dead redrive`: dead jobs back into their queue, as new ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.change import in_batches, rehearse
+from tidelog.tools.queue.dead.filter import Filter, dead_jobs, filter_options
+from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.value import jobs_text, one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    help="Put dead jobs back into their queue.",
+    epilog=examples(
+        "tidelog queue dead redrive orders-data mails --dry-run",
+        "tidelog queue dead redrive orders-data mails 1700000009000-0",
+        "tidelog queue dead redrive orders-data mails --error Timeout --older-than 15m",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@group_option
+@filter_options
+@click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(
+    path: Path,
+    name: str,
+    ids: tuple[str, ...],
+    group: str | None,
+    wanted: Filter,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    if dry_run:
+        with reading(path, name, group) as (_, queue):
+            rehearse(queue, ids, wanted, "redriven", as_json)
+        return
+    with writing(path, name, group, "queue.dead.redrive()") as (_, queue):
+        chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
+        count = in_batches("redriving", chosen, queue.dead.redrive)
+    if as_json:
+        click.echo(json.dumps({"redriven": count, "dry_run": False, "ids": chosen}))
+    else:
+        click.echo(f"{jobs_text(count, 'dead ')} redriven: waiting in {one_line(name)} again")

@@ -1,0 +1,60 @@
+"""`tidelog queue dead show`: a dead job with its whole evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.store.queue.rows import DeadJob
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.dead.filter import matching
+from tidelog.tools.queue.dead.ls import as_object, codec_option, value_of
+from tidelog.tools.queue.failures import show as show_failure
+from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.value import moment_text, one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    help="Show a dead job with all that is known about it.",
+    epilog=examples(
+        "tidelog queue dead show orders-data mails 1700000009000-0",
+        "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@click.argument("job_id", metavar="ID")
+@group_option
+@codec_option
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(
+    path: Path, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
+) -> None:
+    with reading(path, name, group) as (_, queue):
+        for number, job in enumerate(matching(queue.dead, job_id)):
+            if as_json:
+                click.echo(json.dumps(as_object(job, codec)))
+                continue
+            if number:  # one has this ID among the dead, another had it as a job
+                click.echo()
+            show(job, codec)
+
+
+def show(job: DeadJob, codec: str | None) -> None:
+    click.echo(f"dead job     {job.id}")
+    click.echo(f"original     {one_line(job.original_id)}")
+    click.echo(f"reason       {one_line(job.reason) or '-'}")
+    click.echo(f"enqueued     {moment_text(job.enqueued_at)}")
+    click.echo(f"died         {moment_text(job.died_at)}")
+    click.echo(f"deliveries   {job.deliveries:,}")
+    click.echo(f"workers      {', '.join(map(one_line, job.workers)) or '-'}")
+    for name, text in job.headers.items():
+        click.echo(f"header       {one_line(name)}: {one_line(text)}")
+    click.echo(f"codec        {one_line(job.codec) or '-'}")
+    click.echo(f"value        {value_of(job, codec).text}")
+    for failure in job.errors:
+        click.echo()
+        show_failure(failure)

@@ -1,0 +1,86 @@
+"""`tidelog queue failures`: what went wrong lately, and is tried again or given up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.store.queue.rows import Failure
+from tidelog.tools import console
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.value import cell, lines, moment_text, one_line
+from tidelog.tools.text import examples, milliseconds
+
+HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
+
+
+@click.command(
+    help="Show the latest failures of jobs, newest first.",
+    epilog=examples(
+        "tidelog queue failures orders-data mails",
+        "tidelog queue failures orders-data mails --job 1700000001000-0 --traceback",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@group_option
+@click.option("--job", help="Of the job with this ID alone.")
+@click.option(
+    "--count", type=click.IntRange(1), default=10, show_default=True, help="At most so many."
+)
+@click.option("--traceback", "with_traceback", is_flag=True, help="With the traceback of each.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def command(
+    path: Path,
+    name: str,
+    group: str | None,
+    job: str | None,
+    count: int,
+    with_traceback: bool,
+    as_json: bool,
+) -> None:
+    with reading(path, name, group) as (_, queue):
+        failures = queue.failures(job, count)
+    if as_json:
+        for failure in failures:
+            click.echo(json.dumps({"job": failure.job_id, **as_object(failure)}))
+    elif with_traceback:
+        for failure in failures:
+            show(failure, f"{failure.job_id}  ")
+    else:
+        console.table(HEAD, [shown(failure) for failure in failures], right="DELIVERY")
+
+
+def as_object(failure: Failure) -> dict[str, Any]:
+    """A failure as it also stands in the evidence of a dead job."""
+    return {
+        "at_ms": milliseconds(failure.at),
+        "delivery": failure.deliveries,
+        "worker": failure.worker,
+        "error": failure.error,
+        "traceback": failure.traceback,
+    }
+
+
+def shown(failure: Failure) -> tuple[str, ...]:
+    return (
+        moment_text(failure.at),
+        one_line(failure.job_id),
+        str(failure.deliveries),
+        one_line(failure.worker),
+        cell(one_line(failure.error)),
+    )
+
+
+def show(failure: Failure, job: str = "") -> None:
+    """A failure with its traceback, or its error where it has none, below a line of its own."""
+    click.echo(
+        f"{one_line(job)}{moment_text(failure.at)}  delivery {failure.deliveries},"
+        f" worker {one_line(failure.worker)}"
+    )
+    for line in lines(failure.traceback.rstrip()) or lines(failure.error) or ["(no reason given)"]:
+        click.echo(f"    {line}".rstrip())

@@ -1,0 +1,36 @@
+"""`tidelog queue`: the durable queues of a store.
+
+Looking reads the log as all tools do, beside a running writer. What changes a queue (`dead redrive`, `dead purge`,
+`purge`) opens the store for writing, and says what to do where another process has it.
+"""
+
+from __future__ import annotations
+
+import click
+
+from tidelog.tools.lazy import LazyGroup
+from tidelog.tools.text import examples
+
+# fmt: off
+QUEUE = {
+    "ls":       ("tidelog.tools.queue.ls", "List the queues of a store."),
+    "stats":    ("tidelog.tools.queue.stats", "Say how a queue stands; measure its rates."),
+    "peek":     ("tidelog.tools.queue.peek", "Show the next waiting jobs without delivering them."),
+    "failures": ("tidelog.tools.queue.failures", "Show the latest failures of jobs, newest first."),
+    "dead":     ("tidelog.tools.queue.dead.group", "Look into the jobs that were given up; put them back."),
+    "purge":    ("tidelog.tools.queue.purge", "Drop every job that is not in flight."),
+}
+# fmt: on
+
+
+@click.group(
+    cls=LazyGroup,
+    table=QUEUE,
+    epilog=examples(
+        "tidelog queue ls orders-data",
+        "tidelog queue stats orders-data mails --over 10",
+        "tidelog queue dead redrive orders-data mails --error Timeout",
+    ),
+)
+def command() -> None:
+    """Look into the queues of a store; put dead jobs back."""

@@ -1,0 +1,75 @@
+"""`tidelog queue peek`: the next waiting jobs, as they lie there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.store.queue.rows import WaitingJob
+from tidelog.tools import console
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.store import group_option, reading
+from tidelog.tools.queue.value import (
+    CODECS,
+    Value,
+    cell,
+    decoded,
+    moment_text,
+    one_line,
+    undecodable,
+    value_cell,
+)
+from tidelog.tools.text import examples, milliseconds
+
+HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
+
+
+@click.command(
+    help="Show the next waiting jobs without delivering them.",
+    epilog=examples(
+        "tidelog queue peek orders-data mails",
+        "tidelog queue peek orders-data mails --count 100 --json | jq .value.to",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@group_option
+@click.option(
+    "--codec", type=click.Choice(CODECS), default="json", show_default=True, help="Of the values."
+)
+@click.option(
+    "--count", type=click.IntRange(1), default=10, show_default=True, help="At most so many."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def command(
+    path: Path, name: str, group: str | None, codec: str, count: int, as_json: bool
+) -> None:
+    with reading(path, name, group) as (_, queue):
+        jobs = [(job, value_of(job, codec)) for job in queue.peek(count)]
+    if as_json:
+        for job, value in jobs:
+            click.echo(json.dumps(as_object(job, value)))
+    else:
+        console.table(HEAD, [shown(job, value) for job, value in jobs])
+
+
+def value_of(job: WaitingJob, codec: str) -> Value:
+    """Its value as `codec` reads it; some other program's entry may have none."""
+    return decoded(job.raw, codec) if job.problem is None else undecodable(job.raw, job.problem)
+
+
+def as_object(job: WaitingJob, value: Value) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "enqueued_ms": milliseconds(job.enqueued_at),
+        "headers": dict(job.headers),
+        **value.fields(),
+    }
+
+
+def shown(job: WaitingJob, value: Value) -> tuple[str, ...]:
+    headers = " ".join(f"{key}={text}" for key, text in job.headers.items())
+    return (job.id, moment_text(job.enqueued_at), cell(one_line(headers)), value_cell(value))

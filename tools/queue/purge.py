@@ -1,0 +1,57 @@
+"""`tidelog queue purge`: every waiting and paused job away for good."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.change import agreed, must_be_able_to_ask
+from tidelog.tools.queue.store import group_option, reading, writing
+from tidelog.tools.queue.value import jobs_text, one_line
+from tidelog.tools.text import examples
+
+
+@click.command(
+    help="Drop every job that is not in flight.",
+    epilog=examples(
+        "tidelog queue purge orders-data mails --dry-run",
+        "tidelog queue purge orders-data mails --yes",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@group_option
+@click.option("--dry-run", is_flag=True, help="Say how many, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(
+    path: Path, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    if not dry_run:
+        must_be_able_to_ask(yes)
+    with (
+        reading(path, name, group) if dry_run else writing(path, name, group, "queue.purge()") as (
+            _,
+            queue,
+        )
+    ):
+        stats = queue.stats()
+        count = stats.waiting + stats.paused
+        in_flight = sum(stats.in_flight.values())
+        question = (
+            f"Drop {jobs_text(stats.waiting, 'waiting ')} and {stats.paused:,} paused of"
+            f" {one_line(name)} for good?"
+        )
+        if not dry_run:
+            if count and not agreed(question, yes):
+                return
+            count = queue.purge()
+    if as_json:
+        click.echo(json.dumps({"purged": count, "dry_run": dry_run, "in_flight": in_flight}))
+        return
+    done = "would be purged; nothing was changed" if dry_run else "purged"
+    left = f" ({in_flight:,} in flight left)" if in_flight else ""
+    click.echo(f"{jobs_text(count)} {done}{left}")

@@ -1,0 +1,86 @@
+"""`tidelog queue stats`: how a queue stands, and with --over how fast it moves."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+
+import click
+
+import tidelog
+from tidelog.store.queue.base import Stats
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.queue.store import group_option, now_ns, reading
+from tidelog.tools.queue.value import age_text, jobs_text, one_line
+from tidelog.tools.text import examples
+
+
+def a_number(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """What click's own range lets through: NaN is none."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds")
+    return value
+
+
+@click.command(
+    help="Say how a queue stands; measure its rates.",
+    epilog=examples(
+        "tidelog queue stats orders-data mails",
+        "tidelog queue stats orders-data mails --over 10 --json | jq .done_per_second",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.argument("name")
+@group_option
+@click.option(
+    "--over",
+    "seconds",
+    type=click.FloatRange(0, 86_400, min_open=True),
+    callback=a_number,
+    help="Measure the rates over so many seconds.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(path: Path, name: str, group: str | None, seconds: float | None, as_json: bool) -> None:
+    with reading(path, name, group) as (store, queue):
+        stats = queue.stats()
+        if seconds is not None:
+            began, added = now_ns(), ever_added(store, name)
+            sleep(seconds)
+            store.refresh()
+            earlier, stats = stats, queue.stats()
+            put = max(0, ever_added(store, name) - added)
+            done = max(0, earlier.depth + put - stats.depth)
+            passed = max(seconds, (now_ns() - began) / 1e9)
+            stats = replace(stats, put_per_second=put / passed, done_per_second=done / passed)
+    if as_json:
+        click.echo(json.dumps(stats.as_dict()))
+    else:
+        show(stats)
+
+
+def ever_added(store: tidelog.Store, name: str) -> int:
+    """How many jobs were ever put."""
+    return int(store.xinfo_stream(name)["entries-added"]) if store.exists(name) else 0
+
+
+def show(stats: Stats) -> None:
+    # fmt: off
+    click.echo(f"queue        {one_line(stats.name)}, group {one_line(stats.group)}")
+    oldest = f", the oldest {age_text(stats.oldest_seconds)} old" if stats.depth else ""
+    click.echo(f"depth        {jobs_text(stats.depth, 'unfinished ')}{oldest}")
+    click.echo(f"waiting      {stats.waiting:,}")
+    click.echo(f"in flight    {sum(stats.in_flight.values()):,}")
+    for worker, count in sorted(stats.in_flight.items()):
+        click.echo(f"             {count:,} with {one_line(worker)}")
+    click.echo(f"paused       {stats.paused:,} until their next try")
+    click.echo(f"dead         {stats.dead:,}")
+    click.echo(f"failures     {stats.failures:,} kept")
+    click.echo(f"finished     {stats.kept:,} kept")
+    # fmt: on
+    if stats.put_per_second is not None:
+        click.echo(f"put          {stats.put_per_second:,.1f}/s")
+    if stats.done_per_second is not None:
+        click.echo(f"done         {stats.done_per_second:,.1f}/s")

@@ -1,0 +1,118 @@
+"""Opening a store for a queue, and finding the queue in it: what all commands of `tidelog queue` begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+import tidelog
+from tidelog.disk.real import RealDisk
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.queue.face import Queue
+from tidelog.store.queue.names import queue_names
+from tidelog.tools import exits
+from tidelog.tools.logfiles import LogFiles, place_of
+from tidelog.tools.queue.value import one_line
+
+USUAL_GROUP: Final = "workers"
+NAMES_SHOWN: Final = 20
+CLOCK: Clock = SYSTEM  # tests put another in its place
+
+
+class Failed(click.ClickException):
+    """An expected error: one line on standard error."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"tidelog: {self.format_message()}", file=file, err=True)
+
+
+class NoSuch(Failed):
+    """A queue, a group or a dead job that does not exist."""
+
+    exit_code = exits.NOT_A_STORE
+
+
+class Locked(Failed):
+    """Another process has the store open for writing."""
+
+    exit_code = exits.LOCKED
+
+
+class Opened(NamedTuple):
+    """An open store and a queue in it, whose values come as bytes: showing them is for queue_value."""
+
+    store: tidelog.Store
+    queue: Queue
+
+
+group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
+    "--group",
+    help="The group of workers; may be left out where there is one, or one named workers.",
+)
+
+
+@contextmanager
+def reading(path: Path, name: str, group: str | None) -> Iterator[Opened]:
+    """A queue to look into, also beside a running writer. Raises NoSuch; the store's errors."""
+    with opened(path) as store:
+        yield found(store, path, name, group)
+
+
+@contextmanager
+def writing(path: Path, name: str, group: str | None, call: str) -> Iterator[Opened]:
+    """A queue to change; `call` is the method that does the same in the process that may have it open.
+
+    Raises Locked, NoSuch; the store's errors.
+    """
+    # Opening for writing would make a store where there is none.
+    root = LogFiles(path).root
+    try:
+        store = tidelog.open(root, clock=CLOCK)
+    except tidelog.StoreLocked as error:
+        holder = f"process {error.pid}" if error.pid is not None else "another process"
+        raise Locked(
+            f"{root} is open for writing by {holder}: stop it and try again, or call {call} in it"
+        ) from error
+    with store:
+        yield found(store, path, name, group)
+
+
+def now_ns() -> int:
+    """The time by the clock that stores are opened with, in nanoseconds since 1970."""
+    return CLOCK.time_ns()
+
+
+def opened(path: Path) -> tidelog.Store:
+    """A store to look into."""
+    return tidelog.open(place_of(RealDisk(), path), read_only=True, clock=CLOCK)
+
+
+def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Opened:
+    """The queue of that name and group. Raises NoSuch, which names those that there are."""
+    groups: dict[str, list[str]] = {}
+    for known, its_group in queue_names(store):
+        groups.setdefault(known, []).append(its_group)
+    if name not in groups:
+        raise NoSuch(f"there is no queue {one_line(name)} in {path}: {listed('it holds', groups)}")
+    if group is None and USUAL_GROUP not in groups[name] and len(groups[name]) == 1:
+        (group,) = groups[name]
+    group = USUAL_GROUP if group is None else group
+    if group not in groups[name]:
+        raise NoSuch(
+            f"the queue {one_line(name)} has no group {one_line(group)}:"
+            f" {listed('--group may be', groups[name])}"
+        )
+    return Opened(store, store.queue(name, group, codec="bytes"))
+
+
+def listed(what: str, names: dict[str, list[str]] | list[str]) -> str:
+    """The names for an error, as many as a line bears."""
+    if not names:
+        return "it holds none"
+    shown = [one_line(name) for name in sorted(names)[:NAMES_SHOWN]]
+    more = len(names) - len(shown)
+    return f"{what} {', '.join(shown)}" + (f" and {more:,} more" if more else "")

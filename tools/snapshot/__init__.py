@@ -1,0 +1,1 @@
+"""`tidelog snapshot`: make, check, restore and delete snapshots."""

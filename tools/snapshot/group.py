@@ -1,0 +1,35 @@
+"""`tidelog snapshot`: portable copies of a store at one moment, and stores made of them.
+
+Making one reads the store as all tools do, beside a running writer, and writes below its folder snapshots/ only.
+"""
+
+from __future__ import annotations
+
+import click
+
+from tidelog.tools.lazy import LazyGroup
+from tidelog.tools.text import examples
+
+# fmt: off
+SNAPSHOT = {
+    "create":  ("tidelog.tools.snapshot.create", "Make a snapshot of a store, also beside its writer."),
+    "ls":      ("tidelog.tools.snapshot.ls", "List the snapshots of a store."),
+    "show":    ("tidelog.tools.snapshot.show", "Say what a snapshot holds."),
+    "verify":  ("tidelog.tools.snapshot.verify", "Check every byte, row and count of a snapshot."),
+    "restore": ("tidelog.tools.snapshot.restore", "Make a store of a snapshot, up to an LSN or a time."),
+    "prune":   ("tidelog.tools.snapshot.prune", "Delete all but the newest snapshots of a store."),
+}
+# fmt: on
+
+
+@click.group(
+    cls=LazyGroup,
+    table=SNAPSHOT,
+    epilog=examples(
+        "tidelog snapshot create orders-data",
+        "tidelog snapshot ls orders-data",
+        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
+    ),
+)
+def command() -> None:
+    """Make, check, restore and delete snapshots of a store."""

@@ -1,0 +1,59 @@
+"""`tidelog snapshot ls`: one line per snapshot, oldest first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.portable import Unreadable, snapshots
+from tidelog.tools import console, exits
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.snapshot.facts import facts, snapshots_of
+from tidelog.tools.text import examples, size_text, time_text
+
+HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PENDING", "BYTES")
+
+
+@click.command(
+    help="List the snapshots of a store.",
+    epilog=examples(
+        "tidelog snapshot ls orders-data",
+        "tidelog snapshot ls orders-data --json | jq -r .path",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, sizes in bytes.")
+def command(path: Path, as_json: bool) -> int:
+    disk = RealDisk()
+    found = snapshots(disk, snapshots_of(disk, path))
+    rows = []
+    for item in found:
+        if isinstance(item, Unreadable):
+            if as_json:
+                click.echo(json.dumps({"path": str(item.path), "error": str(item.error)}))
+            rows.append((item.path.name, "cannot be read", *[""] * (len(HEAD) - 2)))
+            continue
+        if as_json:
+            click.echo(json.dumps(facts(item)))
+        manifest, counts = item.manifest, item.manifest.counts
+        rows.append(
+            (
+                item.path.name,
+                time_text(manifest.now_ms),
+                time_text(manifest.created_ms),
+                f"{sum(row.keys for row in counts.databases):,}",
+                f"{counts.streams:,}",
+                f"{counts.entries:,}",
+                f"{counts.pending:,}",
+                size_text(manifest.data_bytes),
+            )
+        )
+    bad = [item for item in found if isinstance(item, Unreadable)]
+    if not as_json:
+        console.table(HEAD, rows, right="KEYS STREAMS ENTRIES PENDING BYTES")
+        for item in bad:
+            click.echo(f"tidelog: {item.error}", err=True)
+    return exits.DAMAGED if bad else exits.OK

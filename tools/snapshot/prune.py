@@ -1,0 +1,51 @@
+"""`tidelog snapshot prune`: delete old snapshots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.portable import prune
+from tidelog.tools.logfiles import STORE_PATH
+from tidelog.tools.snapshot.facts import snapshots_of
+from tidelog.tools.text import examples, size_text
+
+
+@click.command(
+    help="Delete all but the newest snapshots of a store.",
+    epilog=examples(
+        "tidelog snapshot prune orders-data --keep 7 --dry-run",
+        "tidelog snapshot prune orders-data --keep 7",
+    ),
+)
+@click.argument("path", type=STORE_PATH)
+@click.option(
+    "--keep", type=click.IntRange(min=0), required=True, help="How many stay, the newest ones."
+)
+@click.option("--dry-run", is_flag=True, help="Say which, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
+    disk = RealDisk()
+    pruned = prune(disk, snapshots_of(disk, path), keep, dry_run=dry_run)
+    nbytes = sum(item.manifest.data_bytes for item in pruned.deleted)
+    if as_json:
+        facts = {
+            "deleted": [str(item.path) for item in pruned.deleted],
+            "kept": [str(item.path) for item in pruned.kept],
+            "unreadable": [str(item.path) for item in pruned.left],
+            "bytes": nbytes,
+            "dry_run": dry_run,
+        }
+        click.echo(json.dumps(facts))
+        return
+    for item in pruned.deleted:
+        click.echo(str(item.path))
+    done = "would be deleted; nothing was changed" if dry_run else "deleted"
+    click.echo(
+        f"{len(pruned.deleted):,} snapshots with {size_text(nbytes)} {done}, {len(pruned.kept):,} kept"
+    )
+    for left in pruned.left:
+        click.echo(f"tidelog: left alone: {left.error}", err=True)

@@ -1,0 +1,87 @@
+"""`tidelog snapshot restore`: a store of its own out of a snapshot, and of the log behind it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.restore import restore
+from tidelog.tools.snapshot.facts import SNAPSHOT_PATH, progress
+from tidelog.tools.text import examples, parse_time, time_text
+
+DIRECTORY = click.Path(path_type=Path, readable=False)
+
+
+def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """The value of --until-time, as tools.text.parse_time reads it."""
+    if text is None:
+        return None
+    try:
+        return max(parse_time(text, time.time_ns() // 1_000_000), 0)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is no time: give 2026-11-21T10:00:00Z, a unix time, or 15m for as long ago"
+        ) from None
+
+
+@click.command(
+    help="Make a store of a snapshot, up to an LSN or a time.",
+    epilog=examples(
+        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
+        "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
+        "tidelog snapshot restore backup/00000000000000004711 restored --aof orders-data "
+        "--until-time 2026-11-21T10:00:00Z",
+    ),
+)
+@click.argument("snapshot", type=SNAPSHOT_PATH)
+@click.argument("target", type=DIRECTORY)
+@click.option(
+    "--aof",
+    type=DIRECTORY,
+    help="The log to go on with: a store, or its folder aof/. Otherwise that of the store the snapshot lies in.",
+)
+@click.option(
+    "--until-lsn",
+    type=click.IntRange(min=0),
+    help="Go on behind the snapshot up to this LSN, or the end of the unit before it.",
+)
+@click.option(
+    "--until-time",
+    "until_ms",
+    callback=moment,
+    help="Go on up to the last unit of this time: ISO 8601, a unix time, or 15m for as long ago.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def command(
+    snapshot: Path,
+    target: Path,
+    aof: Path | None,
+    until_lsn: int | None,
+    until_ms: int | None,
+    as_json: bool,
+) -> None:
+    made = restore(
+        RealDisk(),
+        snapshot,
+        target,
+        aof=aof,
+        until_lsn=until_lsn,
+        until_ms=until_ms,
+        progress=progress,
+    )
+    if as_json:
+        facts = made._asdict() | {"path": str(made.path), "uuid": made.uuid.hex()}
+        click.echo(json.dumps(facts))
+        return
+    written = f", last written {time_text(made.now_ms)}" if made.lsn else ""
+    click.echo(f"{made.path}: a store with everything through LSN {made.lsn}{written}")
+    if made.records:
+        click.echo(f"{made.records:,} of the records are from the log behind the snapshot")
+    if until_lsn is not None and made.lsn != until_lsn:
+        click.echo(
+            f"LSN {until_lsn} lies within a unit, which ends behind it and was left out whole"
+        )
