@@ -28,7 +28,7 @@ from tidelog.store.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.server.server import Server
-    from tidelog.store.checkpoints import Checkpoints
+    from tidelog.store.commit.attached import Folding
 
 SAVE: Final = "save"
 REWRITE: Final = "rewrite"
@@ -137,8 +137,8 @@ class Saving:
     def _saved(self) -> None:
         self._last_save = self._core.time_ns() // 1_000_000_000
 
-    def _checkpoints(self) -> Checkpoints:
-        found: Checkpoints | None = self._core.checkpoints
+    def _checkpoints(self) -> Folding:
+        found = self._core.checkpoints
         if found is None:
             raise CommandError(NOT_HERE)
         return found

@@ -396,9 +396,10 @@ class Server:
         self.listeners.stop()
         if self._cron is not None:
             self._cron.cancel()
-        if save and not self.core.ended:
+        checkpoints = self.core.checkpoints
+        if save and checkpoints is not None and not self.core.ended:
             try:
-                await asyncio.to_thread(self.core.checkpoints.fold)
+                await asyncio.to_thread(checkpoints.fold)
             except TidelogError as error:
                 _logger.error("no checkpoint: %s", error)
         if not self.core.ended:

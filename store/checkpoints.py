@@ -501,8 +501,10 @@ class Checkpoints:
         except CheckpointError as error:
             raise CheckpointFailed(f"not verified: {error}") from error
 
-    def info(self, core: Core) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
         """The persistence and memory figures of INFO."""
+        core = self._core()
+        assert core is not None  # the caller holds it
         position, meta, residence = self.position, self.meta, self.residence
         failure = self.failure or self.damage
         with core.lock:
@@ -528,8 +530,10 @@ class Checkpoints:
 
     # --- the end
 
-    def finish(self, core: Core) -> None:
+    def finish(self) -> None:
         """Before a clean close: fold a log tail that would slow the next open, and end the thread."""
+        core = self._core()
+        assert core is not None  # the caller holds it
         try:
             with core.lock:
                 sound = not core.ended and core.log.failure is None

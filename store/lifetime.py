@@ -11,16 +11,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.aof import errors as aof
+from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import StoreClosed, StoreDamaged, StorePoisoned
-
-if TYPE_CHECKING:
-    from tidelog.store.queue.work.drain import Drain
 
 DRAIN_SECONDS = 30.0  # how long closing a store waits for the jobs that others have in hand
 
@@ -35,6 +33,7 @@ class Keeper:
         self.lock = lock
         self.checkpoints = checkpoints
         self.core: Callable[[], Core | None] = lambda: None
+        self.finalizer: weakref.finalize[[], Core] | None = None  # see `keep`
         self._closing = threading.Lock()
         self._released = False
 
@@ -69,6 +68,11 @@ class Keeper:
         except (aof.AofError, OSError):
             pass  # recovery finds what was written; no more was acknowledged
 
+    def let_go(self) -> None:
+        """Stop releasing the resources with the process or the core's last reference."""
+        if self.finalizer is not None:
+            self.finalizer.detach()
+
     def abandon(self) -> None:
         """In a forked child: close the descriptors and write nothing."""
         self.log.abandon()
@@ -80,8 +84,13 @@ def keep(core: Core, keeper: Keeper) -> None:
     """Release a store's resources when its process ends or its last reference goes."""
     core.keeper = keeper
     keeper.core = weakref.ref(core)
-    core.finalizer = weakref.finalize(core, keeper.quietly)
+    keeper.finalizer = weakref.finalize(core, keeper.quietly)
     _open_cores.add(core)
+
+
+def _keeper(core: Core) -> Keeper:
+    assert isinstance(core.keeper, Keeper)
+    return core.keeper
 
 
 def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
@@ -106,7 +115,7 @@ def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
     return left
 
 
-def _drain(drain: Drain, caller: ThreadCaller) -> int:
+def _drain(drain: Draining, caller: ThreadCaller) -> int:
     try:
         drain.begin()
         while (pause := drain.look()) is not None:
@@ -123,7 +132,7 @@ def end(core: Core) -> None:
     if core.queues is not None and not core.ended:
         core.queues.close()
     if core.checkpoints is not None and not core.ended:
-        core.checkpoints.finish(core)
+        core.checkpoints.finish()
         damage = core.checkpoints.damage
     with core.lock:
         if core.ended:
@@ -132,9 +141,10 @@ def end(core: Core) -> None:
         else:
             core.end(_closed)
     try:
-        core.keeper.close()
+        keeper = _keeper(core)
+        keeper.close()
         # Last: after an earlier interrupt, the next call or the end of the process goes on.
-        core.finalizer.detach()
+        keeper.let_go()
         _open_cores.discard(core)
     except aof.AofError as error:
         raise StorePoisoned(str(error)) from error
@@ -166,11 +176,12 @@ class _NoLock:
 def _after_fork_in_child() -> None:
     for core in list(_open_cores):
         _open_cores.discard(core)
-        core.finalizer.detach()
+        keeper = _keeper(core)
+        keeper.let_go()
         core.forked = True
         core.lock = _NoLock()
         core.end(_forked)
-        core.keeper.abandon()
+        keeper.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

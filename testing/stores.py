@@ -62,9 +62,7 @@ async def astore(
     disk: Disk | None = None,
 ) -> AsyncIterator[AsyncStore]:
     """As `store`, for asyncio. The other options and the errors raised are those of `tidelog.aopen`."""
-    from tidelog.store.faces.aio import (
-        aopen_store,  # here, so that synchronous tests need no asyncio
-    )
+    from tidelog.store.aopening import aopen_store  # here: synchronous tests need no asyncio
 
     with _directory(disk) as place:
         async with aopen_store(

@@ -222,7 +222,7 @@ class Collector:
         checkpoints = self._core.checkpoints
         if checkpoints is None:
             return
-        facts = checkpoints.info(self._core)
+        facts = checkpoints.info()
         for name, key, unit, text in _CHECKPOINT:
             yield _gauge(name, text, (facts[key] or 0) * unit)
         failed = facts["checkpoint_failure"] is not None

@@ -83,7 +83,7 @@ def buffered(connection: Any) -> int:
 
 def checkpoint_facts(core: Core) -> dict[str, Any]:
     """The facts of `store.checkpoints`; empty if the store has none."""
-    facts: dict[str, Any] = {} if core.checkpoints is None else core.checkpoints.info(core)
+    facts: dict[str, Any] = {} if core.checkpoints is None else core.checkpoints.info()
     return facts
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
+    from tidelog.store.aopening import aopen_store as aopen
     from tidelog.store.errors import (
         CannotOpen,
         CheckpointFailed,
@@ -56,13 +57,12 @@ if TYPE_CHECKING:
         WatchError,
     )
     from tidelog.store.faces.aio import AsyncStore
-    from tidelog.store.faces.aio import aopen_store as aopen
     from tidelog.store.faces.idrange import IdRange
     from tidelog.store.faces.receipts import Receipt
     from tidelog.store.faces.sync import Store
     from tidelog.store.opening import open_store as open
     from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.aio import aopen_queue as aqueue
+    from tidelog.store.queue.aopening import aopen_queue as aqueue
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
@@ -118,12 +118,12 @@ _LATER = {
     "IdRange": ("tidelog.store.faces.idrange", "IdRange"),
     "Receipt": ("tidelog.store.faces.receipts", "Receipt"),
     "AsyncStore": ("tidelog.store.faces.aio", "AsyncStore"),
-    "aopen": ("tidelog.store.faces.aio", "aopen_store"),
+    "aopen": ("tidelog.store.aopening", "aopen_store"),
     "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
     "Queue": ("tidelog.store.queue.face", "Queue"),
     "AsyncJob": ("tidelog.store.queue.job", "AsyncJob"),
     "Job": ("tidelog.store.queue.job", "Job"),
-    "aqueue": ("tidelog.store.queue.aio", "aopen_queue"),
+    "aqueue": ("tidelog.store.queue.aopening", "aopen_queue"),
     "queue": ("tidelog.store.queue.opening", "open_queue"),
     "Snapshot": ("tidelog.snapshot.portable", "Snapshot"),
     "Finding": ("tidelog.snapshot.scrub", "Finding"),

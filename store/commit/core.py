@@ -34,6 +34,7 @@ from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.keys.waiting import Waiter, Waiting
 from tidelog.engine.reply import Park, Reply
 from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.commit.attached import Folding, Leasing
 from tidelog.store.commit.landing import RELOAD, Landing
 from tidelog.store.commit.promise import Durability, Promise
 from tidelog.store.commit.waiters import Caller
@@ -76,10 +77,9 @@ class Core:
         self.opened_at = self.landing.now, clock.monotonic()
         self.served = False  # whether a server serves it
         self.forked = False
-        self.keeper: Any = None  # see store.lifetime
-        self.queues: Any = None  # see store.queue.leases
-        self.checkpoints: Any = None  # see store.checkpoints
-        self.finalizer: Any = None
+        self.keeper: object = None  # a `store.lifetime.Keeper`, once the store is open
+        self.queues: Leasing | None = None
+        self.checkpoints: Folding | None = None  # None if the store is open for reading only
 
     # --- properties
 

@@ -1,4 +1,4 @@
-"""Callers of blocked reads: a thread that sleeps, or a task of an event loop (see `store.faces.aio`).
+"""Callers of blocked reads: a thread that sleeps, or a task of an event loop (tasks.py).
 
 Also Bell, which wakes a thread of the store.
 
@@ -10,10 +10,14 @@ never raise: a problem of one caller must not keep the next one from being serve
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from tidelog.aof.log import Log
 from tidelog.engine.reply import Reply
 
+# The thread that has a job in hand, by its ident; or the ident of a loop's thread and a weak reference to the task.
+Holder = int | tuple[int, Callable[[], Any]]
 WAIT_SECONDS_MAX = threading.TIMEOUT_MAX  # about 292 years; what a lock can take
 
 

@@ -3,30 +3,27 @@
 A command is decided at once in the loop's thread; that takes microseconds. A task awaits only the disk and other
 callers' writes. An fsync never blocks the loop: the log calls back (`Log.subscribe`).
 
-This is the only module that imports asyncio. It is loaded when `AsyncStore` or `aopen` is first used.
+It imports asyncio, so it is loaded when `AsyncStore` or `aopen` is first used.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
-from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
-from weakref import ref
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidelog.aof.errors import LogPoisoned
-from tidelog.aof.log import SEGMENT_BYTES, Log
-from tidelog.disk.interface import Disk
+from tidelog.aof.log import Log
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import Reply
-from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.promise import RELIEF_S, Promise, unheld
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.faces import shapes
@@ -40,15 +37,11 @@ from tidelog.store.faces.receipts import Receipt, level_number
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS, end
-from tidelog.store.opening import AnyPath, open_core
-from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.work.drain import Drain
-    from tidelog.store.queue.work.shared import Holder
 
 T = TypeVar("T")
 
@@ -214,7 +207,7 @@ class AsyncStore(Face, AsyncMethods):
 
         The options are not stored. Nothing is written before the first job. Raises DataError.
         """
-        from tidelog.store.queue.aio import make_queue
+        from tidelog.store.queue.aio import AsyncQueue
         from tidelog.store.queue.options import make_options
 
         options = make_options(
@@ -226,7 +219,7 @@ class AsyncStore(Face, AsyncMethods):
             max_depth=max_depth,
             max_failures=max_failures,
         )
-        return make_queue(self, options)
+        return AsyncQueue(self, options)
 
     # --- the store itself
 
@@ -319,46 +312,6 @@ class AsyncStore(Face, AsyncMethods):
             await self.aclose()
 
 
-class Closable(Protocol):
-    """An object whose `aclose` is awaited."""
-
-    async def aclose(self) -> object:
-        """Release it."""
-
-
-Opened = TypeVar("Opened", bound=Closable)
-
-
-class Opening(Generic[Opened]):
-    """What `aopen` and `aqueue` return. `await` it to get the store or the queue, or use it in `async with`, which also
-    closes what it opened.
-    """
-
-    def __init__(self, open_: Callable[[], Opened]) -> None:
-        self._open = open_
-        self._found: Opened | None = None
-
-    async def _opened(self) -> Opened:
-        # Recovery reads the log; in a thread it does not block the loop.
-        return await asyncio.to_thread(self._open)
-
-    def __await__(self) -> Generator[Any, None, Opened]:
-        return self._opened().__await__()
-
-    async def __aenter__(self) -> Opened:
-        self._found = await self._opened()
-        return self._found
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._found is not None
-        await self._found.aclose()
-
-
 async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
     """Wait until `lsn` has reached `level`. Returns the error if it never will."""
     loop = asyncio.get_running_loop()
@@ -378,7 +331,7 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
     return await reached
 
 
-async def _drain(drain: Drain, caller: TaskCaller) -> int:
+async def _drain(drain: Draining, caller: TaskCaller) -> int:
     """Wait for the jobs that others have in hand. Returns how many were left."""
     try:
         drain.begin()
@@ -387,93 +340,3 @@ async def _drain(drain: Drain, caller: TaskCaller) -> int:
     finally:
         left = drain.end()
     return left
-
-
-def this_task() -> Holder:
-    """The running task; in a callback of the loop, which has no task, the thread."""
-    task = asyncio.current_task()
-    return get_ident() if task is None else (get_ident(), ref(task))
-
-
-class TaskCaller(Caller):
-    """A waiting task of an event loop. The task makes it, in its loop.
-
-    gone    set as soon as the task is cancelled, though the task runs and leaves only later
-    """
-
-    __slots__ = ("_loop", "_future", "_gone")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] = self._loop.create_future()
-        super().__init__()
-
-    @property
-    def gone(self) -> bool:
-        return self._gone or self._future.cancelled()
-
-    @gone.setter
-    def gone(self, gone: bool) -> None:
-        self._gone = gone
-
-    def nudge(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            pass  # the loop is closed: delivered entries stay pending, as after a crash
-
-    def _wake(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    async def sleep(self, seconds: float | None) -> None:
-        """Wait until nudged, or for `seconds`; None = for ever."""
-        timer = None if seconds is None else self._loop.call_later(seconds, self._wake)
-        try:
-            await self._future
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self._future = self._loop.create_future()
-        if self.done:
-            self._wake()
-
-
-def aopen_store(
-    path: AnyPath,
-    *,
-    fsync: str = "always",
-    decode_responses: bool = False,
-    read_only: bool = False,
-    memory_budget: int | None = None,
-    checkpoint_bytes: int = CHECKPOINT_BYTES,
-    save: Iterable[tuple[float, int]] = SAVE,
-    snapshot_every: float | timedelta | None = None,
-    keep_snapshots: int = 0,
-    retain_bytes: int = RETAIN_BYTES,
-    retain_seconds: float | timedelta | None = None,
-    segment_bytes: int = SEGMENT_BYTES,
-    disk: Disk | None = None,
-    clock: Clock = SYSTEM,
-) -> Opening[AsyncStore]:
-    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
-    options = make_options(
-        fsync=fsync,
-        read_only=read_only,
-        memory_budget=memory_budget,
-        checkpoint_bytes=checkpoint_bytes,
-        save=save,
-        snapshot_every=snapshot_every,
-        keep_snapshots=keep_snapshots,
-        retain_bytes=retain_bytes,
-        retain_seconds=retain_seconds,
-        segment_bytes=segment_bytes,
-    )
-
-    def opened() -> AsyncStore:
-        core = open_core(path, options, disk, clock)
-        store = AsyncStore(core, decode=decode_responses)
-        store._opened_here = True
-        return store
-
-    return Opening(opened)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tidelog.aof.log import POLICIES
 from tidelog.engine.commands.context import Context
@@ -12,6 +12,7 @@ from tidelog.engine.commands.streams.add import decide_xadd_many
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import Reply
+from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.promise import Promise
 from tidelog.store.errors import DataError, ResponseError
@@ -19,9 +20,6 @@ from tidelog.store.faces.encode import encode
 from tidelog.store.faces.idrange import IdRange
 from tidelog.store.faces.receipts import Receipt, level_number
 from tidelog.store.faces.types import KeyT
-
-if TYPE_CHECKING:
-    from tidelog.store.checkpoints import Checkpoints
 
 REDIS_VERSION = "8.8.0"
 # CONFIG names that an embedded store has, and the setting behind each name.
@@ -34,6 +32,13 @@ class Face:
     `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one,
     except for receipts: `last_receipt` is that of the last write through that view, by any thread.
     """
+
+    # Store and AsyncStore define these. Those of AsyncStore are awaitable.
+    _add: Callable[..., Any]  # XADD of a mapping
+    _call: Callable[..., Any]  # run a command and shape its reply
+    _hold: Callable[..., Any]  # wait until a promise holds at this view's level
+    _wait: Callable[..., Any]  # wait for a parked read
+    execute_command: Callable[..., Any]
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
         self._core = core
@@ -125,9 +130,9 @@ class Face:
         ms, seq, count = reply
         return IdRange(ms, seq, count, self._decode)
 
-    def _checkpoints(self) -> Checkpoints:
+    def _checkpoints(self) -> Folding:
         self._core.look(nothing)  # raises if the store is closed
-        found: Checkpoints | None = self._core.checkpoints
+        found = self._core.checkpoints
         if found is None:
             raise DataError(
                 "this store is open read-only: its writer makes checkpoints and snapshots"
@@ -161,7 +166,7 @@ class Face:
             "reloads": core.reloads,
             "failure": None if log.failure is None else str(log.failure),
             "blocked_clients": blocked,
-            **(core.checkpoints.info(core) if core.checkpoints is not None else {}),
+            **(core.checkpoints.info() if core.checkpoints is not None else {}),
             **databases,
         }
 

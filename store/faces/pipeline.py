@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from tidelog.engine.commands.transaction import PlainAdd, Queued, Transaction, words_of
 from tidelog.engine.errors import CommandError
@@ -19,14 +19,11 @@ from tidelog.store.commit.core import Answer
 from tidelog.store.errors import DataError, TidelogError, WatchError, from_command
 from tidelog.store.faces import shapes
 from tidelog.store.faces.encode import encode, encode_all
+from tidelog.store.faces.face import Face
 from tidelog.store.faces.missing import answers_missing
 from tidelog.store.faces.pipeline_methods import PipelineMethods
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT
-
-if TYPE_CHECKING:
-    from tidelog.store.faces.aio import AsyncStore
-    from tidelog.store.faces.sync import Store
 
 T = TypeVar("T")
 Staged = tuple[Shape[Any], list[bytes]] | PlainAdd
@@ -37,8 +34,8 @@ _ERROR_CHARS = 100  # of the command text, in an error message
 class _Queue(PipelineMethods):
     """The common part of both pipelines: the queued commands and the state of a transaction."""
 
-    def __init__(self, store: Store | AsyncStore, transaction: bool) -> None:
-        self._face: Any = store
+    def __init__(self, store: Face, transaction: bool) -> None:
+        self._face = store
         self._core = store._core
         self._staged: list[Staged] = []
         self._stage = self._staged.append

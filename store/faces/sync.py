@@ -225,7 +225,7 @@ class Store(Face, Methods):
         The options are not stored. Nothing is written before the first job. Raises DataError.
         """
         # Imported here: a program without queues does not load them.
-        from tidelog.store.queue.face import make_queue
+        from tidelog.store.queue.face import Queue
         from tidelog.store.queue.options import make_options
 
         options = make_options(
@@ -237,7 +237,7 @@ class Store(Face, Methods):
             max_depth=max_depth,
             max_failures=max_failures,
         )
-        return make_queue(self, options)
+        return Queue(self, options)
 
     # --- the store itself
 

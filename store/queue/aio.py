@@ -14,21 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
-from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
-from tidelog.store.faces.aio import AsyncStore, Opening, TaskCaller, this_task
 from tidelog.store.lifetime import DRAIN_SECONDS
-from tidelog.store.opening import AnyPath, open_core
-from tidelog.store.options import make_options as make_open_options
 from tidelog.store.queue import rows
 from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
 from tidelog.store.queue.dead import (
@@ -44,7 +40,6 @@ from tidelog.store.queue.dead import (
     value_bytes,
 )
 from tidelog.store.queue.job import AsyncJob
-from tidelog.store.queue.options import Options, make_options
 from tidelog.store.queue.rows import VALUE, DeadJob, Failure, WaitingJob
 from tidelog.store.queue.units import in_units
 from tidelog.store.queue.work.fetch import NEXT
@@ -190,7 +185,7 @@ class AsyncQueue(QueueBase):
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `AsyncStore.aclose` does, if `tidelog.aqueue` opened it. Otherwise do nothing."""
-        return int(await self._face.aclose(drain)) if self._opened_here else 0
+        return int(await self.store.aclose(drain)) if self._opened_here else 0
 
     close = aclose
 
@@ -376,44 +371,3 @@ class AsyncDead(DeadBase):
             page, start, promise = self._page(start, PAGE, end)
             await self._queue._face._hold(promise)
             yield page
-
-
-def make_queue(store: AsyncStore, options: Options) -> AsyncQueue:
-    """A queue of an open store."""
-    return AsyncQueue(store, options)
-
-
-def aopen_queue(
-    path: AnyPath,
-    name: str,
-    group: str = "workers",
-    *,
-    codec: Any = "json",
-    max_deliveries: int = 5,
-    retry_after: Duration = 30.0,
-    keep: int | timedelta = 0,
-    max_depth: int | None = None,
-    max_failures: int = 1000,
-    fsync: str = "always",
-    clock: Clock = SYSTEM,
-) -> Opening[AsyncQueue]:
-    """`queue` for asyncio: `jobs = await aqueue(path, name)`, or `async with aqueue(path, name) as jobs`."""
-    options = make_options(
-        *(name, group),
-        codec=codec,
-        max_deliveries=max_deliveries,
-        retry_after=retry_after,
-        keep=keep,
-        max_depth=max_depth,
-        max_failures=max_failures,
-    )
-
-    how = make_open_options(fsync=fsync)
-
-    def opened() -> AsyncQueue:
-        core = open_core(path, how, None, clock)
-        queue = make_queue(AsyncStore(core, decode=False), options)
-        queue._opened_here = True
-        return queue
-
-    return Opening(opened)

@@ -23,9 +23,10 @@ from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
+from tidelog.store.faces.face import Face
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import (
     DEDUP_IDS,
@@ -39,7 +40,7 @@ from tidelog.store.queue.units import UNIT_BYTES, in_units
 from tidelog.store.queue.work.fetch import AGAIN, DELIVERED, NO_GROUP, Fetch, log_leftovers
 from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
-from tidelog.store.queue.work.shared import Delivery, Leftover, Place
+from tidelog.store.queue.work.shared import Delivery, Leftover
 
 BATCH_JOBS: Final = 1_000  # of put_many in one unit, and at most about UNIT_BYTES of values
 # The longest sleep of a putter. Plain XACKs, made without this layer, do not wake putters.
@@ -134,6 +135,30 @@ def _remembering(stream: Stream | None, options: Options) -> list[list[bytes]]:
     return words
 
 
+class Place:
+    """A worker's place in a queue: what its consumer and its jobs have in common.
+
+    worker     its name
+    reraise    whether an exception in a job's block propagates
+    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
+    past       an empty delivery, which replaces that of a job whose delivery became `spare`
+    """
+
+    __slots__ = ("queue", "worker", "reraise", "spare", "past")
+
+    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
+        self.queue, self.worker, self.reraise = queue, worker, reraise
+        self.spare: Delivery | None = None
+        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
+
+
+def told(face: Face, answer: Answer) -> Any:
+    """The result of an answer, once its promise holds. For threads."""
+    found, promise = answer
+    face._hold(promise)
+    return found
+
+
 class QueueBase:
     """The common part of both faces of a queue.
 
@@ -141,7 +166,9 @@ class QueueBase:
     store          the open store that holds the queue
     """
 
-    def __init__(self, face: Any, options: Options) -> None:
+    _here: Callable[[], Holder]  # the running thread or task
+
+    def __init__(self, face: Face, options: Options) -> None:
         self._face = face
         self._core = face._core
         self._db: int = face._db

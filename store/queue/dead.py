@@ -6,7 +6,7 @@ All groups of the queue share them; `DeadJob.group` is the group that gave the j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.commands.context import Context
@@ -15,18 +15,15 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.core import Answer
+from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows
+from tidelog.store.queue.base import QueueBase, told
 from tidelog.store.queue.rows import DeadJob
 from tidelog.store.queue.streams import wrong_type
 from tidelog.store.queue.units import in_units
-
-if TYPE_CHECKING:
-    from tidelog.store.commit.core import Answer
-    from tidelog.store.commit.promise import Promise
-    from tidelog.store.queue.base import QueueBase
-    from tidelog.store.queue.face import Queue
 
 PAGE: Final = 100  # dead jobs read, or changed, as one unit
 Where = Callable[[DeadJob], bool]
@@ -164,8 +161,6 @@ def _number(id: str) -> int:
 class Dead(DeadBase):
     """The dead jobs of a queue. Iterates over them, oldest first."""
 
-    _queue: Queue
-
     def __iter__(self) -> Iterator[DeadJob]:
         start: int | None = 0
         while start is not None:
@@ -187,7 +182,7 @@ class Dead(DeadBase):
 
     def count(self) -> int:
         """Number of dead jobs."""
-        return int(self._queue._told(self._count()))
+        return int(told(self._queue._face, self._count()))
 
     def __len__(self) -> int:
         return self.count()
@@ -197,7 +192,7 @@ class Dead(DeadBase):
 
     def get(self, id: str) -> DeadJob | None:
         """The dead job with this ID (`DeadJob.id`), or None. Raises DataError."""
-        found: DeadJob | None = self._queue._told(self._one(id))
+        found: DeadJob | None = told(self._queue._face, self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
@@ -229,7 +224,7 @@ class Dead(DeadBase):
                 total += len(wanted)
             else:
                 for unit in in_units(wanted, value_bytes):
-                    total += self._queue._told(change(unit))
+                    total += told(self._queue._face, change(unit))
         return total
 
     def _pages(self, given: Texts | None) -> Iterator[Jobs]:

@@ -16,17 +16,14 @@ from typing import Any, Self
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
-from tidelog.store.commit.core import Answer
 from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
-from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import DRAIN_SECONDS
 from tidelog.store.queue import rows
-from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats
+from tidelog.store.queue.base import ConsumerBase, Put, QueueBase, Stats, told
 from tidelog.store.queue.dead import Dead
 from tidelog.store.queue.job import Job
-from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import VALUE, Failure, WaitingJob
 from tidelog.store.queue.work.fetch import NEXT
 from tidelog.store.queue.work.shared import Delivery
@@ -39,6 +36,7 @@ class Queue(QueueBase):
     """
 
     _opened_here = False
+    _here = staticmethod(get_ident)
 
     @property
     def dead(self) -> Dead:
@@ -170,25 +168,19 @@ class Queue(QueueBase):
 
     def stats(self) -> Stats:
         """Figures about the queue now."""
-        return self._told(self._stats())  # type: ignore[no-any-return]
+        return told(self._face, self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10) -> list[WaitingJob]:
         """The next `count` jobs that are due, retries first. They are not delivered."""
-        return self._waiting_jobs(self._told(self._peek(count)))
+        return self._waiting_jobs(told(self._face, self._peek(count)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
         """The last `count` recorded failures, newest first; only those of one job if `job_id` is given."""
-        return self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
-
-    def _told(self, answer: Answer) -> Any:
-        """The result of an answer, once its promise holds."""
-        found, promise = answer
-        self._face._hold(promise)
-        return found
+        return told(self._face, self._failures(job_id, count))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         """Number of jobs that are not done."""
-        return int(self._told(self._depth()))
+        return int(told(self._face, self._depth()))
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
@@ -210,7 +202,7 @@ class Queue(QueueBase):
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
         """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing."""
-        return int(self._face.close(drain)) if self._opened_here else 0
+        return int(self.store.close(drain)) if self._opened_here else 0
 
     def __enter__(self) -> Self:
         return self
@@ -322,8 +314,3 @@ class Consumer(ConsumerBase):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def make_queue(store: Store, options: Options) -> Queue:
-    """A queue of an open store."""
-    return Queue(store, options)

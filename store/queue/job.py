@@ -9,7 +9,7 @@ from functools import partial
 from random import random
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.errors import CommandError
@@ -19,14 +19,11 @@ from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows
+from tidelog.store.queue.base import Place, Put, QueueBase
 from tidelog.store.queue.streams import depth, find
 from tidelog.store.queue.work import settle
-from tidelog.store.queue.work.shared import Delivery, Place
+from tidelog.store.queue.work.shared import Delivery
 from tidelog.store.queue.work.shared import Job as Entry
-
-if TYPE_CHECKING:
-    from tidelog.store.queue.aio import AsyncQueue
-    from tidelog.store.queue.base import Put, QueueBase
 
 OPEN: Final = "open"
 ACKED: Final = "acked"
@@ -178,8 +175,6 @@ class JobBase:
         return done
 
     def _done_and(self, puts: Sequence[Put]) -> Settled:
-        from tidelog.store.queue.base import Put
-
         for put in puts:
             if not isinstance(put, Put):
                 raise DataError(
@@ -414,8 +409,7 @@ class AsyncJob(JobBase):
         return done
 
     async def __aenter__(self) -> Self:
-        queue: AsyncQueue = self._place.queue  # type: ignore[assignment]
-        me = queue._here()
+        me = self._place.queue._here()
         if self._delivery.holder != me:  # another task may have taken it
             self._delivery.taken(self._entry[0], me)
         return self

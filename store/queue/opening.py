@@ -1,4 +1,4 @@
-"""`tidelog.queue`: open a store for one queue. `tidelog.aqueue` is in store.queue.aio."""
+"""`tidelog.queue`: open a store for one queue. `tidelog.aqueue` is in store.queue.aopening."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.durations import Duration
 from tidelog.store.opening import AnyPath, open_store
-from tidelog.store.queue.face import Queue, make_queue
+from tidelog.store.queue.face import Queue
 from tidelog.store.queue.options import make_options
 
 
@@ -44,6 +44,6 @@ def open_queue(
         max_depth=max_depth,
         max_failures=max_failures,
     )
-    queue = make_queue(open_store(path, fsync=fsync, clock=clock), options)
+    queue = Queue(open_store(path, fsync=fsync, clock=clock), options)
     queue._opened_here = True
     return queue

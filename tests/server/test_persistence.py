@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 from tests.oracle.wire import Form, encode, error
@@ -21,7 +22,8 @@ import tidelog
 @contextmanager
 def held_fold(running: Running) -> Iterator[None]:
     """No checkpoint is finished within."""
-    gate = running.db._core.checkpoints._one
+    checkpoints: Any = running.db._core.checkpoints
+    gate = checkpoints._one
     gate.acquire()
     try:
         yield

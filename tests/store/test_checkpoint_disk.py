@@ -87,7 +87,8 @@ def test_a_full_disk(
         warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert len(warnings) == 3 and "no checkpoint of" in warnings[0].getMessage()
         assert "The log goes on" in warnings[0].getMessage()
-        assert db._core.checkpoints.info(db._core)["checkpoint_failure"]
+        checkpoints: Any = db._core.checkpoints
+        assert checkpoints.info()["checkpoint_failure"]
         with pytest.raises(tidelog.CheckpointFailed):
             db.snapshot()
         expected = db.digest()
@@ -108,7 +109,7 @@ def test_it_is_tried_again_by_itself(tmp_path: Path, small: Path) -> None:
     with tidelog.open(root, **{**QUIET, "checkpoint_bytes": 64 * KIB}) as db:
         fill(small, 32 * KIB)
         add(db, 300)
-        checkpoints = db._core.checkpoints
+        checkpoints: Any = db._core.checkpoints
         wait(lambda: checkpoints.failure is not None)
         (small / "filler").unlink()
         wait(lambda: checkpoints.failure is None and checkpoints.meta is not None)
@@ -134,7 +135,8 @@ def test_writers_over_the_budget_do_not_hang(tmp_path: Path, small: Path) -> Non
             thread.join(30)
         assert not any(thread.is_alive() for thread in threads)
         print(f"{time.monotonic() - started:.1f} s")
-        wait(lambda: db._core.checkpoints.failure is not None)  # noted behind the relief
+        checkpoints: Any = db._core.checkpoints
+        wait(lambda: checkpoints.failure is not None)  # noted behind the relief
         assert db.xlen("s") == 4500
         with pytest.raises(tidelog.CheckpointFailed):
             db.checkpoint()

@@ -39,7 +39,7 @@ def stream(db: tidelog.Store) -> Stream:
 def test_what_is_stored_leaves_before_the_next_one(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looking = db._core.checkpoints
+    looking: Any = db._core.checkpoints
     looking._not_before = float("inf")  # until all is added
     add(db, 450_000)
     db.checkpoint()

@@ -481,7 +481,8 @@ def test_a_closed_store_can_be_opened_while_a_child_still_holds_the_descriptor(
 ) -> None:
     """A child forked just before shares the lock's open file until its hook has run."""
     db = tidelog.open(tmp_path / "s")
-    inherited = os.dup(db._core.keeper.lock._fd)
+    keeper: Any = db._core.keeper
+    inherited = os.dup(keeper.lock._fd)
     try:
         db.close()
         tidelog.open(tmp_path / "s").close()

@@ -99,7 +99,8 @@ def test_damage_is_named_everywhere_and_everything_else_goes_on(damaged: Path) -
 
 def test_health_says_it_before_any_checkpoint_is_tried(damaged: Path) -> None:
     db = tidelog.open(damaged, **QUIET)
-    environment = db._core.checkpoints._environment
+    checkpoints: Any = db._core.checkpoints
+    environment = checkpoints._environment
     with pytest.raises(DamagedCheckpoint):
         environment.check()
     assert "flags 0x7" in str(db.info()["checkpoint_failure"])

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-STORE = Path(__file__).resolve().parents[2] / "store"
+FACES = Path(__file__).resolve().parents[2] / "store/faces"
 HEADER = '''"""{what}.
 
 Generated from methods.py by tools/dev/make_faces.py: change that file.
@@ -61,10 +61,10 @@ def face(source: str, what: str, name: str) -> str:
 
 def faces() -> dict[Path, str]:
     """Every generated file and its text, before formatting."""
-    source = (STORE / "methods.py").read_text()
+    source = (FACES / "methods.py").read_text()
     return {
-        STORE / "async_methods.py": face(source, ASYNC, "AsyncMethods"),
-        STORE / "pipeline_methods.py": face(source, PIPELINE, "PipelineMethods"),
+        FACES / "async_methods.py": face(source, ASYNC, "AsyncMethods"),
+        FACES / "pipeline_methods.py": face(source, PIPELINE, "PipelineMethods"),
     }
 
 

@@ -16,23 +16,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tidelog.store.clock import SYSTEM
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
-from tidelog.store.queue.work.shared import Delivery, Holder
-
-if TYPE_CHECKING:
-    from tidelog.store.commit.core import Core
-    from tidelog.store.queue.work.leases import Leases
+from tidelog.store.queue.work.shared import Delivery, Shared
 
 # How often the drain looks without a nudge. There is none when a block of a batch ends, when a job is dropped, or when
 # a thread that had one ends.
 LOOK_SECONDS: Final = 0.05
 
 log = logging.getLogger("tidelog.queue")
+
+
+class Drained(Protocol):
+    """What a drain asks of the leases."""
+
+    def stop(self) -> None:
+        """Stop all queues from handing out jobs."""
+
+    def queues(self) -> list[Shared]:
+        """The queues that are in use or were lately."""
+
+    def take_back(self) -> None:
+        """Return jobs that were fetched but not handed out."""
+
+    def beat(self) -> float | None:
+        """Write what is gathered and left behind. Returns the seconds until the next beat."""
 
 
 class Drain:
@@ -44,7 +57,7 @@ class Drain:
     """
 
     def __init__(
-        self, core: Core, leases: Leases, limit: float | None, caller: Caller, me: Holder
+        self, core: Core, leases: Drained, limit: float | None, caller: Caller, me: Holder
     ) -> None:
         self._core, self._leases = core, leases
         self._me, self._caller = me, caller

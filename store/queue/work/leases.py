@@ -26,7 +26,7 @@ from tidelog.engine.effects.effect import XGROUP_DELCONSUMER
 from tidelog.engine.groups.group import Group
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Bell, Caller
+from tidelog.store.commit.waiters import Bell, Caller, Holder
 from tidelog.store.errors import StoreClosed
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import shown
@@ -34,7 +34,7 @@ from tidelog.store.queue.streams import depth
 from tidelog.store.queue.work.drain import Drain
 from tidelog.store.queue.work.fetch import log_finished, log_leftovers
 from tidelog.store.queue.work.retention import sweep
-from tidelog.store.queue.work.shared import Delivery, Holder, Leftover, Shared
+from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 
 BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker has a job in hand
 STALE_MS: Final = 86_400_000  # a consumer without jobs that was not seen for this long is removed
@@ -304,15 +304,13 @@ def _to_look_after(shared: Shared) -> list[Delivery]:
 
 def leases_of(core: Core) -> Leases:
     """The leases of an open store."""
-    found: Leases | None = core.queues
-    if found is None:
+    if core.queues is None:
         with core.lock:  # raises if the store was closed or forked
             if core.queues is None:
-                core.queues = Leases(core)
-                core.landing.rebuilt.append(core.queues.reloaded)
-            found = core.queues
-            assert found is not None
-    return found
+                made = core.queues = Leases(core)
+                core.landing.rebuilt.append(made.reloaded)
+    assert isinstance(core.queues, Leases)
+    return core.queues
 
 
 def _run(leases_ref: weakref.ref[Leases], wake: Bell) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappush
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidelog.engine import ids
 from tidelog.engine.commands.context import Context
@@ -29,20 +29,15 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
-
-if TYPE_CHECKING:
-    from tidelog.store.queue.base import QueueBase
 
 RATE_SECONDS: Final = 60.0  # longest period of `put_per_second` and `done_per_second`
 FEW: Final = 8  # up to this many jobs are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 Job = tuple[int, Row, int]  # ID, row, deliveries
-# The thread that has a job in hand, by its ident; or the ident of a loop's thread and the task.
-Holder = int | tuple[int, Callable[[], Any]]
 
 log = logging.getLogger("tidelog.queue")
 
@@ -155,23 +150,6 @@ class Delivery:
         if self.open:
             shared.leftovers.append(Leftover(self, self.open, list(self.finished), self.jobs))
         shared.living.pop(id(self), None)
-
-
-class Place:
-    """A worker's place in a queue: what its consumer and its jobs have in common.
-
-    worker     its name
-    reraise    whether an exception in a job's block propagates
-    spare      a delivery whose only job is done, or None. Deliveries do not refer to their place, so there is no cycle
-    past       an empty delivery, which replaces that of a job whose delivery became `spare`
-    """
-
-    __slots__ = ("queue", "worker", "reraise", "spare", "past")
-
-    def __init__(self, queue: QueueBase, worker: str, reraise: bool) -> None:
-        self.queue, self.worker, self.reraise = queue, worker, reraise
-        self.spare: Delivery | None = None
-        self.past = Delivery(queue._shared, queue._options, worker.encode(), False)
 
 
 class Leftover:

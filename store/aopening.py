@@ -1,0 +1,96 @@
+"""Opening for asyncio: what `aopen` and `aqueue` return, and `aopen` itself. Recovery runs in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidelog.aof.log import SEGMENT_BYTES
+from tidelog.disk.interface import Disk
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.faces.aio import AsyncStore
+from tidelog.store.opening import AnyPath, open_core
+from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, make_options
+
+
+class Closable(Protocol):
+    """An object whose `aclose` is awaited."""
+
+    async def aclose(self) -> object:
+        """Release it."""
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+class Opening(Generic[Opened]):
+    """What `aopen` and `aqueue` return. `await` it to get the store or the queue, or use it in `async with`, which also
+    closes what it opened.
+    """
+
+    def __init__(self, open_: Callable[[], Opened]) -> None:
+        self._open = open_
+        self._found: Opened | None = None
+
+    async def _opened(self) -> Opened:
+        # Recovery reads the log; in a thread it does not block the loop.
+        return await asyncio.to_thread(self._open)
+
+    def __await__(self) -> Generator[Any, None, Opened]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> Opened:
+        self._found = await self._opened()
+        return self._found
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._found is not None
+        await self._found.aclose()
+
+
+def aopen_store(
+    path: AnyPath,
+    *,
+    fsync: str = "always",
+    decode_responses: bool = False,
+    read_only: bool = False,
+    memory_budget: int | None = None,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+    save: Iterable[tuple[float, int]] = SAVE,
+    snapshot_every: float | timedelta | None = None,
+    keep_snapshots: int = 0,
+    retain_bytes: int = RETAIN_BYTES,
+    retain_seconds: float | timedelta | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk: Disk | None = None,
+    clock: Clock = SYSTEM,
+) -> Opening[AsyncStore]:
+    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+    options = make_options(
+        fsync=fsync,
+        read_only=read_only,
+        memory_budget=memory_budget,
+        checkpoint_bytes=checkpoint_bytes,
+        save=save,
+        snapshot_every=snapshot_every,
+        keep_snapshots=keep_snapshots,
+        retain_bytes=retain_bytes,
+        retain_seconds=retain_seconds,
+        segment_bytes=segment_bytes,
+    )
+
+    def opened() -> AsyncStore:
+        core = open_core(path, options, disk, clock)
+        store = AsyncStore(core, decode=decode_responses)
+        store._opened_here = True
+        return store
+
+    return Opening(opened)

@@ -1,0 +1,51 @@
+"""`tidelog.aqueue`: open a store for one queue, for asyncio. `tidelog.queue` is in store.queue.opening."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from tidelog.store.aopening import Opening
+from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.durations import Duration
+from tidelog.store.faces.aio import AsyncStore
+from tidelog.store.opening import AnyPath, open_core
+from tidelog.store.options import make_options as make_open_options
+from tidelog.store.queue.aio import AsyncQueue
+from tidelog.store.queue.options import make_options
+
+
+def aopen_queue(
+    path: AnyPath,
+    name: str,
+    group: str = "workers",
+    *,
+    codec: Any = "json",
+    max_deliveries: int = 5,
+    retry_after: Duration = 30.0,
+    keep: int | timedelta = 0,
+    max_depth: int | None = None,
+    max_failures: int = 1000,
+    fsync: str = "always",
+    clock: Clock = SYSTEM,
+) -> Opening[AsyncQueue]:
+    """`queue` for asyncio: `jobs = await aqueue(path, name)`, or `async with aqueue(path, name) as jobs`."""
+    options = make_options(
+        *(name, group),
+        codec=codec,
+        max_deliveries=max_deliveries,
+        retry_after=retry_after,
+        keep=keep,
+        max_depth=max_depth,
+        max_failures=max_failures,
+    )
+
+    how = make_open_options(fsync=fsync)
+
+    def opened() -> AsyncQueue:
+        core = open_core(path, how, None, clock)
+        queue = AsyncQueue(AsyncStore(core, decode=False), options)
+        queue._opened_here = True
+        return queue
+
+    return Opening(opened)
