@@ -29,9 +29,11 @@ _logger = logging.getLogger("tidelog.server")
 
 
 class Serving:
-    """A server that runs in its own thread in a program that owns the store. Created by `tidelog.serve`.
+    """A server that runs in its own thread in a program that owns the store. `tidelog.serve` makes it.
 
-    port    the TCP port in use, 0 if there is none
+    Attributes:
+        port: The TCP port in use; 0 if there is none.
+        tls_port: The port for TLS in use; 0 if there is none.
     """
 
     def __init__(self, core: Core, config: Config) -> None:
@@ -65,7 +67,7 @@ class Serving:
         await server.ended
 
     def close(self) -> None:
-        """Stop accepting, finish replies, close the connections. The store stays open. May be called twice."""
+        """Stop accepting, finish replies, close the connections. The store stays open. Closing twice is allowed."""
         server = self.server
         if server is not None and self._thread.is_alive():
             try:
@@ -84,13 +86,21 @@ class Serving:
 def serve(db: Store, **options: Any) -> Serving:
     """Serve an open store to Redis clients, while the program goes on using it.
 
-    Options are those of the configuration, with underscores: `port` (6379; 0 = a free one), `bind`, `unixsocket`,
-    `requirepass`, `maxclients`, ... Runs in its own thread until `close`, or until the store is closed.
-
         with tidelog.open("orders") as db, tidelog.serve(db, port=0) as server:
             redis.Redis(port=server.port).xadd("orders", {"item": "tea"})
 
-    Raises ConfigError for an invalid option, OSError if it cannot listen on the address, StoreClosed.
+    Args:
+        db: The store.
+        **options: Options of the server's configuration (docs/reference/server-options.md), with underscores: `port`
+            (6379; 0 = a free one), `bind`, `unixsocket`, `requirepass`, `maxclients` and so on.
+
+    Returns:
+        The running server. It ends with `Serving.close`, or when the store is closed.
+
+    Raises:
+        ConfigError: An option is invalid.
+        OSError: The server cannot listen on the address.
+        StoreClosed: The store was closed.
     """
     core = db._core
     core.check_open()

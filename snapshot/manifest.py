@@ -95,7 +95,18 @@ class Counts(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The content of a manifest, as the module's docstring draws it."""
+    """The description of a snapshot: the content of its file manifest.json.
+
+    Attributes:
+        uuid: Of the store.
+        position: Where in the log it was taken.
+        epochs: The store's lives as a writer, each with its first LSN.
+        now_ms: Time of the newest unit in it, Unix ms.
+        created_ms: When it was made, Unix ms.
+        data_bytes: Size of its data file.
+        blake2b: Hash of its data file, hexadecimal.
+        counts: How many keys, streams, entries, groups and pending entries it holds.
+    """
 
     uuid: bytes
     position: Position

@@ -61,7 +61,13 @@ Progress = Callable[[str, int], AbstractContextManager[Advance]]
 
 
 class Snapshot(NamedTuple):
-    """A snapshot and its manifest. `existed`: the call that should make it found it already made."""
+    """A snapshot of a store.
+
+    Attributes:
+        path: Its directory, for `tidelog.open(path, read_only=True)` and `tidelog snapshot restore`.
+        manifest: Its description: when and where it was taken, and what it counts.
+        existed: The call that should make it found it already made.
+    """
 
     path: Path
     manifest: Manifest

@@ -77,15 +77,18 @@ _PAUSE_S: Final = 0.00005
 
 
 class Finding(NamedTuple):
-    """One fault.
+    """One fault that `Store.verify` or `tidelog verify` found. `str` is check and text.
 
-    check   the check that found it, as in the module's docstring
-    path    the file
-    text    the fault and its place in the file; names the stream, the block and the range of IDs if there is one
-    stream  number of the stream concerned
-    block   ordinal of the node in it
-    first   first ID of the unreadable range
-    last    last ID of the unreadable range
+    Attributes:
+        check: The check that found it: `identity`, `checkpoint`, `headers`, `segments`, `frames`, `records`, `blocks`,
+            `agreement`, `snapshot`, `durable`, `time`, `tail` or `files`. With `durable`, `time` and `tail` nothing
+            promised is missing.
+        path: The file.
+        text: The fault and its place in the file; names the stream, the block and the range of IDs if there is one.
+        stream: Number of the stream concerned.
+        block: Ordinal of the node in it.
+        first: First ID of the unreadable range.
+        last: Last ID of the unreadable range.
     """
 
     check: str

@@ -27,8 +27,9 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class Opening(Generic[Opened]):
-    """What `aopen` and `aqueue` return. `await` it to get the store or the queue, or use it in `async with`, which also
-    closes what it opened.
+    """What `aopen` and `aqueue` return: `await` it to get the store or the queue, or use it in `async with`.
+
+    `async with` also closes what it opened.
     """
 
     def __init__(self, open_: Callable[[], Opened]) -> None:
@@ -73,7 +74,15 @@ def aopen_store(
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncStore]:
-    """`open` for asyncio: `db = await aopen(path)`, or `async with aopen(path) as db`."""
+    """Open the store in a directory, for asyncio. As `tidelog.open`.
+
+        db = await tidelog.aopen("orders")          # close it with `await db.aclose()`
+        async with tidelog.aopen("orders") as db:   # closes it
+            ...
+
+    Returns:
+        An object to `await` or to use in `async with`; the directory is opened then, in a thread.
+    """
     options = make_options(
         fsync=fsync,
         read_only=read_only,

@@ -27,14 +27,20 @@ class DataError(TidelogError):
 
 
 class EncodeError(DataError):
-    """A queue's codec cannot encode a value. `put_many` has put the values before it; `stored` is their number."""
+    """A queue's codec cannot encode a value. `put_many` has put the values before it.
+
+    Attributes:
+        stored: How many those are.
+    """
 
     stored = 0
 
 
 class QueueFull(TidelogError):
-    """A bounded queue stayed full until the caller's timeout. `put` has put nothing; `put_many` has put `stored`
-    values, the first ones.
+    """A bounded queue stayed full until the caller's timeout. `put` has put nothing, `put_many` the first values.
+
+    Attributes:
+        stored: How many those are.
     """
 
     stored = 0
@@ -47,7 +53,10 @@ class DecodeError(TidelogError):
 class ResponseError(TidelogError):
     """The command was refused with Redis's error text; nothing changed.
 
-    `str()` is the text without a leading `ERR `, as in redis-py; `code` is the first word that Redis sends.
+    `str()` is the text without a leading `ERR `, as in redis-py.
+
+    Attributes:
+        code: The first word that Redis sends: `ERR`, `WRONGTYPE`, `NOGROUP`, `BUSYGROUP` and so on.
     """
 
     def __init__(self, text: str, code: str = "ERR") -> None:
@@ -115,7 +124,11 @@ class CannotOpen(TidelogError):
 
 
 class StoreLocked(CannotOpen):
-    """Another process (or another Store in this one) has the directory open for writing. `pid` is that process's ID."""
+    """Another process, or another store in this one, has the directory open for writing.
+
+    Attributes:
+        pid: ID of that process; None if it is not known.
+    """
 
     def __init__(self, text: str, pid: int | None) -> None:
         super().__init__(text)
@@ -127,10 +140,10 @@ class NotAStore(CannotOpen):
 
 
 class StoreDamaged(CannotOpen):
-    """Recovery found damage that it must not repair by itself: a damaged frame that may have been acknowledged,
-    a gap, a foreign file.
+    """Recovery found damage that it must not repair by itself.
 
-    The text names the file, the offset and the command that shows what a repair would lose.
+    A frame that may have been acknowledged is damaged, something is missing, or a file belongs to another store. The
+    text names the file, the offset and the command that shows what a repair would lose.
     """
 
 

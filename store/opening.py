@@ -82,26 +82,39 @@ def open_store(
 ) -> Store:
     """Open the store in a directory. Creates it if the directory is empty or missing.
 
-    fsync               `always`: a reply means that the disk has the data; `everysec`, `no`: that the kernel has it
-    decode_responses    replies hold str instead of bytes
-    read_only           only look, also beside a running writer; `refresh` catches up with the writer
-    memory_budget       approximate bytes for entries, groups and strings in memory. After a checkpoint the least
-                        recently used data is evicted; it is read back when needed. None = nothing is evicted
-    checkpoint_bytes    make a checkpoint after this many bytes of log; 0 = not by bytes
-    save                rules (seconds, changes): make a checkpoint after so many seconds if there were so many changes;
-                        () = not by time
-    snapshot_every      seconds (or a timedelta) between automatic snapshots; None = no automatic snapshots
-    keep_snapshots      how many of the newest snapshots to keep; 0 = all
-    retain_bytes        bytes of log to keep that a checkpoint already covers, for followers and point-in-time restores
-    retain_seconds      also keep log that is younger than this (seconds or a timedelta)
-    segment_bytes       size at which the log starts a new file, 4,096 bytes or more
-    disk, clock         the file system and the time; tests replace them (see tidelog.testing)
-
-    Raises StoreLocked (with the holder's pid), NotAStore, StoreDamaged, NewerFormat; CannotOpen if the operating
-    system refuses; DataError for invalid options. A failed open never changes stored data.
-
         with tidelog.open("orders") as db:
             db.xadd("orders", {"item": "tea"})
+
+    Args:
+        path: The directory.
+        fsync: `always`: a reply means that the disk has the data. `everysec`, `no`: that the kernel has it.
+        decode_responses: Replies hold str instead of bytes.
+        read_only: Only look, also beside a running writer; `refresh` catches up with the writer. `path` may be a
+            snapshot.
+        memory_budget: Approximate bytes for entries, groups and strings in memory. After a checkpoint the least
+            recently used data is evicted; it is read back when needed. None = nothing is evicted.
+        checkpoint_bytes: Make a checkpoint after this many bytes of log; 0 = not by bytes.
+        save: Rules (seconds, changes): make a checkpoint after so many seconds if there were so many changes; () = not
+            by time.
+        snapshot_every: Seconds (or a timedelta) between automatic snapshots; None = no automatic snapshots.
+        keep_snapshots: How many of the newest snapshots to keep; 0 = all.
+        retain_bytes: Bytes of log to keep that a checkpoint already covers, for point-in-time restores.
+        retain_seconds: Also keep log that is younger than this (seconds or a timedelta).
+        segment_bytes: Size at which the log starts a new file, 4,096 bytes or more.
+        disk: The file system; tests replace it.
+        clock: The time; tests replace it (see `tidelog.testing`).
+
+    Returns:
+        The store, to be closed. The options are not stored.
+
+    Raises:
+        DataError: An option or the path is invalid.
+        StoreLocked: Another process writes to it; `pid` is that process.
+        NotAStore: The directory holds something else. It is left unchanged.
+        StoreDamaged: Recovery found damage that it must not repair by itself.
+        NewerFormat: A newer tidelog has written it.
+        CannotOpen: The operating system refuses; the base of the four errors before. A failed open never changes stored
+            data.
     """
     options = make_options(
         fsync=fsync,

@@ -26,10 +26,17 @@ _UPTIME_NS = 86_400 * 10**9  # the monotonic clock starts at one day; its origin
 class Clock:
     """A clock for stores (`testing.store(clock=...)`, `tidelog.open(..., clock=...)`) that only the test moves.
 
-    start   initial wall-clock time: a datetime with a time zone, 1970 or later; None = 2026-01-01 UTC
+    Several stores may share a clock, and any thread may move it. While it stands still, no key expires, no blocked call
+    times out and no pause ends, however long the test takes.
 
-    Several stores may share a clock, and any thread may move it. While it stands still, no key expires, no
-    blocked call times out and no pause ends, however long the test takes. Raises DataError for any other `start`.
+    Args:
+        start: Initial wall-clock time: a datetime with a time zone, 1970 or later; None = 2026-01-01 UTC.
+
+    Raises:
+        DataError: `start` is anything else.
+
+    Attributes:
+        manual: True: the time changes only when a test moves it.
     """
 
     manual = True  # see tidelog.store.clock.Clock
@@ -56,12 +63,17 @@ class Clock:
         return EPOCH + timedelta(microseconds=self._wall_us)
 
     def advance(self, seconds: float) -> None:
-        """Advance the wall and the monotonic clock by `seconds`, and wake the calls whose deadlines passed.
+        """Let time pass: advance the wall and the monotonic clock, and wake the calls whose deadlines passed.
 
         Waiting calls have been signalled when this returns; they continue in their own threads and tasks. A call that
         starts to block after this waits from the new time: make sure that it blocks (`db.info()["blocked_clients"]`)
-        before you move the clock. Raises DataError if `seconds` is negative or not a finite number, or if the wall
-        clock would pass the year 9999.
+        before you move the clock.
+
+        Args:
+            seconds: How much time passes, 0 or more.
+
+        Raises:
+            DataError: `seconds` is negative or not a finite number, or the wall clock would pass the year 9999.
         """
         _check("advance", seconds)
         if seconds < 0:
@@ -71,10 +83,15 @@ class Clock:
         self._move("advance", seconds, seconds)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back if `seconds` is negative, as an operator or NTP might. No time passes.
+        """Set the wall clock forward or back, as an operator or NTP might. No time passes.
 
-        A store that has seen a later time continues from that time, at the speed of the monotonic clock. Raises
-        DataError if `seconds` is not a finite number, or if the wall clock would leave the years 1970 to 9999.
+        A store that has seen a later time continues from that time, at the speed of the monotonic clock.
+
+        Args:
+            seconds: How far to set it; negative = back.
+
+        Raises:
+            DataError: `seconds` is not a finite number, or the wall clock would leave the years 1970 to 9999.
         """
         _check("jump", seconds)
         self._move("jump", seconds, 0)
@@ -82,15 +99,18 @@ class Clock:
     # --- for stores: see tidelog.store.clock.Clock
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970."""
+        """The wall-clock time in nanoseconds since 1970. For stores."""
         return self._wall_us * 1000
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary origin; never decreases."""
+        """Seconds since an arbitrary origin; never decreases. For stores."""
         return self._monotonic_ns / 1e9
 
     def ticked(self, callback: Callable[[], object]) -> None:
-        """Call the bound method `callback` after each move of the clock, in the thread that moved it. Held weakly."""
+        """Call the bound method `callback` after each move of the clock, in the thread that moved it. For stores.
+
+        The method is held weakly.
+        """
         with self._lock:
             self._callbacks.append(weakref.WeakMethod(callback))
 

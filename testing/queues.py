@@ -30,12 +30,16 @@ def queue(
     max_failures: int = 1000,
     fsync: str = "no",
 ) -> Iterator[Queue]:
-    """An empty queue in a store of its own (`.store`), which is closed and removed at the end of the block.
+    """An empty queue in a temporary store (`queue.store`), which is closed and removed at the end of the block.
 
-    clock   a `testing.Clock`; None = the system clock
-    fsync   default `no`, since a temporary store need not survive a power cut
+    Args:
+        name: Name of the queue. For it and the options other than these see `Store.queue`.
+        clock: A `testing.Clock`; None = the system clock.
+        fsync: `no` by default, since a temporary store need not survive a power cut.
 
-    The other options and the errors raised are those of `tidelog.queue`.
+    Raises:
+        DataError: An option is invalid.
+        CannotOpen: The operating system refuses.
     """
     with store(clock, fsync=fsync) as db:
         with db.queue(
@@ -65,7 +69,7 @@ async def aqueue(
     max_failures: int = 1000,
     fsync: str = "no",
 ) -> AsyncIterator[AsyncQueue]:
-    """As `queue`, for asyncio. The other options and the errors raised are those of `tidelog.aqueue`."""
+    """An empty queue in a temporary store, for asyncio: `async with`. As `testing.queue`."""
     async with astore(clock, fsync=fsync) as db:
         async with db.queue(
             name,

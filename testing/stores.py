@@ -30,13 +30,18 @@ def store(
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
 ) -> Iterator[Store]:
-    """An empty store, which is closed and its directory removed at the end of the block.
+    """An empty store in a temporary directory, which is closed and removed at the end of the block.
 
-    clock   a `testing.Clock`; None = the system clock
-    fsync   default `no`, since a temporary store need not survive a power cut
-    disk    the test's own file system, for example one that fails; None = the real one
+    Args:
+        clock: A `testing.Clock`; None = the system clock.
+        fsync: `no` by default, since a temporary store need not survive a power cut.
+        decode_responses: As in `tidelog.open`.
+        segment_bytes: As in `tidelog.open`.
+        disk: The test's own file system, for example one that fails; None = the real one.
 
-    The other options and the errors raised are those of `tidelog.open`.
+    Raises:
+        DataError: An option is invalid.
+        CannotOpen: The operating system refuses.
     """
     with (
         _directory(disk) as place,
@@ -61,7 +66,7 @@ async def astore(
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
 ) -> AsyncIterator[AsyncStore]:
-    """As `store`, for asyncio. The other options and the errors raised are those of `tidelog.aopen`."""
+    """An empty store in a temporary directory, for asyncio: `async with`. As `testing.store`."""
     from tidelog.store.aopening import aopen_store  # here: synchronous tests need no asyncio
 
     with _directory(disk) as place:

@@ -48,7 +48,11 @@ T = TypeVar("T")
 
 @answers_missing
 class AsyncStore(Face, AsyncMethods):
-    """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it."""
+    """An open store for asyncio. `tidelog.aopen` makes it; tasks of several event loops may share it.
+
+    It has the methods of `Store`, awaited. An fsync never blocks the event loop. A cancelled call has done either
+    nothing or everything. Any method may raise the errors that `Store` lists.
+    """
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
         super().__init__(core, decode=decode, db=db, level=level)
@@ -110,15 +114,12 @@ class AsyncStore(Face, AsyncMethods):
         return answer
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run a command given as words: `execute_command("XLEN", "orders")`. Replies have redis-py's shapes."""
+        """Run any command, given as words. As `Store.execute_command`."""
         words = call_words(args)
         return await self._call(shapes.shape_of(encode(args[0]), options), words)
 
     async def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
-        """Add many entries as one unit and one record. Returns their IDs; each is formatted only when looked at.
-
-        Raises DataError if `rows` is not an iterable of dicts, and what `xadd` raises.
-        """
+        """Append many entries to a stream as one unit and one record. As `Store.xadd_many`."""
         try:
             reply, promise = self._many(key, rows)
         except CommandError as error:
@@ -133,7 +134,7 @@ class AsyncStore(Face, AsyncMethods):
         count: int | None = None,
         _type: str | None = None,
     ) -> AsyncIterator[Text]:
-        """Iterate over the names of all keys with SCAN. `count` is a hint for the size of one step."""
+        """Iterate over the names of all keys with `async for`. As `Store.scan_iter`."""
         cursor = -1
         while cursor:
             cursor, names = await self.scan(max(cursor, 0), match, count, _type)
@@ -141,17 +142,17 @@ class AsyncStore(Face, AsyncMethods):
                 yield name
 
     async def ping(self) -> bool:
-        """True while the store is open."""
+        """True while the store is open (spec 16.1)."""
         return await self._call(shapes.pong, [b"PING"])
 
     async def time(self) -> tuple[int, int]:
-        """The store's clock: (Unix seconds, microseconds of the second)."""
+        """The store's clock: `(Unix seconds, microseconds of the second)`."""
         return await self._call(shapes.clock, [b"TIME"])
 
     # --- pipelines and transactions
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> AsyncPipeline:
-        """A pipeline: its commands run as one unit, or with `transaction=False` each as its own unit."""
+        """A pipeline; it queues commands, and `execute` is awaited. As `Store.pipeline`."""
         return AsyncPipeline(self, transaction)
 
     async def transaction(
@@ -162,10 +163,9 @@ class AsyncStore(Face, AsyncMethods):
         value_from_callable: bool = False,
         watch_delay: float | None = None,
     ) -> Any:
-        """Watch `watches`, call `func(pipe)` and execute; repeat until no watched key changed in between.
+        """Run a transaction that depends on what it reads. As `Store.transaction`.
 
-        `func` may be a coroutine function. Returns the results, or with `value_from_callable` what `func` returned.
-        `watch_delay` (seconds) is the pause before a repeat.
+        `func` may be a coroutine function.
         """
         async with self.pipeline(True) as pipe:
             while True:
@@ -195,18 +195,7 @@ class AsyncStore(Face, AsyncMethods):
         max_depth: int | None = None,
         max_failures: int = 1000,
     ) -> AsyncQueue:
-        """A durable queue in this store; its methods are awaited.
-
-        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
-        max_deliveries   a job that was delivered this often without success becomes a dead job
-        retry_after      seconds or a timedelta: how long a lease outlives its worker, and the first retry pause
-        keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
-                         while jobs are being done
-        max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
-        max_failures     how many entries about failures to keep
-
-        The options are not stored. Nothing is written before the first job. Raises DataError.
-        """
+        """A durable queue in this store; its methods are awaited. As `Store.queue`."""
         from tidelog.store.queue.aio import AsyncQueue
         from tidelog.store.queue.options import make_options
 
@@ -224,10 +213,7 @@ class AsyncStore(Face, AsyncMethods):
     # --- the store itself
 
     async def barrier(self, level: str = "fsynced") -> Receipt:
-        """Wait until everything written so far, by any caller, has reached `level` (`written` or `fsynced`).
-
-        Returns the receipt of the last record. Raises DataError, StorePoisoned.
-        """
+        """Wait until everything written so far, by any caller, has reached a level. As `Store.barrier`."""
         number = level_number(level)
         _, promise = self._core.look(nothing)
         await self._hold(promise, number)
@@ -240,51 +226,35 @@ class AsyncStore(Face, AsyncMethods):
         return str(reply)
 
     async def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds`: what a power cut would lose."""
+        """The store's status now. As `Store.info`."""
         return self._info()
 
     async def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
-        """The settings that match a glob pattern: `appendfsync` and the stream limits."""
+        """The settings that match a glob pattern. As `Store.config_get`."""
         return self._config_get((pattern, *args))
 
     async def config_set(self, name: str, value: Any, *args: Any) -> bool:
-        """Change settings until the store is closed; they are not stored. Raises DataError, ResponseError."""
+        """Change settings until the store is closed. As `Store.config_set`."""
         return self._config_set(name, value, args)
 
     async def checkpoint(self) -> int:
-        """Fold the log into the checkpoint now; other calls go on. Returns the last LSN that the checkpoint covers.
-
-        Raises CheckpointFailed; then nothing has changed, and the log is kept.
-        """
+        """Fold the log into the checkpoint now. As `Store.checkpoint`."""
         return await asyncio.to_thread(self._checkpoints().fold)
 
     async def snapshot(self) -> Snapshot:
-        """Publish a portable copy of the store's current state under snapshots/. Returns its path and LSN.
-
-        Raises CheckpointFailed.
-        """
+        """Publish a portable copy of the store's current state. As `Store.snapshot`."""
         return await asyncio.to_thread(self._checkpoints().snapshot)
 
     async def verify(self) -> list[Finding]:
-        """Read and check everything that is stored. Returns the findings; an empty list if there are none."""
+        """Read and check everything that is stored. As `Store.verify`."""
         return await asyncio.to_thread(self._checkpoints().verify)
 
     async def refresh(self) -> int:
-        """Apply what the writer has logged since the last look. Read-only stores only. Returns the last LSN.
-
-        Raises DataError on a writer's store, StoreDamaged, NewerFormat.
-        """
+        """Let a read-only store catch up with what its writer has logged. As `Store.refresh`."""
         return await asyncio.to_thread(self._core.refresh)
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Sync the log and release the directory. Blocked calls raise StoreClosed. Closing twice is allowed.
-
-        The store's queues stop handing out jobs. Then the call waits up to `drain` seconds (None = for ever, 0 = not at
-        all) for the jobs that other living tasks and threads have in hand. Returns how many of those were left, and
-        logs it. They will be delivered again, and so will the caller's own.
-
-        Raises StorePoisoned, with the number of unconfirmed records, after the directory was released.
-        """
+        """Close the store. As `Store.close`, for the jobs of other tasks and threads. `close` is another name."""
         limit = patience("drain", drain)
         left = 0
         try:

@@ -67,19 +67,29 @@ class AsyncMethods:
         idmpauto: str | None = None,
         idmp: tuple[str, bytes] | None = None,
     ) -> Text | None:
-        """Append one entry. Returns its ID; None with `nomkstream` if there is no stream.
+        """Append one entry to a stream (spec 5.1).
 
-        fields      dict with at least one field; names and values are bytes, str (stored as UTF-8), int or float
-        id          `*` = made from the store's clock, `ms-*`, or a whole ID above the last one
-        maxlen      trim to about this many entries; to exactly as many with `approximate=False`
-        minid       trim entries with IDs below this one
-        limit       how many entries an approximate trim may remove
-        ref_policy  what a trim does with pending references: KEEPREF, DELREF, ACKED
-        idmp        (producer, the producer's ID of the entry): an entry added before is not added again, and its ID is
-                    returned. `idmpauto` is the producer alone; the ID is then computed from the fields
+        Args:
+            name: Key of the stream. It is created if missing.
+            fields: At least one field. Names and values are bytes, str (stored as UTF-8), int or float.
+            id: `*` takes the ID from the store's clock. Else `ms-*`, or a whole ID above the stream's last one.
+            maxlen: Trim the stream to about this many entries; to exactly as many with `approximate=False` (spec 5.2).
+            approximate: Trim whole nodes only, which is faster and may leave more entries.
+            nomkstream: Add nothing if the stream is missing.
+            minid: Trim entries with IDs below this one.
+            limit: Bound on the entries that an approximate trim removes; 0 = no bound.
+            ref_policy: What a trim does with pending references: KEEPREF, DELREF or ACKED. Since Redis 8.2.
+            idmpauto: Producer ID for deduplication; the entry's own ID is computed from its fields. Since Redis 8.6.
+            idmp: Pair (producer ID, the producer's ID of this entry). An entry that the stream remembers is not added
+                again (spec 5.1.1). Since Redis 8.6.
 
-        Raises DataError (arguments), ResponseError (Redis's refusals), OutOfSpace and UnitTooLarge (nothing
-        changed), OutcomeUnknown (a failed fsync).
+        Returns:
+            The entry's ID `ms-seq`; the ID of the earlier entry if this one is a duplicate. None if `nomkstream` is set
+            and the stream is missing.
+
+        Raises:
+            DataError: `fields` is empty, or options exclude each other.
+            ResponseError: The ID is not above the last one, or the key holds no stream.
         """
         if not isinstance(fields, dict) or not fields:
             raise DataError("XADD fields must be a non-empty dict")
@@ -126,9 +136,21 @@ class AsyncMethods:
         limit: int | None = None,
         ref_policy: RefPolicy | None = None,
     ) -> int:
-        """Remove the oldest entries, as with the trim options of `xadd`. Returns how many were removed.
+        """Remove the oldest entries of a stream (spec 5.3).
 
-        Raises DataError without `maxlen` or `minid`.
+        Args:
+            maxlen: Trim to about this many entries; to exactly as many with `approximate=False`.
+            approximate: Trim whole nodes only, which is faster and may leave more entries.
+            minid: Trim entries with IDs below this one. Give either `maxlen` or `minid`.
+            limit: Bound on the entries that an approximate trim removes; 0 = no bound.
+            ref_policy: What happens to pending references: KEEPREF, DELREF or ACKED (spec 5.2). Since Redis 8.2.
+
+        Returns:
+            How many entries were removed.
+
+        Raises:
+            DataError: Neither or both of `maxlen` and `minid` are given.
+            ResponseError: The key holds no stream, or `limit` is given without `approximate`.
         """
         if maxlen is None and minid is None:
             raise DataError("One of ``maxlen`` or ``minid`` must be specified")
@@ -139,16 +161,31 @@ class AsyncMethods:
         return await self._call(shapes.integer, words)
 
     async def xdel(self, name: KeyT, *ids: StreamIdT) -> int:
-        """Delete entries. Returns how many existed."""
+        """Delete entries of a stream (spec 5.4). Groups keep their pending references to them.
+
+        Returns:
+            How many of the entries existed.
+
+        Raises:
+            ResponseError: An ID is malformed, or the key holds no stream.
+        """
         return await self._call(shapes.integer, [b"XDEL", name, *ids])
 
     async def xdelex(
         self, name: KeyT, *ids: StreamIdT, ref_policy: RefPolicy = "KEEPREF"
     ) -> list[int]:
-        """Delete entries under a reference policy. Returns per ID: 1 deleted, -1 missing, 2 kept for a group.
+        """Delete entries under a reference policy (spec 5.5). Since Redis 8.2.
 
-        KEEPREF keeps pending entries of deleted entries, DELREF removes them too, ACKED deletes only entries that every
-        group has read and acknowledged.
+        Args:
+            ref_policy: KEEPREF keeps pending references to deleted entries, DELREF removes them too, ACKED deletes only
+                entries that every group has read and acknowledged.
+
+        Returns:
+            One number per ID: 1 deleted, -1 no such entry, 2 kept because a group still needs it.
+
+        Raises:
+            DataError: No ID is given, or the policy is unknown.
+            ResponseError: An ID is malformed, or the key holds no stream.
         """
         if not ids:
             raise DataError("XDELEX requires at least one message ID")
@@ -160,8 +197,20 @@ class AsyncMethods:
     async def xcfgset(
         self, name: KeyT, idmp_duration: int | None = None, idmp_maxsize: int | None = None
     ) -> Text:
-        """Set for how many seconds (1 to 300) and how many idempotency IDs per producer (1 to 10,000) a stream
-        remembers.
+        """Set what a stream remembers to recognise duplicates of `xadd` with `idmp` (spec 5.7). Since Redis 8.6.
+
+        A changed setting clears all that the stream remembers.
+
+        Args:
+            idmp_duration: For how many seconds, 1 to 300.
+            idmp_maxsize: How many IDs per producer, 1 to 10,000.
+
+        Returns:
+            `OK`.
+
+        Raises:
+            DataError: No option is given, or one is out of range.
+            ResponseError: The key does not exist or holds no stream, or `idmp_maxsize` is above 10,000.
         """
         if idmp_duration is None and idmp_maxsize is None:
             raise DataError("XCFGSET requires at least one of idmp_duration or idmp_maxsize")
@@ -179,13 +228,30 @@ class AsyncMethods:
     # --- streams: reading
 
     async def xlen(self, name: KeyT) -> int:
-        """Number of entries."""
+        """Number of entries of a stream; 0 if it is missing (spec 6.1).
+
+        Raises:
+            ResponseError: The key holds no stream.
+        """
         return await self._call(shapes.integer, [b"XLEN", name])
 
     async def xrange(
         self, name: KeyT, min: StreamIdT = "-", max: StreamIdT = "+", count: int | None = None
     ) -> StreamEntries:
-        """Entries in ascending order, `[(id, {field: value}), ...]`."""
+        """Read entries in ascending order (spec 6.2).
+
+        Args:
+            min: First ID; `-` = the lowest. `(ID` excludes the ID itself. A bare `ms` means `ms-0`.
+            max: Last ID; `+` = the highest. A bare `ms` includes all entries of that millisecond.
+            count: At most this many entries.
+
+        Returns:
+            `[(id, {field: value}), ...]`.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+            ResponseError: An ID is malformed, or the key holds no stream.
+        """
         positive("XRANGE", "count", count)
         words: list[Any] = [b"XRANGE", name, min, max]
         if count is not None:
@@ -195,7 +261,20 @@ class AsyncMethods:
     async def xrevrange(
         self, name: KeyT, max: StreamIdT = "+", min: StreamIdT = "-", count: int | None = None
     ) -> StreamEntries:
-        """Entries in descending order, `[(id, {field: value}), ...]`."""
+        """Read entries in descending order (spec 6.2).
+
+        Args:
+            max: First ID of the reply, as in `xrange`.
+            min: Last ID of the reply, as in `xrange`.
+            count: At most this many entries.
+
+        Returns:
+            `[(id, {field: value}), ...]`.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+            ResponseError: An ID is malformed, or the key holds no stream.
+        """
         positive("XREVRANGE", "count", count)
         words: list[Any] = [b"XREVRANGE", name, max, min]
         if count is not None:
@@ -210,13 +289,23 @@ class AsyncMethods:
         max_count: int | None = None,
         max_size: int | None = None,
     ) -> list[Any]:
-        """Entries after the given IDs: `[[key, entries], ...]`, or `[]`. An entry is `(id, {field: value})`.
+        """Read the entries after given IDs, of several streams (spec 6.3).
 
-        streams     {key: ID}; `$` = only entries added from now on, `+` = the last entry, 0 = all
-        count       at most this many entries per stream
-        block       wait up to this many ms for an entry, 0 = for ever; None = do not wait
-        max_count   at most this many entries of all streams together
-        max_size    add no further entry once the reply has reached this many bytes; at least one is returned
+        Args:
+            streams: `{key: ID}`. 0 = all entries, `$` = only those added from now on, `+` = the last entry (since Redis
+                7.4).
+            count: At most this many entries per stream.
+            block: Wait up to this many ms for an entry; 0 = for ever, None = do not wait (spec 10).
+            max_count: At most this many entries of all streams together (spec 19). Since Redis 8.10.
+            max_size: Add no further entry once the reply has this many bytes; at least one is returned. Since Redis
+                8.10.
+
+        Returns:
+            `[[key, [(id, {field: value}), ...]], ...]` with the streams that have entries; `[]` if none has.
+
+        Raises:
+            DataError: `streams` is empty, or a limit is out of range.
+            ResponseError: An ID is malformed, or a key holds no stream.
         """
         words: list[Any] = [b"XREAD", *read_limits("XREAD", count, block, max_count, max_size)]
         if not isinstance(streams, dict) or not streams:
@@ -226,17 +315,46 @@ class AsyncMethods:
         )
 
     async def xinfo_stream(self, name: KeyT, full: bool = False) -> dict[str, Any]:
-        """XINFO STREAM; with `full`, XINFO STREAM FULL."""
+        """Facts about a stream (spec 8.1).
+
+        Args:
+            full: Also list the first 10 entries, and all groups and consumers with their first 10 pending entries (spec
+                8.2).
+
+        Returns:
+            A dict with str keys: `length`, `last-generated-id`, `entries-added`, `groups`, `first-entry`, `last-entry`
+            and so on. An entry is `(id, {field: value})` or None. With `full`, `entries` is `{id: fields}` and `groups`
+            a list of dicts.
+
+        Raises:
+            ResponseError: The key does not exist or holds no stream.
+        """
         if full:
             return await self._call(shapes.stream_info_full, [b"XINFO", b"STREAM", name, b"FULL"])
         return await self._call(shapes.stream_info, [b"XINFO", b"STREAM", name])
 
     async def xinfo_groups(self, name: KeyT) -> list[dict[str, Any]]:
-        """One dict per consumer group: name, consumers, pending, last-delivered-id, entries-read, lag."""
+        """The consumer groups of a stream (spec 8.3).
+
+        Returns:
+            One dict per group: `name`, `consumers` and `pending` (numbers), `last-delivered-id`, `entries-read`, and
+            `lag`: entries not delivered yet, None if unknown (spec 9).
+
+        Raises:
+            ResponseError: The key does not exist or holds no stream.
+        """
         return await self._call(shapes.mappings, [b"XINFO", b"GROUPS", name])
 
     async def xinfo_consumers(self, name: KeyT, groupname: GroupT) -> list[dict[str, Any]]:
-        """One dict per consumer of a group: name, pending, idle, inactive (both in ms)."""
+        """The consumers of a group (spec 8.4).
+
+        Returns:
+            One dict per consumer: `name`, `pending` (number of entries), `idle` and `inactive` (ms since its last
+            attempt and since its last entry; `inactive` is -1 if it never had one).
+
+        Raises:
+            ResponseError: The key does not exist or holds no stream, or there is no such group.
+        """
         return await self._call(shapes.mappings, [b"XINFO", b"CONSUMERS", name, groupname])
 
     # --- consumer groups
@@ -249,7 +367,20 @@ class AsyncMethods:
         mkstream: bool = False,
         entries_read: int | None = None,
     ) -> bool:
-        """Create a group that starts after `id`. With `mkstream`, create the stream too if it is missing."""
+        """Create a consumer group (spec 7.1).
+
+        Args:
+            id: The group gets the entries after this ID. `$` = only entries added from now on, 0 = all.
+            mkstream: Create the stream too if it is missing.
+            entries_read: How many entries the group counts as read, for its lag (spec 9).
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: The group exists (`code` is BUSYGROUP), the key is missing or holds no stream, or the ID is
+                malformed.
+        """
         words: list[Any] = [b"XGROUP", b"CREATE", name, groupname, id]
         if mkstream:
             words.append(b"MKSTREAM")
@@ -260,27 +391,59 @@ class AsyncMethods:
     async def xgroup_setid(
         self, name: KeyT, groupname: GroupT, id: StreamIdT, entries_read: int | None = None
     ) -> bool:
-        """Set a group's last delivered ID."""
+        """Set the ID after which a group gets entries (spec 7.1). Pending entries stay.
+
+        Args:
+            id: The new last delivered ID; `$` = the stream's last ID, 0 = deliver everything again.
+            entries_read: How many entries the group counts as read. Without it the lag becomes unknown (spec 9).
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: There is no such key or group, the key holds no stream, or the ID is malformed.
+        """
         words: list[Any] = [b"XGROUP", b"SETID", name, groupname, id]
         if entries_read is not None:
             words += (b"ENTRIESREAD", entries_read)
         return await self._call(shapes.ok, words)
 
     async def xgroup_destroy(self, name: KeyT, groupname: GroupT) -> bool:
-        """Destroy a group. Returns whether it existed."""
+        """Destroy a group with its consumers and pending entries (spec 7.1). Its blocked readers get an error.
+
+        Returns:
+            Whether the group existed.
+
+        Raises:
+            ResponseError: The key is missing or holds no stream.
+        """
         return await self._call(shapes.boolean, [b"XGROUP", b"DESTROY", name, groupname])
 
     async def xgroup_createconsumer(
         self, name: KeyT, groupname: GroupT, consumername: ConsumerT
     ) -> int:
-        """Create a consumer. Returns 1 if it is new, 0 if it existed."""
+        """Create a consumer (spec 7.1). Reads and claims create it too.
+
+        Returns:
+            1 if it is new, 0 if it existed.
+
+        Raises:
+            ResponseError: There is no such key or group, or the key holds no stream.
+        """
         words: list[Any] = [b"XGROUP", b"CREATECONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)
 
     async def xgroup_delconsumer(
         self, name: KeyT, groupname: GroupT, consumername: ConsumerT
     ) -> int:
-        """Delete a consumer and its pending entries. Returns how many entries were pending."""
+        """Delete a consumer and its pending entries (spec 7.1). The group does not deliver those entries again.
+
+        Returns:
+            How many entries were pending.
+
+        Raises:
+            ResponseError: There is no such key or group, or the key holds no stream.
+        """
         words: list[Any] = [b"XGROUP", b"DELCONSUMER", name, groupname, consumername]
         return await self._call(shapes.integer, words)
 
@@ -296,15 +459,30 @@ class AsyncMethods:
         max_count: int | None = None,
         max_size: int | None = None,
     ) -> list[Any]:
-        """Read as a consumer of a group, new entries (`>`) or its own pending ones: `[[key, entries], ...]`.
+        """Read as a consumer of a group (spec 7.2). Delivered entries stay pending for the consumer until `xack`.
 
-        streams     {key: ID}; `>` = entries not delivered yet; an ID = this consumer's pending entries above it
-        count       at most this many entries per stream
-        block       wait up to this many ms for new entries, 0 = for ever; None = do not wait
-        noack       entries count as acknowledged when delivered; nothing becomes pending
+        Args:
+            consumername: Created if missing.
+            streams: `{key: ID}`. `>` = entries that the group has not delivered yet; an ID = this consumer's pending
+                entries above it.
+            count: At most this many entries per stream.
+            block: Wait up to this many ms for new entries; 0 = for ever, None = do not wait (spec 10).
+            noack: Entries count as acknowledged when delivered; nothing becomes pending.
+            claim_min_idle_time: First take over entries that have been pending this many ms with any consumer (spec
+                7.2.4). Since Redis 8.4.
+            max_count: At most this many entries of all streams together (spec 19). Since Redis 8.10.
+            max_size: Add no further entry once the reply has this many bytes; at least one is returned. Since Redis
+                8.10.
 
-        Delivered entries stay pending for this consumer until `xack`. With `claim_min_idle_time` (ms), entries that
-        were idle that long with any consumer come first, and an entry is `(id, fields, idle, deliveries)`.
+        Returns:
+            `[[key, [(id, {field: value}), ...]], ...]`, or `[]` if there is nothing new. An entry that was deleted from
+            the stream has no fields. With `claim_min_idle_time` an entry is `(id, {field: value}, idle ms,
+            deliveries)`.
+
+        Raises:
+            DataError: `streams` is empty, or a limit is out of range.
+            ResponseError: There is no such key or group (`code` is NOGROUP), a key holds no stream, or an ID is
+                malformed.
         """
         words: list[Any] = [b"XREADGROUP", b"GROUP", groupname, consumername]
         words += read_limits("XREADGROUP", count, block, max_count, max_size)
@@ -321,7 +499,14 @@ class AsyncMethods:
         return await self._call(shapes.streams, words)
 
     async def xack(self, name: KeyT, groupname: GroupT, *ids: StreamIdT) -> int:
-        """Acknowledge entries. Returns how many were pending."""
+        """Acknowledge entries: they are no longer pending (spec 7.3).
+
+        Returns:
+            How many of them were pending; 0 if there is no such key or group.
+
+        Raises:
+            ResponseError: An ID is malformed, none is given, or the key holds no stream.
+        """
         return await self._call(shapes.integer, [b"XACK", name, groupname, *ids])
 
     async def xackdel(
@@ -331,7 +516,18 @@ class AsyncMethods:
         *ids: StreamIdT,
         ref_policy: RefPolicy = "KEEPREF",
     ) -> list[int]:
-        """Acknowledge and delete entries. Returns per ID: 1 deleted, -1 not pending, 2 acknowledged and kept."""
+        """Acknowledge entries and delete them from the stream (spec 7.4). Since Redis 8.2.
+
+        Args:
+            ref_policy: As in `xdelex`, for the pending references of other groups.
+
+        Returns:
+            One number per ID: 1 deleted, -1 not pending, 2 acknowledged but kept because another group still needs it.
+
+        Raises:
+            DataError: No ID is given, or the policy is unknown.
+            ResponseError: An ID is malformed, or the key holds no stream.
+        """
         if not ids:
             raise DataError("XACKDEL requires at least one message ID")
         known_policy("XACKDEL", ref_policy)
@@ -347,11 +543,20 @@ class AsyncMethods:
         retrycount: int | None = None,
         force: bool = False,
     ) -> int:
-        """Release pending entries to the group for redelivery (spec 7.5). Returns how many.
+        """Release pending entries to the group for redelivery (spec 7.5). Since Redis 8.8.
 
-        mode        what happens to the delivery count: SILENT -1, FAIL unchanged, FATAL set to the maximum
-        retrycount  set the delivery count to this instead
-        force       make entries of the stream pending that are not
+        Args:
+            mode: What happens to the delivery count: SILENT lowers it by 1, FAIL keeps it, FATAL sets it to the
+                maximum.
+            retrycount: Set the delivery count to this instead.
+            force: Also make entries of the stream pending that are not.
+
+        Returns:
+            How many entries were released.
+
+        Raises:
+            DataError: No ID is given, the mode is unknown, or `retrycount` is negative.
+            ResponseError: There is no such key or group, the key holds no stream, or an ID is malformed.
         """
         if not ids:
             raise DataError("XNACK requires at least one message ID")
@@ -379,12 +584,24 @@ class AsyncMethods:
         force: bool = False,
         justid: bool = False,
     ) -> StreamEntries:
-        """Transfer pending entries to a consumer (spec 7.6). Returns the entries, or their IDs with `justid`.
+        """Take over pending entries for a consumer (spec 7.6).
 
-        min_idle_time  only entries that were idle at least this long, ms
-        idle, time     set the delivery time: ms ago, or Unix ms
-        retrycount     set the delivery count; without it the count grows by 1, with `justid` not at all
-        force          make entries of the stream pending that are not
+        Args:
+            consumername: The new owner; created if missing.
+            min_idle_time: Take only entries that have been pending at least this many ms.
+            message_ids: At least one ID. Those that are not pending are skipped.
+            idle: Set the delivery time to this many ms ago instead of now.
+            time: Set the delivery time to this Unix time in ms instead of now.
+            retrycount: Set the delivery count. Without it the count grows by 1; with `justid` it stays.
+            force: Also make entries of the stream pending that are not.
+            justid: Return only the IDs.
+
+        Returns:
+            The claimed entries, `[(id, {field: value}), ...]`; with `justid` their IDs.
+
+        Raises:
+            DataError: `message_ids` is empty, or an option has the wrong type.
+            ResponseError: There is no such key or group, the key holds no stream, or an ID is malformed.
         """
         if not isinstance(min_idle_time, int) or min_idle_time < 0:
             raise DataError("XCLAIM min_idle_time must be a non negative integer")
@@ -417,8 +634,22 @@ class AsyncMethods:
         count: int | None = None,
         justid: bool = False,
     ) -> list[Any]:
-        """Transfer entries idle for `min_idle_time` ms. Returns `[next start, entries, deleted IDs]`; with `justid`,
-        IDs.
+        """Take over pending entries that have been idle, page by page (spec 7.7).
+
+        Args:
+            consumername: The new owner; created if missing.
+            min_idle_time: Take only entries that have been pending at least this many ms.
+            start_id: Where to begin: `0-0`, then the next start of the reply before.
+            count: Claim at most this many entries; Redis's default is 100.
+            justid: Return only the IDs, and do not count the delivery.
+
+        Returns:
+            `[next start, entries, deleted IDs]`: the start is `0-0` at the end; the deleted IDs were pending, their
+            entries no longer exist, and they are pending no more. With `justid`, only the claimed IDs.
+
+        Raises:
+            DataError: `min_idle_time` or `count` is negative.
+            ResponseError: There is no such key or group, the key holds no stream, or an ID or `count` is invalid.
         """
         if int(min_idle_time) < 0:
             raise DataError("XAUTOCLAIM min_idle_time must be a nonnegative integer")
@@ -432,7 +663,15 @@ class AsyncMethods:
         return await self._call(shapes.autoclaim, words)
 
     async def xpending(self, name: KeyT, groupname: GroupT) -> dict[str, Any]:
-        """Summary of a group's pending entries: a dict with pending, min, max, consumers."""
+        """Summary of a group's pending entries (spec 7.8).
+
+        Returns:
+            A dict: `pending` (how many), `min` and `max` (the lowest and the highest ID, None if there are none), and
+            `consumers`, a list of `{"name": ..., "pending": ...}`.
+
+        Raises:
+            ResponseError: There is no such key or group, or the key holds no stream.
+        """
         return await self._call(shapes.pending, [b"XPENDING", name, groupname])
 
     async def xpending_range(
@@ -445,7 +684,22 @@ class AsyncMethods:
         consumername: ConsumerT | None = None,
         idle: int | None = None,
     ) -> list[dict[str, Any]]:
-        """One dict per pending entry: message_id, consumer, time_since_delivered, times_delivered."""
+        """List pending entries of a group (spec 7.8).
+
+        Args:
+            min: First ID, `-` = the lowest; as in `xrange`.
+            max: Last ID, `+` = the highest; as in `xrange`.
+            count: At most this many.
+            consumername: Only entries of this consumer.
+            idle: Only entries that have been pending at least this many ms.
+
+        Returns:
+            One dict per entry: `message_id`, `consumer`, `time_since_delivered` (ms), `times_delivered`.
+
+        Raises:
+            DataError: `min`, `max` or `count` is None, or a number is negative.
+            ResponseError: There is no such key or group, the key holds no stream, or an ID is malformed.
+        """
         if min is None or max is None or count is None:
             raise DataError("XPENDING must be provided with min, max and count parameters")
         words: list[Any] = [b"XPENDING", name, groupname]
@@ -463,31 +717,73 @@ class AsyncMethods:
     # --- keys
 
     async def delete(self, *names: KeyT) -> int:
-        """Delete keys. Returns how many existed."""
+        """Delete keys (spec 14). Readers that are blocked on them in a group get an error.
+
+        Returns:
+            How many existed.
+
+        Raises:
+            ResponseError: No name is given.
+        """
         return await self._call(shapes.integer, [b"DEL", *names])
 
     async def unlink(self, *names: KeyT) -> int:
-        """Same as `delete`."""
+        """Same as `delete` (spec 14).
+
+        Returns:
+            How many existed.
+
+        Raises:
+            ResponseError: No name is given.
+        """
         return await self._call(shapes.integer, [b"UNLINK", *names])
 
     async def exists(self, *names: KeyT) -> int:
-        """How many of the names exist; a repeated name counts each time."""
+        """Count which of the names exist (spec 14).
+
+        Returns:
+            How many exist; a repeated name counts each time.
+
+        Raises:
+            ResponseError: No name is given.
+        """
         return await self._call(shapes.integer, [b"EXISTS", *names])
 
     async def touch(self, *args: KeyT) -> int:
-        """How many of the keys exist."""
+        """Count which of the keys exist, and mark them as used just now (spec 14).
+
+        Returns:
+            How many exist.
+
+        Raises:
+            ResponseError: No name is given.
+        """
         return await self._call(shapes.integer, [b"TOUCH", *args])
 
     async def type(self, name: KeyT) -> Text:
-        """`stream`, `string` or `none`."""
+        """Type of a key: `stream`, `string` or `none` (spec 14)."""
         return await self._call(shapes.text, [b"TYPE", name])
 
     async def rename(self, src: KeyT, dst: KeyT) -> bool:
-        """Rename a key, replacing `dst`."""
+        """Rename a key with all it holds; a key `dst` is replaced (spec 14).
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: There is no key `src`.
+        """
         return await self._call(shapes.ok, [b"RENAME", src, dst])
 
     async def renamenx(self, src: KeyT, dst: KeyT) -> bool:
-        """Rename a key unless `dst` exists."""
+        """Rename a key unless `dst` exists (spec 14).
+
+        Returns:
+            Whether it was renamed.
+
+        Raises:
+            ResponseError: There is no key `src`.
+        """
         return await self._call(shapes.boolean, [b"RENAMENX", src, dst])
 
     async def copy(
@@ -497,7 +793,18 @@ class AsyncMethods:
         destination_db: str | None = None,
         replace: bool = False,
     ) -> bool:
-        """Copy a key. Returns whether it was copied."""
+        """Copy a key with all it holds, groups and expiry included (spec 14).
+
+        Args:
+            destination_db: Number of the target database; None = this one.
+            replace: Replace a key `destination` that exists.
+
+        Returns:
+            Whether it was copied.
+
+        Raises:
+            ResponseError: Source and target are the same, or there is no such database.
+        """
         words: list[Any] = [b"COPY", source, destination]
         if destination_db is not None:
             words += (b"DB", destination_db)
@@ -506,11 +813,25 @@ class AsyncMethods:
         return await self._call(shapes.boolean, words)
 
     async def move(self, name: KeyT, db: int) -> bool:
-        """Move a key to another database. Returns whether it was moved."""
+        """Move a key to another database (spec 14).
+
+        Returns:
+            Whether it was moved. False if it does not exist here or exists there.
+
+        Raises:
+            ResponseError: It is the same database, or there is no such database.
+        """
         return await self._call(shapes.boolean, [b"MOVE", name, db])
 
     async def swapdb(self, first: int, second: int) -> bool:
-        """Swap two databases."""
+        """Swap the contents of two databases (spec 14).
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: There is no such database.
+        """
         return await self._call(shapes.ok, [b"SWAPDB", first, second])
 
     async def expire(
@@ -522,7 +843,21 @@ class AsyncMethods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Make a key expire after `time` (seconds or a timedelta). Returns whether the expiry was set."""
+        """Let a key expire after a time (spec 14).
+
+        Args:
+            time: Seconds, or a timedelta. 0 or less deletes the key.
+            nx: Only if the key does not expire yet.
+            xx: Only if the key expires already.
+            gt: Only if the new expiry is later.
+            lt: Only if the new expiry is earlier.
+
+        Returns:
+            Whether the expiry was set. False if the key does not exist or a condition failed.
+
+        Raises:
+            ResponseError: Conditions exclude each other, or the time is out of range.
+        """
         words: list[Any] = [b"EXPIRE", name, seconds(time), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
@@ -535,7 +870,21 @@ class AsyncMethods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Make a key expire after `time` (milliseconds or a timedelta). Returns whether the expiry was set."""
+        """Let a key expire after a time in ms (spec 14).
+
+        Args:
+            time: Milliseconds, or a timedelta. 0 or less deletes the key.
+            nx: Only if the key does not expire yet.
+            xx: Only if the key expires already.
+            gt: Only if the new expiry is later.
+            lt: Only if the new expiry is earlier.
+
+        Returns:
+            Whether the expiry was set. False if the key does not exist or a condition failed.
+
+        Raises:
+            ResponseError: Conditions exclude each other, or the time is out of range.
+        """
         words: list[Any] = [b"PEXPIRE", name, milliseconds(time), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
@@ -548,7 +897,21 @@ class AsyncMethods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Make a key expire at a Unix time in seconds or a datetime. Returns whether the expiry was set."""
+        """Let a key expire at a moment (spec 14).
+
+        Args:
+            when: Unix time in seconds, or a datetime. A moment in the past deletes the key.
+            nx: Only if the key does not expire yet.
+            xx: Only if the key expires already.
+            gt: Only if the new expiry is later.
+            lt: Only if the new expiry is earlier.
+
+        Returns:
+            Whether the expiry was set. False if the key does not exist or a condition failed.
+
+        Raises:
+            ResponseError: Conditions exclude each other, or the time is out of range.
+        """
         words: list[Any] = [b"EXPIREAT", name, unix_seconds(when), *conditions(nx, xx, gt, lt)]
         return await self._call(shapes.boolean, words)
 
@@ -561,7 +924,21 @@ class AsyncMethods:
         gt: bool = False,
         lt: bool = False,
     ) -> bool:
-        """Make a key expire at a Unix time in milliseconds or a datetime. Returns whether the expiry was set."""
+        """Let a key expire at a moment in ms (spec 14).
+
+        Args:
+            when: Unix time in ms, or a datetime. A moment in the past deletes the key.
+            nx: Only if the key does not expire yet.
+            xx: Only if the key expires already.
+            gt: Only if the new expiry is later.
+            lt: Only if the new expiry is earlier.
+
+        Returns:
+            Whether the expiry was set. False if the key does not exist or a condition failed.
+
+        Raises:
+            ResponseError: Conditions exclude each other, or the time is out of range.
+        """
         words: list[Any] = [
             b"PEXPIREAT",
             name,
@@ -571,27 +948,31 @@ class AsyncMethods:
         return await self._call(shapes.boolean, words)
 
     async def ttl(self, name: KeyT) -> int:
-        """Seconds to live; -1 if the key does not expire, -2 if it does not exist."""
+        """Seconds until a key expires; -1 if it does not expire, -2 if it does not exist (spec 14)."""
         return await self._call(shapes.integer, [b"TTL", name])
 
     async def pttl(self, name: KeyT) -> int:
-        """Milliseconds to live; -1 if the key does not expire, -2 if it does not exist."""
+        """Milliseconds until a key expires; -1 if it does not expire, -2 if it does not exist (spec 14)."""
         return await self._call(shapes.integer, [b"PTTL", name])
 
     async def expiretime(self, key: str) -> int:
-        """Unix seconds at which the key expires; -1 if it does not expire, -2 if it does not exist."""
+        """Unix time in seconds at which a key expires; -1 if it does not expire, -2 if it does not exist (spec 14)."""
         return await self._call(shapes.integer, [b"EXPIRETIME", key])
 
     async def pexpiretime(self, key: str) -> int:
-        """Unix milliseconds at which the key expires; -1 if it does not expire, -2 if it does not exist."""
+        """Unix time in ms at which a key expires; -1 if it does not expire, -2 if it does not exist (spec 14)."""
         return await self._call(shapes.integer, [b"PEXPIRETIME", key])
 
     async def persist(self, name: KeyT) -> bool:
-        """Remove a key's expiry. Returns whether it had one."""
+        """Remove a key's expiry (spec 14).
+
+        Returns:
+            Whether it had one.
+        """
         return await self._call(shapes.boolean, [b"PERSIST", name])
 
     async def keys(self, pattern: PatternT = "*") -> list[Text]:
-        """Names that match a glob pattern."""
+        """The names of all keys that match a glob pattern, in no order (spec 14). `scan_iter` needs less memory."""
         return await self._call(shapes.texts, [b"KEYS", pattern])
 
     async def scan(
@@ -601,7 +982,20 @@ class AsyncMethods:
         count: int | None = None,
         _type: str | None = None,
     ) -> tuple[int, list[Text]]:
-        """One step over the names of the keys: `(next cursor, names)`. The cursor is 0 at the end."""
+        """One step of an iteration over the names of keys (spec 14). `scan_iter` makes all steps.
+
+        Args:
+            cursor: 0 at the start, then the cursor of the step before.
+            match: Only names that match this glob pattern.
+            count: Hint for the size of the step; Redis's default is 10.
+            _type: Only keys of this type, `stream` or `string`.
+
+        Returns:
+            `(next cursor, names)`. The next cursor is 0 at the end. A step may have no names.
+
+        Raises:
+            ResponseError: The cursor, `count` or the type is invalid.
+        """
         words: list[Any] = [b"SCAN", cursor]
         for word, value in ((b"MATCH", match), (b"COUNT", count), (b"TYPE", _type)):
             if value is not None:
@@ -609,27 +1003,49 @@ class AsyncMethods:
         return await self._call(shapes.cursor, words)
 
     async def randomkey(self) -> Text | None:
-        """The name of a random key, or None if there is none."""
+        """The name of a random key; None if there is none (spec 14)."""
         return await self._call(shapes.optional_text, [b"RANDOMKEY"])
 
     async def dbsize(self) -> int:
-        """Number of keys."""
+        """Number of keys in this database (spec 14)."""
         return await self._call(shapes.integer, [b"DBSIZE"])
 
     async def flushdb(self, asynchronous: bool = False) -> bool:
-        """Delete every key of this database."""
+        """Delete every key of this database (spec 14). `asynchronous` makes no difference.
+
+        Returns:
+            True.
+        """
         return await self._call(shapes.ok, [b"FLUSHDB", *([b"ASYNC"] if asynchronous else [])])
 
     async def flushall(self, asynchronous: bool = False) -> bool:
-        """Delete every key of every database."""
+        """Delete every key of every database (spec 14). `asynchronous` makes no difference.
+
+        Returns:
+            True.
+        """
         return await self._call(shapes.ok, [b"FLUSHALL", *([b"ASYNC"] if asynchronous else [])])
 
     async def object(self, infotype: str, key: KeyT) -> Any:
-        """OBJECT ENCODING, IDLETIME, FREQ or REFCOUNT of a key."""
+        """Look at how a key is stored (spec 14).
+
+        Args:
+            infotype: `ENCODING`, `REFCOUNT` (always 1) or `IDLETIME` (seconds since the last use; lost by a restart).
+
+        Returns:
+            A text or a number; None if the key does not exist.
+
+        Raises:
+            ResponseError: `infotype` is unknown, or `FREQ`, which needs a memory policy that tidelog does not have.
+        """
         return await self._call(shapes.raw, [b"OBJECT", infotype, key])
 
     async def memory_usage(self, key: KeyT, samples: int | None = None) -> int | None:
-        """Approximate bytes that a key takes; None if it does not exist."""
+        """Approximate bytes that a key takes in memory; None if it does not exist (spec 14).
+
+        Raises:
+            ResponseError: `samples` is negative.
+        """
         words: list[Any] = [b"MEMORY", b"USAGE", key]
         if isinstance(samples, int):
             words += (b"SAMPLES", samples)
@@ -638,7 +1054,11 @@ class AsyncMethods:
     # --- strings
 
     async def get(self, name: KeyT) -> Text | None:
-        """The value of a string, or None."""
+        """The value of a string; None if the key does not exist.
+
+        Raises:
+            ResponseError: The key holds no string.
+        """
         return await self._call(shapes.optional_text, [b"GET", name])
 
     async def set(
@@ -658,12 +1078,28 @@ class AsyncMethods:
         ifdeq: str | None = None,
         ifdne: str | None = None,
     ) -> Any:
-        """Set a string. Returns True, or None if a condition failed; with `get`, the old value or None.
+        """Set a string, whatever the key held before.
 
-        ex, px, exat, pxat  expire after seconds or ms (or a timedelta), or at Unix seconds or ms (or a datetime)
-        keepttl             keep the present expiry
-        nx, xx              only if the key does not exist, or only if it does
-        ifeq, ifne          only if the value is, or is not, this one; `ifdeq`, `ifdne` compare its digest
+        Args:
+            ex: Expire after seconds, or a timedelta.
+            px: Expire after ms, or a timedelta.
+            nx: Only if the key does not exist.
+            xx: Only if the key exists.
+            keepttl: Keep the present expiry. Without it and the other times the string does not expire.
+            get: Return the old value.
+            exat: Expire at a Unix time in seconds, or a datetime.
+            pxat: Expire at a Unix time in ms, or a datetime.
+            ifeq: Only if the present value is this one. Since Redis 8.4.
+            ifne: Only if the present value is not this one. Since Redis 8.4.
+            ifdeq: Not supported; refused with ResponseError.
+            ifdne: Not supported; refused with ResponseError.
+
+        Returns:
+            True, or None if a condition failed. With `get`, the old value or None.
+
+        Raises:
+            DataError: Two times or two conditions are given.
+            ResponseError: A time is out of range, or the old value is asked for or compared and is no string.
         """
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(keepttl) > 1:
@@ -698,19 +1134,50 @@ class AsyncMethods:
         return await self._call(shapes.set_result, words)
 
     async def setnx(self, name: KeyT, value: EncodableT) -> bool:
-        """Set a string unless the key exists. Returns whether it was set."""
+        """Set a string unless the key exists.
+
+        Returns:
+            Whether it was set.
+        """
         return await self._call(shapes.boolean, [b"SETNX", name, value])
 
     async def setex(self, name: KeyT, time: ExpiryT, value: EncodableT) -> bool:
-        """Set a string that expires after `time` (seconds or a timedelta)."""
+        """Set a string that expires.
+
+        Args:
+            time: Seconds, or a timedelta.
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: The time is not positive or out of range.
+        """
         return await self._call(shapes.ok, [b"SETEX", name, seconds(time), value])
 
     async def psetex(self, name: KeyT, time_ms: ExpiryT, value: EncodableT) -> bool:
-        """Set a string that expires after `time_ms` (milliseconds or a timedelta)."""
+        """Set a string that expires.
+
+        Args:
+            time_ms: Milliseconds, or a timedelta.
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: The time is not positive or out of range.
+        """
         return await self._call(shapes.ok, [b"PSETEX", name, milliseconds(time_ms), value])
 
     async def getset(self, name: KeyT, value: EncodableT) -> Text | None:
-        """Set a string. Returns the old value or None."""
+        """Set a string, without expiry.
+
+        Returns:
+            The old value; None if the key did not exist.
+
+        Raises:
+            ResponseError: The key holds no string.
+        """
         return await self._call(shapes.optional_text, [b"GETSET", name, value])
 
     async def getex(
@@ -722,7 +1189,22 @@ class AsyncMethods:
         pxat: AbsExpiryT | None = None,
         persist: bool = False,
     ) -> Text | None:
-        """The value of a string or None. Also sets its expiry, as `set` does, or removes it with `persist`."""
+        """The value of a string, and set its expiry.
+
+        Args:
+            ex: Expire after seconds, or a timedelta.
+            px: Expire after ms, or a timedelta.
+            exat: Expire at a Unix time in seconds, or a datetime.
+            pxat: Expire at a Unix time in ms, or a datetime.
+            persist: Remove the expiry.
+
+        Returns:
+            The value; None if the key does not exist.
+
+        Raises:
+            DataError: Two of the options are given.
+            ResponseError: The key holds no string, or a time is out of range.
+        """
         times = [t for t in (ex, px, exat, pxat) if t is not None]
         if len(times) + bool(persist) > 1:
             raise DataError(
@@ -742,51 +1224,118 @@ class AsyncMethods:
         return await self._call(shapes.optional_text, words)
 
     async def getdel(self, name: KeyT) -> Text | None:
-        """Delete a string. Returns its value or None."""
+        """Delete a string.
+
+        Returns:
+            Its value; None if the key did not exist.
+
+        Raises:
+            ResponseError: The key holds no string.
+        """
         return await self._call(shapes.optional_text, [b"GETDEL", name])
 
     async def mget(self, keys: KeyT | Iterable[KeyT], *args: EncodableT) -> list[Text | None]:
-        """The values of several strings; None for each that does not exist."""
+        """The values of several strings.
+
+        Returns:
+            One value per key; None for a key that does not exist or holds no string.
+
+        Raises:
+            ResponseError: No key is given.
+        """
         return await self._call(shapes.optional_texts, [b"MGET", *several(keys, args)])
 
     async def mset(self, mapping: Mapping[Any, EncodableT]) -> bool:
-        """Set several strings as one unit."""
+        """Set several strings as one unit, without expiry.
+
+        Returns:
+            True.
+
+        Raises:
+            ResponseError: `mapping` is empty.
+        """
         words: list[Any] = [b"MSET"]
         for pair in mapping.items():
             words += pair
         return await self._call(shapes.ok, words)
 
     async def msetnx(self, mapping: Mapping[Any, EncodableT]) -> bool:
-        """Set several strings as one unit, or none if one of the keys exists. Returns whether they were set."""
+        """Set several strings as one unit, unless one of the keys exists.
+
+        Returns:
+            Whether they were set.
+
+        Raises:
+            ResponseError: `mapping` is empty.
+        """
         words: list[Any] = [b"MSETNX"]
         for pair in mapping.items():
             words += pair
         return await self._call(shapes.boolean, words)
 
     async def incrby(self, name: KeyT, amount: int = 1) -> int:
-        """Add to a string that holds an integer. Returns the new value."""
+        """Add to a string that holds an integer; a missing key counts as 0.
+
+        Returns:
+            The new value.
+
+        Raises:
+            ResponseError: The key holds no string, its value is no integer, or the result exceeds 64 bits.
+        """
         return await self._call(shapes.integer, [b"INCRBY", name, amount])
 
     async def incr(self, name: KeyT, amount: int = 1) -> int:
-        """Same as `incrby`."""
+        """Same as `incrby`.
+
+        Returns:
+            The new value.
+
+        Raises:
+            ResponseError: The key holds no string, its value is no integer, or the result exceeds 64 bits.
+        """
         return await self._call(shapes.integer, [b"INCRBY", name, amount])
 
     async def decrby(self, name: KeyT, amount: int = 1) -> int:
-        """Subtract from a string that holds an integer. Returns the new value."""
+        """Subtract from a string that holds an integer; a missing key counts as 0.
+
+        Returns:
+            The new value.
+
+        Raises:
+            ResponseError: The key holds no string, its value is no integer, or the result exceeds 64 bits.
+        """
         return await self._call(shapes.integer, [b"DECRBY", name, amount])
 
     async def decr(self, name: KeyT, amount: int = 1) -> int:
-        """Same as `decrby`."""
+        """Same as `decrby`.
+
+        Returns:
+            The new value.
+
+        Raises:
+            ResponseError: The key holds no string, its value is no integer, or the result exceeds 64 bits.
+        """
         return await self._call(shapes.integer, [b"DECRBY", name, amount])
 
     async def append(self, key: KeyT, value: EncodableT) -> int:
-        """Append to a string. Returns its new length in bytes."""
+        """Append to a string; a missing key counts as empty.
+
+        Returns:
+            The new length in bytes.
+
+        Raises:
+            ResponseError: The key holds no string, or the result is longer than 512 MiB.
+        """
         return await self._call(shapes.integer, [b"APPEND", key, value])
 
     async def strlen(self, name: KeyT) -> int:
-        """Length of a string in bytes."""
+        """Length of a string in bytes; 0 if the key does not exist.
+
+        Raises:
+            ResponseError: The key holds no string.
+        """
         return await self._call(shapes.integer, [b"STRLEN", name])
 
     async def echo(self, value: EncodableT) -> Text:
-        """The value itself."""
+        """The value itself, as bytes or str (spec 16.1)."""
         return await self._call(shapes.text, [b"ECHO", value])

@@ -29,8 +29,7 @@ LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 class Face:
     """A view on one open store: a database, a durability level, and whether receipts are kept.
 
-    `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one,
-    except for receipts: `last_receipt` is that of the last write through that view, by any thread.
+    `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one.
     """
 
     # Store and AsyncStore define these. Those of AsyncStore are awaitable.
@@ -47,6 +46,7 @@ class Face:
         self._level = level
         self._keeps_receipts = False
         self.last_receipt: Receipt | None = None
+        """The receipt of the last write through a view of `receipts`, by any thread."""
 
     def _view(self) -> Self:
         face = type(self)(self._core, decode=self._decode, db=self._db, level=self._level)
@@ -54,7 +54,14 @@ class Face:
         return face
 
     def db(self, number: int) -> Self:
-        """The same store, another database (0 to 15). Raises DataError."""
+        """The same store, another database.
+
+        Args:
+            number: 0 to 15.
+
+        Raises:
+            DataError: There is no such database.
+        """
         count = len(self._core.state.databases)
         if not isinstance(number, int) or not 0 <= number < count:
             raise DataError(f"there is no database {number!r}; they are 0 to {count - 1}")
@@ -63,9 +70,14 @@ class Face:
         return face
 
     def at(self, level: str) -> Self:
-        """The same store with replies at another level: `written` (the kernel has it) or `fsynced` (the disk has it).
+        """The same store, with replies at another durability level.
 
-        At a level below that of the fsync policy, reads may show data that a power cut still loses. Raises DataError.
+        Args:
+            level: `written` (the kernel has the data) or `fsynced` (the disk has it). At a level below that of the
+                fsync policy, reads may show data that a power cut still loses.
+
+        Raises:
+            DataError: The level is unknown.
         """
         number = level_number(level)
         face = self._view()
@@ -85,7 +97,12 @@ class Face:
 
     @property
     def fsync(self) -> str:
-        """The fsync policy: `always`, `everysec` or `no`. Assign to change it; raises DataError, NotStored."""
+        """The fsync policy: `always`, `everysec` or `no`. Assign to change it until the store is closed.
+
+        Raises:
+            DataError: The policy is unknown.
+            NotStored: The system gives the new policy no thread; the policy stays.
+        """
         return self._core.log.policy
 
     @fsync.setter
@@ -96,7 +113,7 @@ class Face:
 
     @property
     def closed(self) -> bool:
-        """Whether the store was closed or belongs to the parent process of a fork."""
+        """Whether the store was closed, or belongs to the parent process of a fork."""
         return self._core.ended
 
     def __reduce__(self) -> Any:

@@ -9,7 +9,15 @@ from tidelog.store.faces.types import Text
 
 
 class IdRange(Sequence[Text]):
-    """The IDs `ms-seq`, `ms-(seq+1)`, ... Equal to a list of the same IDs."""
+    """The IDs of entries that `xadd_many` added: a sequence that formats an ID only when it is asked for.
+
+    It holds `ms-seq`, `ms-(seq+1)` and so on, and is equal to a list of the same IDs.
+
+    Attributes:
+        ms: Time part of all IDs, Unix time in ms.
+        seq: Sequence number of the first ID.
+        length: How many there are.
+    """
 
     __slots__ = ("ms", "seq", "length", "_decode")
 

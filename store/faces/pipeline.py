@@ -43,6 +43,7 @@ class _Queue(PipelineMethods):
         self._explicit = False
         self._at_once = False  # between WATCH and MULTI, methods run at once
         self.transaction = transaction
+        """Whether `execute` runs the commands as one unit."""
 
     def __len__(self) -> int:
         return len(self._staged)
@@ -77,7 +78,14 @@ class _Queue(PipelineMethods):
         return self
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Queue a command given as words; between `watch` and `multi`, run it. Raises DataError."""
+        """Queue any command, given as words. Between `watch` and `multi`, run it.
+
+        Returns:
+            The pipeline; between `watch` and `multi` the reply.
+
+        Raises:
+            DataError: There are no words, or the command is MULTI, EXEC, DISCARD or WATCH.
+        """
         words = command_words(args)
         if not words:
             raise DataError("execute_command needs a command")
@@ -92,7 +100,11 @@ class _Queue(PipelineMethods):
         return self
 
     def multi(self) -> None:
-        """After `watch`: queue commands again, until `execute`. Raises TidelogError if called twice or too late."""
+        """After `watch`: queue commands again, until `execute`.
+
+        Raises:
+            TidelogError: It was called twice, or after a command was queued.
+        """
         if self._explicit:
             raise TidelogError("Cannot issue nested calls to MULTI")
         if self._staged:
@@ -152,7 +164,12 @@ class _Queue(PipelineMethods):
 
 @answers_missing
 class Pipeline(_Queue):
-    """A pipeline of a `Store`."""
+    """A pipeline of a `Store`. `Store.pipeline` makes it; one thread at a time may use it.
+
+    It has the commands of `Store`. Each queues itself and returns the pipeline, so calls can be chained; `execute` runs
+    them. Between `watch` and `multi` commands run at once and return their reply. Leaving the context drops what is
+    queued.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -166,22 +183,40 @@ class Pipeline(_Queue):
         self.reset()
 
     def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if one of them has changed since."""
+        """Watch keys: `execute` raises WatchError if one of them has changed since.
+
+        Commands run at once until `multi`.
+
+        Returns:
+            True.
+
+        Raises:
+            TidelogError: `multi` was called before.
+        """
         _, promise = self._watch(names)
         self._face._hold(promise)
         return True
 
     def unwatch(self) -> bool:
-        """Stop watching all keys."""
+        """Stop watching all keys. Returns True."""
         self._core.forget(self._session)
         self._at_once = False
         return True
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the queued commands. Returns one result per command.
+        """Run the queued commands, and empty the pipeline.
 
-        Raises the first error; with `raise_on_error=False` errors are put in the list instead. Raises WatchError if a
-        watched key changed.
+        Args:
+            raise_on_error: True: raise the first command's error, with its position in the text. False: put errors in
+                the list.
+
+        Returns:
+            One result per command, of the shape that the method of `Store` returns.
+
+        Raises:
+            WatchError: A watched key changed; nothing was done.
+            ResponseError: A command was refused. In a transaction the others have run all the same.
+            ExecAbortError: A command of the transaction is malformed; nothing was done.
         """
         staged = self._staged
         try:
@@ -198,17 +233,21 @@ class Pipeline(_Queue):
         self._clear()
 
     def close(self) -> None:
-        """As `reset`."""
+        """Same as `reset`."""
         self._clear()
 
     def discard(self) -> None:
-        """As `reset`."""
+        """Same as `reset`."""
         self._clear()
 
 
 @answers_missing
 class AsyncPipeline(_Queue):
-    """A pipeline of an `AsyncStore`. Queuing methods are not awaited; `watch` and `execute` are."""
+    """A pipeline of an `AsyncStore`. `AsyncStore.pipeline` makes it; one task at a time may use it.
+
+    As `Pipeline`. Methods that queue are not awaited; `watch`, `unwatch`, `execute`, `reset` and, between `watch` and
+    `multi`, commands are.
+    """
 
     async def __aenter__(self) -> Self:
         return self
@@ -228,23 +267,19 @@ class AsyncPipeline(_Queue):
         return self
 
     async def watch(self, *names: KeyT) -> bool:
-        """Watch keys: `execute` raises WatchError if one of them has changed since."""
+        """Watch keys. As `Pipeline.watch`."""
         _, promise = self._watch(names)
         await self._face._hold(promise)
         return True
 
     async def unwatch(self) -> bool:
-        """Stop watching all keys."""
+        """Stop watching all keys. Returns True."""
         self._core.forget(self._session)
         self._at_once = False
         return True
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the queued commands. Returns one result per command.
-
-        Raises the first error; with `raise_on_error=False` errors are put in the list instead. Raises WatchError if a
-        watched key changed.
-        """
+        """Run the queued commands, and empty the pipeline. As `Pipeline.execute`."""
         staged = self._staged
         try:
             if not staged and not self.watching:
@@ -260,11 +295,11 @@ class AsyncPipeline(_Queue):
         self._clear()
 
     async def aclose(self) -> None:
-        """As `reset`."""
+        """Same as `reset`."""
         self._clear()
 
     async def discard(self) -> None:
-        """As `reset`."""
+        """Same as `reset`."""
         self._clear()
 
 

@@ -18,8 +18,8 @@ def level_number(level: str) -> int:
 class Receipt:
     """The receipt of a write.
 
-    lsn     of its last record
-    level   reached by now: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)
+    Attributes:
+        lsn: Number in the log (LSN) of the write's last record.
     """
 
     __slots__ = ("lsn", "_log")
@@ -30,6 +30,7 @@ class Receipt:
 
     @property
     def level(self) -> str:
+        """The level reached by now: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)."""
         log = self._log
         if self.lsn <= log.synced_lsn:
             return "fsynced"

@@ -41,7 +41,14 @@ T = TypeVar("T")
 class Store(Face, Methods):
     """An open store. `tidelog.open` makes it; many threads may use it at once.
 
-    Leaving `with tidelog.open(...)` closes the store. Leaving the context of a view (`db`, `at`, `receipts`) does not.
+    Its commands have the names, parameters and replies of redis-py's `Redis`. Texts in replies are bytes, or str if the
+    store was opened with `decode_responses=True`. "spec 5.1" names a section of docs/reference/streams.md, which
+    describes the command. Leaving `with tidelog.open(...)` closes the store; leaving the context of a view (`db`, `at`,
+    `receipts`) does not.
+
+    Besides the errors that it names, any method may raise: DataError for an argument that is not bytes, str, int or
+    float; StoreClosed; StorePoisoned; StoreDamaged if something in the checkpoint cannot be read; and if it writes,
+    OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a read-only store, ReadOnlyError.
     """
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
@@ -115,14 +122,36 @@ class Store(Face, Methods):
         return answer
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run a command given as words: `execute_command("XLEN", "orders")`. Replies have redis-py's shapes."""
+        """Run any command, given as words: `execute_command("XLEN", "orders")`.
+
+        Args:
+            *args: The command's name and its arguments. A name with a blank, `"XINFO STREAM"`, is a command and its
+                subcommand.
+            **options: Options of redis-py that choose the shape of a reply, such as `parse_justid`; others are ignored.
+
+        Returns:
+            The reply, in the shape that redis-py gives it.
+
+        Raises:
+            DataError: There are no words, or the command is SELECT.
+            ResponseError: The command is unknown or refused.
+        """
         words = call_words(args)
         return self._call(shapes.shape_of(encode(args[0]), options), words)
 
     def xadd_many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> IdRange:
-        """Add many entries as one unit and one record. Returns their IDs; each is formatted only when looked at.
+        """Append many entries to a stream as one unit and one record: all are stored or none.
 
-        Raises DataError if `rows` is not an iterable of dicts, and what `xadd` raises.
+        Args:
+            key: Key of the stream. It is created if missing.
+            rows: The fields of each entry, as in `xadd`.
+
+        Returns:
+            The entries' IDs, a sequence.
+
+        Raises:
+            DataError: `rows` is not an iterable of dicts.
+            ResponseError: The key holds no stream.
         """
         try:
             reply, promise = self._many(key, rows)
@@ -138,18 +167,29 @@ class Store(Face, Methods):
         count: int | None = None,
         _type: str | None = None,
     ) -> Iterator[Text]:
-        """Iterate over the names of all keys with SCAN. `count` is a hint for the size of one step."""
+        """Iterate over the names of all keys with `scan`, a few at a time.
+
+        A key that exists during the whole iteration is found; a name may come twice if keys change meanwhile.
+
+        Args:
+            match: Only names that match this glob pattern.
+            count: Hint for the size of one step.
+            _type: Only keys of this type, `stream` or `string`.
+
+        Raises:
+            ResponseError: `count` or the type is invalid.
+        """
         cursor = -1
         while cursor:
             cursor, names = self.scan(max(cursor, 0), match, count, _type)
             yield from names
 
     def ping(self) -> bool:
-        """True while the store is open."""
+        """True while the store is open (spec 16.1)."""
         return self._call(shapes.pong, [b"PING"])
 
     def time(self) -> tuple[int, int]:
-        """The store's clock: (Unix seconds, microseconds of the second)."""
+        """The store's clock: `(Unix seconds, microseconds of the second)`."""
         return self._call(shapes.clock, [b"TIME"])
 
     def __contains__(self, name: KeyT) -> bool:
@@ -170,7 +210,13 @@ class Store(Face, Methods):
     # --- pipelines and transactions
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        """A pipeline: its commands run as one unit, or with `transaction=False` each as its own unit."""
+        """A pipeline. It queues commands, and `execute` runs them together.
+
+        Args:
+            transaction: True: the commands are one unit, all or nothing. False: each is its own unit; they share
+                writes.
+            shard_hint: Ignored; redis-py has it.
+        """
         return Pipeline(self, transaction)
 
     def transaction(
@@ -181,10 +227,22 @@ class Store(Face, Methods):
         value_from_callable: bool = False,
         watch_delay: float | None = None,
     ) -> Any:
-        """Watch `watches`, call `func(pipe)` and execute; repeat until no watched key changed in between.
+        """Run a transaction that depends on what it reads; repeat it until no watched key changed in between.
 
-        Returns the results, or with `value_from_callable` what `func` returned. `watch_delay` (seconds) is the pause
-        before a repeat.
+        An error of `func` ends it, and propagates.
+
+        Args:
+            func: Called with a pipeline that watches the keys. It reads, calls `pipe.multi()` and queues commands.
+            *watches: The keys to watch.
+            shard_hint: Ignored; redis-py has it.
+            value_from_callable: Return what `func` returned.
+            watch_delay: Seconds to pause before a repeat.
+
+        Returns:
+            The results of the queued commands, or what `func` returned.
+
+        Raises:
+            ResponseError: A queued command was refused.
         """
         with self.pipeline(True) as pipe:
             while True:
@@ -212,17 +270,22 @@ class Store(Face, Methods):
         max_depth: int | None = None,
         max_failures: int = 1000,
     ) -> Queue:
-        """A durable queue in this store.
+        """A durable queue in this store. Its options are not stored; nothing is written before the first job.
 
-        codec            `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), or a pydantic model
-        max_deliveries   a job that was delivered this often without success becomes a dead job
-        retry_after      seconds or a timedelta: how long a lease outlives its worker, and the first retry pause
-        keep             how many acknowledged jobs to keep, or (timedelta) for how long after they were put; enforced
-                         while jobs are being done
-        max_depth        bound on unfinished jobs; `put` waits while the queue is full. None = no bound
-        max_failures     how many entries about failures to keep
+        Args:
+            name: Name of the queue, the key of its stream.
+            group: Each group of a queue gets every job once.
+            codec: `json`, `msgpack`, `bytes`, `str`, a pair of functions (encode, decode), a pydantic model or
+                TypeAdapter.
+            max_deliveries: A job that was delivered this often without success becomes a dead job.
+            retry_after: Seconds or a timedelta: how long a lease outlives its worker, and the first pause before a
+                retry.
+            keep: How many acknowledged jobs to keep, or (timedelta) for how long after they were put.
+            max_depth: Bound on unfinished jobs; `put` waits while the queue is full. None = no bound.
+            max_failures: How many records of failures to keep.
 
-        The options are not stored. Nothing is written before the first job. Raises DataError.
+        Raises:
+            DataError: An option is invalid.
         """
         # Imported here: a program without queues does not load them.
         from tidelog.store.queue.face import Queue
@@ -242,9 +305,17 @@ class Store(Face, Methods):
     # --- the store itself
 
     def barrier(self, level: str = "fsynced") -> Receipt:
-        """Wait until everything written so far, by any caller, has reached `level` (`written` or `fsynced`).
+        """Wait until everything written so far, by any caller, has reached a level.
 
-        Returns the receipt of the last record. Raises DataError, StorePoisoned.
+        Args:
+            level: `written` (the kernel has it) or `fsynced` (the disk has it).
+
+        Returns:
+            The receipt of the last record.
+
+        Raises:
+            DataError: The level is unknown.
+            StorePoisoned: The log cannot be synced any more.
         """
         number = level_number(level)
         core = self._core
@@ -259,50 +330,108 @@ class Store(Face, Methods):
         return str(reply)
 
     def info(self, section: str | None = None, *args: str) -> dict[str, Any]:
-        """The store's status now, as a dict. `unsynced_bytes` and `unsynced_seconds`: what a power cut would lose."""
+        """The store's status now. It does not wait, and works on a failed store too.
+
+        Args:
+            section: Ignored, as are further arguments; redis-py has them.
+
+        Returns:
+            A dict. `unsynced_bytes` and `unsynced_seconds` say what a power cut would lose; docs/guides/checkpoints.md
+            lists the other fields.
+        """
         return self._info()
 
     def config_get(self, pattern: str = "*", *args: str) -> dict[str, str]:
-        """The settings that match a glob pattern: `appendfsync` and the stream limits."""
+        """The settings that match a glob pattern: `appendfsync` and the stream limits.
+
+        Raises:
+            DataError: A pattern is not a str.
+        """
         return self._config_get((pattern, *args))
 
     def config_set(self, name: str, value: Any, *args: Any) -> bool:
-        """Change settings until the store is closed; they are not stored. Raises DataError, ResponseError."""
+        """Change settings until the store is closed; they are not stored.
+
+        Args:
+            name: Name of a setting, as `config_get` returns it.
+            value: Its new value.
+            *args: Further names and values.
+
+        Returns:
+            True.
+
+        Raises:
+            DataError: A value is missing, or the fsync policy is unknown.
+            ResponseError: There is no such setting, or the value is not a number.
+            NotStored: The system gives a new fsync policy no thread; the policy stays.
+        """
         return self._config_set(name, value, args)
 
     def checkpoint(self) -> int:
-        """Fold the log into the checkpoint now; other calls go on. Returns the last LSN that the checkpoint covers.
+        """Fold the log into the checkpoint now. Other calls go on meanwhile.
 
-        Raises CheckpointFailed; then nothing has changed, and the log is kept.
+        Returns:
+            The last LSN that the checkpoint covers.
+
+        Raises:
+            CheckpointFailed: The checkpoint could not be made; nothing has changed.
+            DataError: The store is read-only.
         """
         return self._checkpoints().fold()
 
     def snapshot(self) -> Snapshot:
-        """Publish a portable copy of the store's current state under snapshots/. Returns its path and LSN.
+        """Publish a portable copy of the store's current state in its folder snapshots/. Other calls go on meanwhile.
 
-        Raises CheckpointFailed.
+        Returns:
+            Its path and manifest.
+
+        Raises:
+            CheckpointFailed: The snapshot could not be made; nothing has changed.
+            DataError: The store is read-only.
         """
         return self._checkpoints().snapshot()
 
     def verify(self) -> list[Finding]:
-        """Read and check everything that is stored. Returns the findings; an empty list if there are none."""
+        """Read and check everything that is stored. Other calls go on meanwhile.
+
+        Returns:
+            The faults found; an empty list if there are none.
+
+        Raises:
+            CheckpointFailed: The checkpoint could not be read right now.
+            DataError: The store is read-only.
+        """
         return self._checkpoints().verify()
 
     def refresh(self) -> int:
-        """Apply what the writer has logged since the last look. Read-only stores only. Returns the last LSN.
+        """Let a read-only store catch up with what its writer has logged.
 
-        Raises DataError on a writer's store, StoreDamaged, NewerFormat.
+        Returns:
+            The last LSN read.
+
+        Raises:
+            DataError: This store is the writer.
+            StoreDamaged: The files are damaged.
+            NewerFormat: The writer is a newer tidelog.
         """
         return self._core.refresh()
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Sync the log and release the directory. Blocked calls raise StoreClosed. Closing twice is allowed.
+        """Close the store: sync the log and release the directory. Closing twice is allowed.
 
-        The store's queues stop handing out jobs. Then the call waits up to `drain` seconds (None = for ever, 0 = not at
-        all) for the jobs that other living threads and tasks have in hand. Returns how many of those were left, and
-        logs it. They will be delivered again, and so will the caller's own.
+        Blocked calls raise StoreClosed. The store's queues stop handing out jobs; then the call waits for the jobs that
+        other living threads and tasks have in hand.
 
-        Raises StorePoisoned, with the number of unconfirmed records, after the directory was released.
+        Args:
+            drain: Seconds or a timedelta to wait for those jobs; None = for ever, 0 = not at all.
+
+        Returns:
+            How many of those jobs were left. They are delivered again, and so are the caller's own.
+
+        Raises:
+            DataError: `drain` is not a duration.
+            StorePoisoned: Records are not confirmed; the text has their number. The directory was released.
+            StoreDamaged: The checkpoint is damaged; everything is in the log. The directory was released.
         """
         return close(self._core, drain)
 

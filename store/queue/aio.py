@@ -47,9 +47,10 @@ from tidelog.store.queue.work.shared import Delivery
 
 
 class AsyncQueue(QueueBase):
-    """A durable queue of an open store. `db.queue` or `tidelog.aqueue` makes it.
+    """A durable queue of an open store, for asyncio. `AsyncStore.queue` or `tidelog.aqueue` makes it.
 
-    dead      the dead jobs: those that were given up
+    It has the methods of `Queue`, awaited, and raises the same errors. A cancelled call has done either nothing or
+    everything.
     """
 
     _opened_here = False
@@ -57,6 +58,7 @@ class AsyncQueue(QueueBase):
 
     @property
     def dead(self) -> AsyncDead:
+        """The dead jobs: those that were given up."""
         return AsyncDead(self)
 
     # --- putting
@@ -69,7 +71,7 @@ class AsyncQueue(QueueBase):
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
     ) -> str:
-        """Put one job. Returns its ID once the job has reached the store's durability level. As `Queue.put`."""
+        """Put one job. As `Queue.put`."""
         if dedup_id is None and timeout is None and not self._bounded:
             data = rows.encode_value(self._options, value)
             row = (VALUE, data) if headers is None else rows.job_row(data, headers)
@@ -93,7 +95,7 @@ class AsyncQueue(QueueBase):
             await self._sleep(caller, deadline, 0)
 
     async def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
-        """Put many jobs, 1,000 per unit and sync. Returns how many. As `Queue.put_many`."""
+        """Put many jobs, up to 1,000 in one unit. As `Queue.put_many`."""
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
         total = 0
@@ -133,13 +135,13 @@ class AsyncQueue(QueueBase):
         time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> AsyncConsumer:
-        """Iterate over jobs: `async for job in queue.consume()`. As `Queue.consume`."""
+        """Iterate over jobs with `async for`. As `Queue.consume`."""
         return AsyncConsumer(self, worker, batch, block, time_limit, reraise)
 
     async def get(
         self, worker: str | None = None, block: Duration | None = None
     ) -> AsyncJob | None:
-        """Fetch one job. Returns None if none came within `block` seconds (None = wait for ever, 0 = not at all)."""
+        """Fetch one job. As `Queue.get`."""
         async for job in self.consume(worker, 1, block):
             return job
         return None
@@ -155,11 +157,11 @@ class AsyncQueue(QueueBase):
         return await self._told(self._stats())  # type: ignore[no-any-return]
 
     async def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next `count` jobs that are due, retries first. They are not delivered."""
+        """The next jobs that are due, retries first. As `Queue.peek`."""
         return self._waiting_jobs(await self._told(self._peek(count)))
 
     async def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """The last `count` recorded failures, newest first; only those of one job if `job_id` is given."""
+        """Recorded failures, newest first. As `Queue.failures`."""
         return await self._told(self._failures(job_id, count))  # type: ignore[no-any-return]
 
     async def _told(self, answer: Answer) -> Any:
@@ -170,11 +172,7 @@ class AsyncQueue(QueueBase):
     # --- the rest
 
     async def purge(self) -> int:
-        """Delete every job that is not in flight. Returns how many.
-
-        If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs are not
-        counted.
-        """
+        """Delete every job that is not in flight. As `Queue.purge`."""
         total, more = 0, True
         while more:
             dropped, promise, more = self._purge_some()
@@ -184,7 +182,7 @@ class AsyncQueue(QueueBase):
         return total
 
     async def aclose(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Close the store, as `AsyncStore.aclose` does, if `tidelog.aqueue` opened it. Otherwise do nothing."""
+        """Close the store if `tidelog.aqueue` opened it for this queue; `close` is another name. As `Queue.close`."""
         return int(await self.store.aclose(drain)) if self._opened_here else 0
 
     close = aclose
@@ -202,8 +200,10 @@ class AsyncQueue(QueueBase):
 
 
 class AsyncConsumer(ConsumerBase):
-    """An async iterator of jobs. It is closed when it ends, by `aclose`, or as an async context manager. Then
-    jobs that were fetched but not handed out go back to the queue at once.
+    """An asynchronous iterator of jobs; `AsyncQueue.consume` makes it.
+
+    It is closed when it ends, by `aclose`, or as an async context manager. Then jobs that were fetched but not handed
+    out go back to the queue at once.
     """
 
     _queue: AsyncQueue
@@ -294,7 +294,7 @@ class AsyncConsumer(ConsumerBase):
 
 
 class AsyncDead(DeadBase):
-    """The dead jobs of a queue. Iterates over them with `async for`, oldest first. As `Dead`."""
+    """The dead jobs of a queue, for asyncio. Iterate over them with `async for`, oldest first. As `Dead`."""
 
     _queue: AsyncQueue
 
@@ -307,7 +307,7 @@ class AsyncDead(DeadBase):
                 yield job
 
     async def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first `count` dead jobs (None = all) for which `where(job)` is true."""
+        """The first dead jobs, oldest first. As `Dead.list`."""
         chosen = chooser(where, None, 0)
         at_most(count)
         found: Jobs = []
@@ -323,20 +323,20 @@ class AsyncDead(DeadBase):
         return int(await self._queue._told(self._count()))
 
     async def get(self, id: str) -> DeadJob | None:
-        """The dead job with this ID (`DeadJob.id`), or None. Raises DataError."""
+        """Look up one dead job. As `Dead.get`."""
         found: DeadJob | None = await self._queue._told(self._one(id))
         return found
 
     async def redrive(
         self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False
     ) -> int:
-        """Put dead jobs back into the queue; all by default. Returns how many. As `Dead.redrive`."""
+        """Put dead jobs back into the queue. As `Dead.redrive`."""
         return await self._each(ids, where, None, None if dry_run else self._redrive)
 
     async def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
-        """Delete dead jobs; all by default. Returns how many. As `Dead.purge`."""
+        """Delete dead jobs. As `Dead.purge`."""
         return await self._each(ids, where, older_than, self._drop)
 
     async def _each(

@@ -29,7 +29,15 @@ def aopen_queue(
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Opening[AsyncQueue]:
-    """`queue` for asyncio: `jobs = await aqueue(path, name)`, or `async with aqueue(path, name) as jobs`."""
+    """Open the store in a directory for one queue, for asyncio. As `tidelog.queue`.
+
+        mails = await tidelog.aqueue("mail-data", "mails")          # close it with `await mails.aclose()`
+        async with tidelog.aqueue("mail-data", "mails") as mails:   # closes it
+            ...
+
+    Returns:
+        An object to `await` or to use in `async with`; the directory is opened then, in a thread.
+    """
     options = make_options(
         *(name, group),
         codec=codec,

@@ -57,16 +57,19 @@ _numbers = count(1)
 class Stats:
     """A queue at one moment.
 
-    depth               jobs that are not done: waiting, in flight, paused
-    waiting             jobs that are due: new, given back, or their pause is over
-    in_flight           worker -> number of its jobs, also of dead workers whose jobs were not taken over yet
-    paused              failed jobs that wait for their retry
-    dead                jobs that were given up
-    failures            recorded failures that are kept
-    kept                jobs that are done and still stored: for `keep`, or because another group needs them
-    oldest_seconds      age of the oldest job that is not done, None if there is none
-    put_per_second      jobs put, over the last minute at most; None until there are two samples to compare
-    done_per_second     likewise, jobs that left the queue: done or dead
+    Attributes:
+        name: Name of the queue.
+        group: Name of the group that the figures are about.
+        depth: Jobs that are not done: waiting, in flight or paused.
+        waiting: Jobs that are due: new, given back, or their pause is over.
+        in_flight: Number of jobs of each worker, also of dead workers whose jobs were not taken over yet.
+        paused: Failed jobs that wait for their retry.
+        dead: Jobs that were given up, by any group.
+        failures: Recorded failures that are kept.
+        kept: Jobs that are done and still stored: for `keep`, or because another group needs them.
+        oldest_seconds: Age of the oldest job that is not done; None if there is none.
+        put_per_second: Jobs put, over the last minute at most; None until there are two samples to compare.
+        done_per_second: Likewise, jobs that left the queue: done or dead.
     """
 
     name: str
@@ -88,7 +91,7 @@ class Stats:
 
 
 class Put:
-    """A job that `done_and` is to put. `queue.new` makes it."""
+    """A job that `Job.done_and` is to put. `Queue.new` makes it; its members are for the queue only."""
 
     __slots__ = ("queue", "row", "dedup_id")
 
@@ -160,11 +163,7 @@ def told(face: Face, answer: Answer) -> Any:
 
 
 class QueueBase:
-    """The common part of both faces of a queue.
-
-    name, group    as given
-    store          the open store that holds the queue
-    """
+    """The common part of both faces of a queue."""
 
     _here: Callable[[], Holder]  # the running thread or task
 
@@ -183,14 +182,17 @@ class QueueBase:
 
     @property
     def name(self) -> str:
+        """Name of the queue, the key of its stream."""
         return self._options.name
 
     @property
     def group(self) -> str:
+        """Name of the group."""
         return self._options.group
 
     @property
     def store(self) -> Any:
+        """The open store that holds the queue."""
         return self._face
 
     def __repr__(self) -> str:
@@ -206,7 +208,17 @@ class QueueBase:
     def new(
         self, value: Any, *, dedup_id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Put:
-        """A job for `job.done_and(...)` to put. Raises EncodeError, DataError."""
+        """A job for `Job.done_and` to put.
+
+        Args:
+            value: As in `Queue.put`.
+            dedup_id: As in `Queue.put`.
+            headers: As in `Queue.put`.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+        """
         row = rows.job_row(rows.encode_value(self._options, value), headers)
         return Put(self, row, None if dedup_id is None else named("dedup_id", dedup_id))
 

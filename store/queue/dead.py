@@ -159,7 +159,10 @@ def _number(id: str) -> int:
 
 
 class Dead(DeadBase):
-    """The dead jobs of a queue. Iterates over them, oldest first."""
+    """The dead jobs of a queue: `Queue.dead`. Iterate over them, oldest first; `len` counts them.
+
+    All groups of the queue share them. Any method may raise the errors that `Queue` lists.
+    """
 
     def __iter__(self) -> Iterator[DeadJob]:
         start: int | None = 0
@@ -169,7 +172,15 @@ class Dead(DeadBase):
             yield from page
 
     def list(self, count: int | None = None, where: Where | None = None) -> Jobs:
-        """The first `count` dead jobs (None = all) for which `where(job)` is true. Raises DataError."""
+        """The first dead jobs, oldest first.
+
+        Args:
+            count: At most this many; None = all.
+            where: Only jobs for which this function is true.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
         chosen = chooser(where, None, 0)
         at_most(count)
         found: Jobs = []
@@ -191,21 +202,54 @@ class Dead(DeadBase):
         return True
 
     def get(self, id: str) -> DeadJob | None:
-        """The dead job with this ID (`DeadJob.id`), or None. Raises DataError."""
+        """Look up one dead job.
+
+        Args:
+            id: ID of the dead job (`DeadJob.id`).
+
+        Returns:
+            The dead job; None if there is none with this ID.
+
+        Raises:
+            DataError: The ID is malformed.
+        """
         found: DeadJob | None = told(self._queue._face, self._one(id))
         return found
 
     def redrive(self, ids: Ids = None, *, where: Where | None = None, dry_run: bool = False) -> int:
-        """Put dead jobs back into the queue; all by default. Returns how many; with `dry_run`, how many it would be.
+        """Put dead jobs back into the queue, as new jobs with `Job.origin`. `max_depth` does not apply.
 
-        Each is put as a new job with `origin`, up to 100 in one unit with their removal. `max_depth` does not apply.
+        Each is put in one unit with its removal, up to 100 in one unit.
+
+        Args:
+            ids: IDs of dead jobs, or one ID; None = all that are dead now.
+            where: Only jobs for which this function is true.
+            dry_run: Only count them.
+
+        Returns:
+            How many were put back, or would be.
+
+        Raises:
+            DataError: An argument is invalid.
         """
         return self._each(ids, where, None, None if dry_run else self._redrive)
 
     def purge(
         self, ids: Ids = None, *, where: Where | None = None, older_than: Duration | None = None
     ) -> int:
-        """Delete dead jobs; all by default, or those that died at least `older_than` seconds ago. Returns how many."""
+        """Delete dead jobs.
+
+        Args:
+            ids: IDs of dead jobs, or one ID; None = all that are dead now.
+            where: Only jobs for which this function is true.
+            older_than: Only jobs that died at least this many seconds (or a timedelta) ago.
+
+        Returns:
+            How many were deleted.
+
+        Raises:
+            DataError: An argument is invalid.
+        """
         return self._each(ids, where, older_than, self._drop)
 
     def _each(

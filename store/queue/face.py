@@ -30,9 +30,13 @@ from tidelog.store.queue.work.shared import Delivery
 
 
 class Queue(QueueBase):
-    """A durable queue of an open store. `db.queue` or `tidelog.queue` makes it; many threads may use it at once.
+    """A durable queue of an open store. `Store.queue` or `tidelog.queue` makes it; many threads may use it at once.
 
-    dead      the dead jobs: those that were given up
+    `len(queue)` is the number of jobs that are not done. An empty queue is still true.
+
+    Besides the errors that it names, any method may raise: ResponseError if one of the queue's keys holds no stream;
+    StoreClosed; StorePoisoned; StoreDamaged; and if it writes, OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a
+    read-only store, ReadOnlyError.
     """
 
     _opened_here = False
@@ -40,6 +44,7 @@ class Queue(QueueBase):
 
     @property
     def dead(self) -> Dead:
+        """The dead jobs: those that were given up."""
         return Dead(self)
 
     # --- putting
@@ -52,15 +57,22 @@ class Queue(QueueBase):
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
     ) -> str:
-        """Put one job. Returns its ID once the job has reached the store's durability level (see `fsync`).
+        """Put one job. Returns once it has reached the store's durability level (see `Store.fsync`).
 
-        dedup_id    deduplicates puts: if the ID is among the last 10,000 and at most a day old, no job is added and the
-                    ID of the first job is returned
-        headers     str -> str, stored beside the value
-        timeout     seconds to wait while a bounded queue is full: None = for ever, 0 = not at all
+        Args:
+            value: Anything that the codec encodes.
+            dedup_id: If it is among the last 10,000 of the queue and at most a day old, no job is added, and the ID of
+                the first job is returned.
+            headers: Names and texts stored beside the value.
+            timeout: Seconds or a timedelta to wait while a bounded queue is full; None = for ever, 0 = not at all.
 
-        Raises EncodeError (the codec), DataError (arguments), QueueFull, and the errors of writing: OutOfSpace,
-        OutcomeUnknown.
+        Returns:
+            The job's ID, `ms-seq`.
+
+        Raises:
+            EncodeError: The codec cannot encode the value.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; nothing was put.
         """
         if dedup_id is None and timeout is None and not self._bounded:
             if self._raw and value.__class__ is bytes:
@@ -93,10 +105,19 @@ class Queue(QueueBase):
             self._sleep(caller, deadline, 0)
 
     def put_many(self, values: Iterable[Any], *, timeout: Duration | None = None) -> int:
-        """Put many jobs, 1,000 per unit and sync. Returns how many. Memory is constant, however many there are.
+        """Put many jobs, up to 1,000 in one unit. Memory use does not depend on their number.
 
-        Raises as `put`. After an error in the middle, all values before it are in the queue; EncodeError and QueueFull
-        say how many those are (`stored`).
+        Args:
+            values: Values as `put` takes them.
+            timeout: As in `put`, for all of them together.
+
+        Returns:
+            How many were put.
+
+        Raises:
+            EncodeError: The codec cannot encode a value. The values before it were put; `stored` is their number.
+            DataError: Another argument is invalid.
+            QueueFull: The queue stayed full until the timeout; `stored` values were put, the first ones.
         """
         core, wait = self._core, patience("timeout", timeout)
         deadline = None if wait is None else core.monotonic() + wait
@@ -138,29 +159,48 @@ class Queue(QueueBase):
         time_limit: Duration | None = None,
         reraise: bool = False,
     ) -> Consumer:
-        """Iterate over jobs, for as long as there are some or may be some.
+        """Iterate over jobs: earlier jobs of this worker, abandoned jobs and retries that are due, then new jobs.
 
-        worker        the worker's name. After a restart a worker with the same name gets its unfinished jobs at once;
-                      without a name, any worker gets them `retry_after` later
-        batch         jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
-                      crash repeats at most this many
-        block         end the iteration after this many seconds without a job: None = never, 0 = at once
-        time_limit    renew a job's lease for at most this many seconds; None = as long as the job is held
-        reraise       True: an exception in a job's `with` block also propagates. False: it is only recorded and logged
+        Args:
+            worker: The worker's name. After a restart a worker of the same name gets its unfinished jobs at once.
+                Without a name, any worker gets them `retry_after` later.
+            batch: Jobs to fetch together. They are acknowledged together when all are done, or after a second, so a
+                crash repeats at most this many.
+            block: End the iteration after this many seconds (or a timedelta) without a job; None = never, 0 = at once.
+            time_limit: Renew a job's lease for at most this many seconds (or a timedelta); None = as long as the job is
+                held.
+            reraise: Let an exception in a job's `with` block propagate after it was recorded. False: it is only
+                recorded and logged.
 
-        Jobs come in this order: earlier jobs of this worker, abandoned jobs and retries that are due, new jobs. Raises
-        DataError, StoreClosed.
+        Returns:
+            An iterator of `Job`.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
         """
         return Consumer(self, worker, batch, block, time_limit, reraise)
 
     def get(self, worker: str | None = None, block: Duration | None = None) -> Job | None:
-        """Fetch one job. Returns None if none came within `block` seconds (None = wait for ever, 0 = not at all)."""
+        """Fetch one job.
+
+        Args:
+            worker: The worker's name, as in `consume`.
+            block: Wait this many seconds (or a timedelta); None = for ever, 0 = not at all.
+
+        Returns:
+            The job; None if none came.
+
+        Raises:
+            DataError: An argument is invalid.
+            StoreClosed: The store was closed.
+        """
         return next(self.consume(worker, 1, block), None)
 
     def subscribe(self) -> None:
         """Create the group now if it is missing. It then gets all jobs that are in the queue and all that will be put.
 
-        The first fetch creates the group too; but jobs that other groups finished before that are not kept for it.
+        The first fetch creates the group too. But jobs that other groups finished before are not kept for it.
         """
         self._face._hold(self._subscribe())
 
@@ -171,11 +211,26 @@ class Queue(QueueBase):
         return told(self._face, self._stats())  # type: ignore[no-any-return]
 
     def peek(self, count: int = 10) -> list[WaitingJob]:
-        """The next `count` jobs that are due, retries first. They are not delivered."""
+        """The next jobs that are due, retries first. They are not delivered.
+
+        Args:
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
         return self._waiting_jobs(told(self._face, self._peek(count)))
 
     def failures(self, job_id: str | None = None, count: int = 100) -> list[Failure]:
-        """The last `count` recorded failures, newest first; only those of one job if `job_id` is given."""
+        """Recorded failures, newest first.
+
+        Args:
+            job_id: Only those of this job.
+            count: At most this many.
+
+        Raises:
+            DataError: `count` is not a positive integer.
+        """
         return told(self._face, self._failures(job_id, count))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
@@ -188,10 +243,11 @@ class Queue(QueueBase):
     # --- the rest
 
     def purge(self) -> int:
-        """Delete every job that is not in flight. Returns how many.
+        """Delete every job that is not in flight.
 
-        If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs are not
-        counted.
+        Returns:
+            How many. If the queue's stream is damaged in the checkpoint, the stream is deleted as a whole and its jobs
+            are not counted.
         """
         total, more = 0, True
         while more:
@@ -201,7 +257,17 @@ class Queue(QueueBase):
         return total
 
     def close(self, drain: Duration | None = DRAIN_SECONDS) -> int:
-        """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing."""
+        """Close the store, as `Store.close` does, if `tidelog.queue` opened it for this queue. Otherwise do nothing.
+
+        Args:
+            drain: As in `Store.close`.
+
+        Returns:
+            How many jobs were left in the hands of other threads and tasks.
+
+        Raises:
+            DataError: `drain` is not a duration.
+        """
         return int(self.store.close(drain)) if self._opened_here else 0
 
     def __enter__(self) -> Self:
@@ -217,8 +283,10 @@ class Queue(QueueBase):
 
 
 class Consumer(ConsumerBase):
-    """An iterator of jobs. It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched
-    but not handed out go back to the queue at once.
+    """An iterator of jobs; `Queue.consume` makes it.
+
+    It is closed when it ends, by `close`, or as a context manager. Then jobs that were fetched but not handed out go
+    back to the queue at once.
     """
 
     _queue: Queue

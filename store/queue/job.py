@@ -35,18 +35,13 @@ Settled = tuple[bool, Promise | None]
 
 
 class JobBase:
-    """The common part of both kinds of job.
-
-    value         decoded by the queue's codec      deliveries    how often it was delivered, from 1
-    id            `ms-seq`                          enqueued_at   datetime, UTC
-    headers       str -> str                        worker        name of the worker it was delivered to
-    origin        for a redriven job its ID before it died, else None
-    """
+    """The common part of both kinds of job."""
 
     __slots__ = ("value", "_place", "_delivery", "_entry", "_state")
 
     def __init__(self, place: Place, delivery: Delivery, entry: Entry, value: Any) -> None:
         self.value = value
+        """The value that was put, decoded by the queue's codec."""
         self._place = place
         self._delivery = delivery
         self._entry = entry
@@ -66,27 +61,33 @@ class JobBase:
 
     @property
     def deliveries(self) -> int:
+        """How often the job was delivered, this delivery included: 1 at the first."""
         return self._entry[2]
 
     @property
     def id(self) -> str:
+        """The job's ID, `ms-seq`."""
         return rows.text(self._number)
 
     @property
     def headers(self) -> dict[str, str]:
+        """The headers that were put with it."""
         return rows.headers_of(self._row) if len(self._row) > 2 else {}
 
     @property
     def origin(self) -> str | None:
+        """For a redriven job the ID that it had before it died; None for any other."""
         found = rows.fields_of(self._row).get(rows.ORIGIN)
         return None if found is None else rows.shown(found)
 
     @property
     def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
         return rows.moment(self._number >> 64)
 
     @property
     def worker(self) -> str:
+        """Name of the worker that it was delivered to."""
         return self._place.worker
 
     @property
@@ -275,44 +276,83 @@ class Job(JobBase):
         with job:                 # acknowledged at the end; an exception is recorded, and the job retried
             send(job.value)
 
-    Every method that settles the job returns False, and does nothing, if the lease was lost. They raise the errors of
-    writing: OutOfSpace, OutcomeUnknown.
+    Each method that settles the job returns False, and does nothing, if its lease was lost or it is settled already;
+    only `ack` of an acknowledged job returns True. Besides the errors that it names, it may raise StoreClosed,
+    StorePoisoned, StoreDamaged, OutOfSpace, UnitTooLarge and OutcomeUnknown.
     """
 
     __slots__ = ()
 
     def ack(self) -> bool:
-        """Mark the job as done. Returns True once the acknowledgement has reached the queue's durability level."""
+        """Mark the job as done.
+
+        Returns:
+            True once the acknowledgement has reached the queue's durability level. False if the lease was lost.
+        """
         return self._told(self._ack())
 
     def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. The job is retried after a growing pause, or after `delay` seconds.
+        """Record that this delivery failed. The job is retried, or becomes a dead job after the last delivery.
 
-        After the last of `max_deliveries` the job becomes a dead job instead. Raises DataError (`delay`).
+        Args:
+            reason: Text or exception to record as evidence.
+            delay: Seconds or a timedelta before the retry; None = a pause that grows with each delivery.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `delay` is invalid.
         """
         return self._told(self._nack(reason, delay))
 
     def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job, with the evidence."""
+        """Give the job up at once: it becomes a dead job.
+
+        Args:
+            reason: Text or exception to record as evidence.
+
+        Returns:
+            False if the lease was lost.
+        """
         return self._told(self._fail(reason))
 
     def release(self) -> bool:
-        """Give the job back as if it had not been delivered. It is due at once."""
+        """Give the job back as if it had not been delivered. It is due at once.
+
+        Returns:
+            False if the lease was lost.
+        """
         return self._told(self._release())
 
     def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for `seconds`, even if this process ends. Also extends a time limit.
+        """Keep the job from other workers for a while, even if this process ends. Also extends a time limit.
 
-        Never shortens an earlier extension. Raises DataError.
+        Args:
+            seconds: Seconds or a timedelta from now. An earlier extension that lasts longer stays.
+
+        Returns:
+            False if the lease was lost.
+
+        Raises:
+            DataError: `seconds` is invalid.
         """
         return self._told(self._extend(seconds))
 
     def done_and(self, *puts: Put) -> bool:
         """Mark the job as done and put other jobs, in one unit: both happen or neither.
 
-        Raises DataError, and QueueFull if a bounded queue has no room; the job then stays open.
-
             job.done_and(invoices.new({"order": 7}), mails.new({"to": "ann"}))
+
+        Args:
+            *puts: Jobs that `queue.new` made, for queues of the same store and database.
+
+        Returns:
+            False if the lease was lost; then nothing was put.
+
+        Raises:
+            DataError: An argument is no such job.
+            QueueFull: A bounded queue has no room; the job stays open.
         """
         return self._told(self._done_and(puts))
 
@@ -363,43 +403,35 @@ class Job(JobBase):
 
 
 class AsyncJob(JobBase):
-    """A job for asyncio: `async with job:`. Only the disk is awaited; the change itself is made at once, so a cancelled
-    call has settled the job.
+    """A job for asyncio: `async with job:`. It has the methods of `Job`, awaited.
+
+    The change itself is made at once and only the disk is awaited, so a cancelled call has settled the job.
     """
 
     __slots__ = ()
 
     async def ack(self) -> bool:
-        """Mark the job as done. Returns True once the acknowledgement has reached the queue's durability level."""
+        """Mark the job as done. As `Job.ack`."""
         return await self._told(self._ack())
 
     async def nack(self, reason: str | BaseException = "", delay: Duration | None = None) -> bool:
-        """Record that this delivery failed. The job is retried after a growing pause, or after `delay` seconds.
-
-        After the last of `max_deliveries` the job becomes a dead job instead. Raises DataError (`delay`).
-        """
+        """Record that this delivery failed. As `Job.nack`."""
         return await self._told(self._nack(reason, delay))
 
     async def fail(self, reason: str | BaseException = "") -> bool:
-        """Give the job up at once: it becomes a dead job, with the evidence."""
+        """Give the job up at once: it becomes a dead job. As `Job.fail`."""
         return await self._told(self._fail(reason))
 
     async def release(self) -> bool:
-        """Give the job back as if it had not been delivered. It is due at once."""
+        """Give the job back as if it had not been delivered. As `Job.release`."""
         return await self._told(self._release())
 
     async def extend(self, seconds: Duration) -> bool:
-        """Keep the job from other workers for `seconds`, even if this process ends. Also extends a time limit.
-
-        Never shortens an earlier extension. Raises DataError.
-        """
+        """Keep the job from other workers for a while. As `Job.extend`."""
         return await self._told(self._extend(seconds))
 
     async def done_and(self, *puts: Put) -> bool:
-        """Mark the job as done and put other jobs, in one unit: both happen or neither.
-
-        Raises DataError, and QueueFull if a bounded queue has no room; the job then stays open.
-        """
+        """Mark the job as done and put other jobs, in one unit. As `Job.done_and`."""
         return await self._told(self._done_and(puts))
 
     async def _told(self, settled: Settled) -> bool:

@@ -26,14 +26,25 @@ def open_queue(
     fsync: str = "always",
     clock: Clock = SYSTEM,
 ) -> Queue:
-    """Open the store in a directory for one queue. Creates it if the directory is empty or missing. Closing the queue
-    closes the store.
-
-    For the queue's options see `Store.queue`; for `fsync` and the errors raised see `tidelog.open`. To use several
-    queues, open the store and call `db.queue` for each.
+    """Open the store in a directory for one queue. Creates it if the directory is empty or missing.
 
         with tidelog.queue("mail-data", "mails") as mails:
             mails.put({"to": "ann@example.org"})
+
+    To use several queues, open the store and call `Store.queue` for each.
+
+    Args:
+        path: The directory.
+        name: Name of the queue. For it and the options up to `max_failures` see `Store.queue`.
+        fsync: As in `tidelog.open`.
+        clock: As in `tidelog.open`.
+
+    Returns:
+        The queue. Closing it closes the store.
+
+    Raises:
+        DataError: An option or the path is invalid.
+        CannotOpen: As `tidelog.open`, with the same subclasses.
     """
     options = make_options(
         *(name, group),

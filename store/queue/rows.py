@@ -101,7 +101,15 @@ def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits, as `peek` shows it. `value` is None if it cannot be decoded; `problem` then says why."""
+    """A job that waits, as `Queue.peek` shows it.
+
+    Attributes:
+        id: The job's ID, `ms-seq`.
+        value: Its value; None if it cannot be decoded.
+        headers: The headers that were put with it.
+        raw: The value as bytes.
+        problem: Why the value cannot be decoded; None if it can.
+    """
 
     id: str
     value: Any
@@ -111,6 +119,7 @@ class WaitingJob:
 
     @property
     def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
         return moment(int(self.id.partition("-")[0]))
 
 
@@ -131,8 +140,13 @@ def waiting_job(codec: Codec, entry_id: int, row: Row) -> WaitingJob:
 class Failure:
     """One failed delivery of a job.
 
-    error        type and text of the exception, or the reason that the worker gave
-    traceback    the end of the traceback, empty if there was no exception
+    Attributes:
+        job_id: The job's ID.
+        at: When it was recorded, in UTC.
+        worker: Name of the worker.
+        deliveries: Number of the delivery that failed, from 1.
+        error: Type and text of the exception, or the reason that the worker gave.
+        traceback: The end of the traceback; empty if there was no exception.
     """
 
     job_id: str
@@ -205,8 +219,17 @@ def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
 class DeadJob:
     """A job that was given up.
 
-    id             of its entry in `<name>:dead`   original_id    its ID as a job
-    raw            its value as bytes              errors         failures of its deliveries that are still known
+    Attributes:
+        id: ID of the dead job, for `Dead.get`, `Dead.redrive` and `Dead.purge`.
+        original_id: Its ID as a job.
+        raw: The value as bytes.
+        headers: The headers that were put with it.
+        deliveries: How often it was delivered.
+        reason: Why it was given up.
+        workers: Names of the workers that failed with it.
+        errors: The failures that were still known when it was given up, a list of `Failure`.
+        codec: Name of the codec that was in use then.
+        group: Name of the group that gave it up.
     """
 
     __slots__ = (
@@ -235,15 +258,21 @@ class DeadJob:
 
     @property
     def value(self) -> Any:
-        """The value, decoded with the codec of the queue object in use. Raises DecodeError."""
+        """The value, decoded by the codec of this queue object.
+
+        Raises:
+            DecodeError: The codec cannot decode it; `raw` has the bytes.
+        """
         return decode_row(self._codec, self._row)
 
     @property
     def died_at(self) -> datetime:
+        """When it was given up, in UTC."""
         return moment(int(self.id.partition("-")[0]))
 
     @property
     def enqueued_at(self) -> datetime:
+        """When it was put, in UTC."""
         number = ids.parse_or_none(self.original_id.encode())
         return moment(0 if number is None else number >> 64)
 

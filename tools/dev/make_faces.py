@@ -1,8 +1,8 @@
 """Write store/faces/async_methods.py and store/faces/pipeline_methods.py from store/faces/methods.py.
 
 The faces differ only in how a call ends: an asyncio method awaits `_call`, a pipeline method queues and
-returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any. Run after every change of
-methods.py:
+returns the pipeline (or the reply, between WATCH and MULTI), so its type is Any and its docstring says which method of
+`Store` describes the reply. Run after every change of methods.py:
 
     python tools/dev/make_faces.py
 
@@ -27,6 +27,8 @@ ASYNC = "The methods of an asyncio store"
 PIPELINE = "The methods of a pipeline, sync and asyncio"
 _CALL = re.compile(r"return self\._(call|add)\(")
 _RESULT = re.compile(r"\) -> [^\n]*:\n(?=        )")
+_DOCUMENTED = re.compile(r'    def (\w+)\((?:(?!    def ).)*?"""(.*?)"""', re.DOTALL)
+_DATA_ERROR = re.compile(r" {12}DataError: .*(?:\n {16}.*)*")
 
 
 def split(source: str) -> tuple[str, str]:
@@ -43,6 +45,27 @@ def helpers(source: str) -> list[str]:
     return [name for name in defined if re.search(rf"\b{name}\b", body)]
 
 
+def queued(method: re.Match[str]) -> str:
+    """A method of `Store`, with a docstring that says what queuing its command returns and raises.
+
+    Errors of the engine are left out: they are raised by `execute`.
+    """
+    name, text = method.groups()
+    sections = []
+    for section in text.rstrip().split("\n\n"):
+        match section.strip().partition("\n")[0]:
+            case "Returns:":
+                returned = f"The pipeline. `execute` returns what `Store.{name}` returns."
+                sections.append(f"        Returns:\n            {returned}")
+            case "Raises:":
+                if wrong := _DATA_ERROR.search(section):
+                    sections.append(f"        Raises:\n{wrong[0]}")
+            case _:
+                sections.append(section)
+    made = "\n\n".join(sections) + ("\n        " if len(sections) > 1 else "")
+    return method[0].replace(f'"""{text}"""', f'"""{made}"""')
+
+
 def face(source: str, what: str, name: str) -> str:
     """One generated module, before formatting."""
     imports, body = split(source)
@@ -51,7 +74,7 @@ def face(source: str, what: str, name: str) -> str:
         body = body.replace("    def ", "    async def ")
         body = _CALL.sub(r"return await self._\1(", body)
     else:
-        body = _RESULT.sub(") -> Any:\n", body)
+        body = _DOCUMENTED.sub(queued, _RESULT.sub(") -> Any:\n", body))
     taken = ", ".join(helpers(source))
     return (
         HEADER.format(what=what)
