@@ -4,9 +4,12 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
+SUM    := $(shell cksum pyproject.toml | cut -d ' ' -f 1)
+READY  := $(VENV)/.ready-$(SUM)
+# The tools of the documentation are installed by `make docs` alone.
+DOCS   := $(VENV)/.docs-$(SUM)
 
-.PHONY: help demo test test-slow test-soak mutants check bench clean venv
+.PHONY: help demo test test-slow test-soak mutants check docs bench clean venv
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,18 +29,21 @@ test-soak: $(READY) oracle  ## random histories, faults and fuzzers with new see
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
 
-check: $(READY)  ## lint, format, types, layers and house rules
+check: $(READY)  ## lint, format, types, layers, docstrings and house rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_house_rules.py
+	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_house_rules.py tests/test_docstrings.py
+
+docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY) oracle  ## every figure beside its baselines, measured in the same run
 	$(BIN)/python -m tidelog.tools.bench $(BENCH)
 
 clean:  ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
@@ -48,6 +54,10 @@ $(READY): pyproject.toml
 	@.ci/prepare python "$(PYTHON)" "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,bench]'
 	@rm -f $(VENV)/.ready-* && touch $@
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@rm -f $(VENV)/.docs-* && touch $@
 
 # The tests and the bench compare with a real Redis.
 .PHONY: oracle

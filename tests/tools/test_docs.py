@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 SHOWING_IDS = "docs/guides/embedded.md"  # its comments show what differs from run to run
 PAGES = (
     "README.md",
+    "docs/index.md",
     SHOWING_IDS,
     "docs/guides/queue.md",
     "docs/guides/checkpoints.md",
