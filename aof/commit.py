@@ -180,8 +180,8 @@ class GroupCommit:
         if self.failure is None:
             return LogPoisoned("the log was closed before this was on the disk; outcome unknown")
         error = LogPoisoned(
-            f"outcome unknown: {str(self.failure) or repr(self.failure)}. Read to find out; if that is refused "
-            "as well, close the store and open it again to see what the disk has"
+            f"outcome unknown: {str(self.failure) or repr(self.failure)}. Read the data to find out; if the read "
+            "fails too, close the store and open it again"
         )
         error.__cause__ = self.failure
         return error

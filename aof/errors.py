@@ -26,8 +26,7 @@ class NotAStore(AofError):
 
     def __init__(self, path: Path, reason: str, advice: str = "") -> None:
         advice = advice or (
-            "Name the directory of a store; "
-            "opening an empty or missing one for writing makes it a store"
+            "Give the path of a store. To create a store, open a missing or empty directory for writing"
         )
         super().__init__(f"{path} is not a tidelog store: {reason}. {advice}")
         self.path = path
@@ -38,8 +37,8 @@ class NewerFormat(AofError):
 
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
-            f"{path}: format version {found}, and this tidelog reads up to {known}; "
-            "open it with the version that wrote it, or a later one"
+            f"{path} has format version {found}, but this tidelog reads only up to version {known}. Open it with the "
+            "version that wrote it or a newer one"
         )
         self.path, self.found = path, found
 
@@ -51,8 +50,8 @@ class NewerRecord(NewerFormat):
         kind = opcode & ~END
         AofError.__init__(
             self,
-            f"{path}, byte {offset}: the record with LSN {lsn} is of kind {kind}, which this tidelog does not know, "
-            "as a newer one wrote it; open the store with the version that wrote it, or a later one",
+            f"{path}, byte {offset}: the record with LSN {lsn} has kind {kind}, which only a newer tidelog knows. "
+            "Open the store with the version that wrote it or a newer one",
         )
         self.path, self.found, self.offset, self.lsn = path, kind, offset, lsn
 
@@ -63,8 +62,8 @@ class StoreLocked(AofError):
     def __init__(self, path: Path, pid: int | None) -> None:
         holder = f"process {pid}" if pid is not None else "another process"
         super().__init__(
-            f"{path.parent} is open for writing by {holder} (which holds {path.name}); "
-            "close it there, or open read-only"
+            f"{path.parent} is open for writing by {holder} (it holds {path.name}). Close it there, or open it "
+            "read-only here"
         )
         self.path, self.pid = path, pid
 
@@ -78,7 +77,10 @@ class Damage(AofError):
 
     def __init__(self, path: Path, offset: int, reason: str, advice: str = "") -> None:
         repair = f"tidelog aof repair {shlex.quote(str(path.parent))}"
-        advice = advice or "Restore a copy, or see what a repair would lose: {repair}"
+        advice = (
+            advice
+            or "Restore a backup, or see what a repair would lose (this changes nothing): {repair}"
+        )
         super().__init__(f"{path}, byte {offset}: {reason}. {advice.format(repair=repair)}")
         self.path, self.offset, self.reason = path, offset, reason
 
@@ -119,8 +121,8 @@ class DoesNotFit(Damage):
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         advice = (
-            "Put back the aof/ and the checkpoint/ that belong together, or restore a snapshot into "
-            f"another directory: {RESTORE}"
+            "Put back an aof/ and a checkpoint/ that belong together, or restore a snapshot into another directory: "
+            f"{RESTORE}"
         )
         super().__init__(path, offset, f"{reason}; the log does not fit the checkpoint", advice)
 
@@ -129,7 +131,9 @@ class Vanished(AofError):
     """The writer released a segment while this process read it. Start again at the newest checkpoint."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} was released while it was being read; begin again")
+        super().__init__(
+            f"the writer deleted {path} while it was being read. Start again at the newest checkpoint"
+        )
         self.path = path
 
 
@@ -146,8 +150,8 @@ class NoThread(AofError):
 
     def __init__(self, purpose: str, reason: str) -> None:
         super().__init__(
-            f"the system gives no thread to {purpose} ({reason}): "
-            "raise the limit of threads and processes (ulimit -u), or end some"
+            f"the system refused to start a thread to {purpose} ({reason}). Raise the limit on threads and processes "
+            "(ulimit -u), or end some of them"
         )
 
 
@@ -155,7 +159,9 @@ class UnitTooLarge(AofError):
     """One command or transaction does not fit into the largest frame. Nothing changed."""
 
     def __init__(self, nbytes: int, nbytes_max: int) -> None:
-        super().__init__(f"a unit of {nbytes} bytes exceeds the largest frame, {nbytes_max} bytes")
+        super().__init__(
+            f"a unit of {nbytes} bytes exceeds the largest frame, {nbytes_max} bytes; split the call"
+        )
         self.nbytes, self.nbytes_max = nbytes, nbytes_max
 
 

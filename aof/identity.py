@@ -58,7 +58,7 @@ def parse(path: Path, data: bytes) -> bytes:
     match = _LINES.fullmatch(data)
     if match is None:
         if data.startswith(_FIRST_LINE):
-            raise DamagedFile(path, 0, "the file is not whole")
+            raise DamagedFile(path, 0, "the file is incomplete")
         raise NotAStore(path.parent, f"{path.name} is not a tidelog file, or its start is damaged")
     if int(match[3], 16) != crc32c_of(data[: match.start(3) - len(b"crc32c ")]):
         raise DamagedFile(path, 0, "the text does not match its checksum")
@@ -78,17 +78,19 @@ def read(disk: Disk, root: Path) -> bytes:
         return parse(path, recipe.read(disk, path, BYTES_MAX))
     except NotAStore:
         if _has_segments(disk, root):
-            raise DamagedFile(path, 0, "it does not begin as this file does") from None
+            raise DamagedFile(path, 0, f"it does not begin like a tidelog {NAME} file") from None
         raise
     except (FileNotFoundError, NotADirectoryError):
         if disk.exists(root / RESTORING):
             raise NotAStore(
                 root,
-                "an unfinished restore lies in it",
-                "Restore the snapshot into it again, or remove the directory",
+                "it contains an unfinished restore",
+                "Restore the snapshot into it again, or delete the directory",
             ) from None
         if _has_segments(disk, root):
-            raise DamagedFile(path, 0, f"the file is missing, and {AOF}/ holds segments") from None
+            raise DamagedFile(
+                path, 0, f"the file is missing, but {AOF}/ contains segments"
+            ) from None
         raise NotAStore(root, _absence(disk, root)) from None
 
 
@@ -103,11 +105,11 @@ def _has_segments(disk: Disk, root: Path) -> bool:
 def _absence(disk: Disk, root: Path) -> str:
     """The reason why `root` has no STORE, for the error message."""
     try:
-        return f"there is no file {NAME} in it" if disk.listdir(root) else "it is empty"
+        return f"it contains no file {NAME}" if disk.listdir(root) else "it is empty"
     except FileNotFoundError:
-        return "there is no such directory"
+        return "the directory does not exist"
     except NotADirectoryError:
-        return "it is no directory"
+        return "it is not a directory"
 
 
 def is_new(disk: Disk, root: Path) -> bool:
@@ -120,7 +122,7 @@ def is_new(disk: Disk, root: Path) -> bool:
     try:
         names = disk.listdir(root)
     except NotADirectoryError:
-        raise NotAStore(root, "it is no directory") from None
+        raise NotAStore(root, "it is not a directory") from None
     if not _UNFINISHED.issuperset(names):
         return False
     return AOF not in names or _UNFINISHED_AOF.issuperset(disk.listdir(root / AOF))

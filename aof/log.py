@@ -392,7 +392,9 @@ class Log:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         if policy not in POLICIES:
-            raise ValueError(f"fsync policy {policy!r} is none of {', '.join(POLICIES)}")
+            raise ValueError(
+                f"unknown fsync policy {policy!r}: choose one of {', '.join(POLICIES)}"
+            )
         stricter = POLICIES.index(policy) < POLICIES.index(self._policy)
         if (
             policy == "everysec" and self._every_second is None
@@ -494,7 +496,7 @@ class Log:
             raise LogClosed("the log is closed")
         if self._doubt is not None:
             raise LogPoisoned(
-                f"a write to the log broke off ({self._doubt!r}); recover before writing again"
+                f"a write to the log was interrupted ({self._doubt!r}); recover the log before writing again"
             ) from self._doubt
 
     def _doubts(self, error: BaseException) -> None:
@@ -744,8 +746,8 @@ class Log:
         if self.failure is not None:
             unsure = self.next_lsn - 1 - self.synced_lsn
             raise LogPoisoned(
-                f"closed, but {unsure} records from LSN {self.synced_lsn + 1} on were never "
-                f"confirmed by the disk: {self.failure!r}"
+                f"the log was closed, but {unsure} records from LSN {self.synced_lsn + 1} on were never confirmed to "
+                f"be on disk: {self.failure!r}"
             ) from self.failure
 
     def retire(self) -> None:

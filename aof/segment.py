@@ -104,7 +104,7 @@ def unpack(path: Path, data: bytes) -> SegmentHeader:
         raise DamagedFile(path, len(data), "the file ends inside the segment's header")
     head = data[: _UNCHECKED.size]
     if data[:8] != MAGIC:
-        raise DamagedFile(path, 0, "no segment of a tidelog AOF begins like this")
+        raise DamagedFile(path, 0, "the file does not begin like a segment of a tidelog log")
     if int.from_bytes(data[_UNCHECKED.size : HEADER_BYTES], "little") != crc32c_of(head):
         raise DamagedFile(path, 0, "the segment's header does not match its checksum")
     _, version, role, uuid, incarnation, first_lsn, time, *before = _UNCHECKED.unpack(head)

@@ -81,7 +81,7 @@ def _place(
     if not found:
         if start.lsn:
             reason = (
-                f"there is no segment, and the checkpoint holds records through LSN {start.lsn}"
+                f"there are no segments, but the checkpoint holds records through LSN {start.lsn}"
             )
             raise DoesNotFit(directory, 0, reason)
         return None
@@ -91,8 +91,8 @@ def _place(
         raise DoesNotFit(
             first.path,
             0,
-            f"the log begins with LSN {first_lsn}, and the checkpoint ends with LSN {start.lsn}: "
-            f"LSN {start.lsn + 1} to {first_lsn - 1} are missing",
+            f"the log begins with LSN {first_lsn}, but the checkpoint ends with LSN {start.lsn}: LSN {start.lsn + 1} "
+            f"to {first_lsn - 1} are missing",
         )
     if first_lsn == start.lsn + 1:
         before = first.header.before
@@ -100,8 +100,8 @@ def _place(
             raise DoesNotFit(
                 first.path,
                 72,
-                f"the frame that ends with LSN {start.lsn} had the checksum {before.crc:08x} in this log, "
-                f"and {start.crc:08x} in the checkpoint's: another history",
+                f"the frame that ends with LSN {start.lsn} has the checksum {before.crc:08x} in this log, but "
+                f"{start.crc:08x} in the checkpoint: they are from different histories",
             )
         return None
     if first_lsn != start.segment:
@@ -110,8 +110,8 @@ def _place(
         raise DoesNotFit(
             first.path,
             32,
-            f"the segment was written by the life {first.header.incarnation:016x}, and the checkpoint "
-            f"was taken in the life {start.incarnation:016x}: another history",
+            f"the segment has the incarnation {first.header.incarnation:016x}, but the checkpoint has "
+            f"{start.incarnation:016x}: they are from different histories",
         )
     if not _belongs(disk, first.path, crc32c_of(uuid), start):
         raise _mismatch(disk, first, start)
@@ -126,7 +126,7 @@ def create_behind(disk: Disk, root: Path, uuid: bytes, start: Start, time_ms: in
     """
     directory = root / identity.AOF
     recipe.make_directory(disk, directory)
-    assert not segments(disk, directory), "there is a log already"
+    assert not segments(disk, directory), "the directory contains a log already"
     header = SegmentHeader(
         uuid, start.incarnation, start.lsn + 1, time_ms, End(start.lsn, 0, start.crc)
     )
@@ -183,8 +183,8 @@ def _other_segment(disk: Disk, directory: Path, first: Segment, start: Start) ->
         return _mismatch(disk, first, start)  # the last segment: it may end before P
     path = directory / segment.file_name(start.segment)
     reason = (
-        f"the segment that holds LSN {start.lsn}, with which the checkpoint ends, is missing; "
-        f"the one before is {first.path.name}"
+        f"the checkpoint ends with LSN {start.lsn}, and the segment that holds it is missing; the segment before it "
+        f"is {first.path.name}"
     )
     return DoesNotFit(path, 0, reason)
 
@@ -196,14 +196,14 @@ def _mismatch(disk: Disk, info: Segment, start: Start) -> Damage:
         if lsn + count > start.lsn:
             reason = (
                 f"the frame that holds LSN {start.lsn} ends with LSN {lsn + count - 1} at byte "
-                f"{offset + HEADER_BYTES + len(body)} with the checksum {crc:08x}, and for the checkpoint "
-                f"at byte {start.offset} with {start.crc:08x}: another history"
+                f"{offset + HEADER_BYTES + len(body)} with the checksum {crc:08x}; the checkpoint expects byte "
+                f"{start.offset} and checksum {start.crc:08x}: they are from different histories"
             )
             return DoesNotFit(info.path, offset, reason)
     if scan.found is Found.BLANK and scan.last:
         reason = (
-            f"the log ends with LSN {scan.lsn - 1}, and the checkpoint holds records through LSN "
-            f"{start.lsn}: aof/ is an older copy, or was cut off"
+            f"the log ends with LSN {scan.lsn - 1}, but the checkpoint holds records through LSN {start.lsn}: aof/ is "
+            "an older copy or was cut off"
         )
         return DoesNotFit(info.path, scan.offset, reason)
     reason = f"{scan.found.value} where the checkpoint proves records through LSN {start.lsn}"

@@ -42,11 +42,11 @@ class NotPlain(OSError):
     """
 
     def __init__(self, path: Path, kind: Kind, wanted: Kind) -> None:
-        place = "a file's" if wanted is Kind.FILE else "a directory's"
-        follows = ", and no link is followed inside a store" if kind is Kind.LINK else ""
-        advice = f"put back {wanted.value} under this name, or move away what lies there"
+        place = "a file" if wanted is Kind.FILE else "a directory"
+        follows = ", and tidelog follows no links inside a store" if kind is Kind.LINK else ""
+        advice = f"put {wanted.value} back under this name, or move this away"
         number = errno.ELOOP if kind is Kind.LINK else errno.EINVAL
-        self.what = f"{kind.value} lies in {place} place{follows}; {advice}"
+        self.what = f"found {kind.value} where {place} belongs{follows}; {advice}"
         super().__init__(number, self.what, str(path))
         self.kind, self.wanted = kind, wanted
 

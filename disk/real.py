@@ -40,8 +40,8 @@ OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 NOT_BEGUN: Final = OUT_OF_SPACE | {errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 MOVED: Final = (
-    "the directory was moved away or replaced, or its LOCK removed, since it was opened; what has its name now is "
-    "left alone: close the store, and open it where it is"
+    "the directory was moved or replaced, or its LOCK was deleted, after the store was opened. Nothing was "
+    "written to the directory that has this name now. Close the store and open it where it is now"
 )
 
 # O_NONBLOCK: opening a FIFO does not wait for its other end, so that it can be checked and refused.

@@ -94,7 +94,8 @@ def write_checkpoint(
     if environment.committed() != seen:
         # The state was loaded over another commit, so its changes do not fit the rows in the file.
         raise CheckpointError(
-            f"{environment.path} holds a newer checkpoint than this store reads; close the store and open it again"
+            f"{environment.path} was replaced by a newer checkpoint after this store read it; close the store and "
+            "open it again"
         )
     read = ColdRows(environment)
     try:

@@ -93,7 +93,7 @@ def _backwards(key: bytes) -> bytes:
 def differences(stated: Counts, found: Counts) -> list[str]:
     """Describe each difference between the counts of a manifest (`stated`) and those that were read (`found`)."""
     texts = [
-        f"{name}: {getattr(found, name)} there, and {getattr(stated, name)} by the manifest"
+        f"{name}: the data has {getattr(found, name)}, the manifest says {getattr(stated, name)}"
         for name in ("streams", "entries", "groups", "pending")
         if getattr(stated, name) != getattr(found, name)
     ]
@@ -101,7 +101,7 @@ def differences(stated: Counts, found: Counts) -> list[str]:
     for db in sorted(dbs[0].keys() | dbs[1].keys()):
         told, there = (rows.get(db, DatabaseCount(db, 0, 0)) for rows in dbs)
         texts += [
-            f"database {db}, {name}: {getattr(there, name)} there, and {getattr(told, name)} by the manifest"
+            f"database {db}, {name}: the data has {getattr(there, name)}, the manifest says {getattr(told, name)}"
             for name in ("keys", "expires")
             if getattr(there, name) != getattr(told, name)
         ]
@@ -109,7 +109,9 @@ def differences(stated: Counts, found: Counts) -> list[str]:
         one, other = set(stated.largest), set(found.largest)
         for row in sorted((one ^ other) or {stated.largest[0]}, key=lambda row: (row.db, row.key)):
             where = (
-                "by the manifest and not there" if row in one else "there and not by the manifest"
+                "listed in the manifest, but missing from the data"
+                if row in one
+                else ("in the data, but not listed in the manifest")
             )
             texts.append(
                 f"database {row.db}, stream {row.key!r} with {row.entries} entries, {row.groups} groups, "

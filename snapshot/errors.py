@@ -12,8 +12,8 @@ from pathlib import Path
 from tidelog.aof.errors import RESTORE, AofError, DamagedFile
 
 ADVICE = (
-    f"Restore a snapshot into another directory: {RESTORE}; or, if the log still begins at LSN 1, move the directory "
-    "checkpoint/ aside, and it is rebuilt from the log"
+    f"Restore a snapshot into another directory: {RESTORE}. If the log still begins at LSN 1, you can instead "
+    "move the directory checkpoint/ away: the next open rebuilds it from the log"
 )
 
 
@@ -37,7 +37,8 @@ class NotASnapshot(SnapshotError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
-            f"{path} is not a snapshot: {reason}. Name a directory below snapshots/ of a store, or a copy of one"
+            f"{path} is not a snapshot: {reason}. Give the path of a directory in snapshots/ of a store, or of a copy "
+            "of one"
         )
         self.path = path
 
@@ -47,7 +48,7 @@ class SnapshotDamaged(SnapshotError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
-            f"{path}: {reason}. The snapshot cannot be trusted: use another one, or a copy of this one"
+            f"{path}: {reason}. The snapshot is damaged: use another snapshot or another copy of this one"
         )
         self.path, self.reason = path, reason
 
@@ -57,8 +58,8 @@ class NewerSnapshot(SnapshotError):
 
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
-            f"{path}: format version {found}, and this tidelog reads up to {known}; "
-            "use the version that wrote it, or a later one"
+            f"{path} has format version {found}, but this tidelog reads only up to version {known}. Use the version "
+            "that wrote it or a newer one"
         )
         self.path, self.found = path, found
 
@@ -69,8 +70,8 @@ class SnapshotsLocked(SnapshotError):
     def __init__(self, path: Path, pid: int | None, seconds: float) -> None:
         holder = "another one" if pid is None else f"process {pid}"
         super().__init__(
-            f"{path.parent} is being written by another snapshot or prune ({holder} holds {path.name}), which was "
-            f"waited for {seconds:.0f} s; see whether it is stuck, then try again"
+            f"another snapshot or prune is still writing to {path.parent} after {seconds:.0f} s ({holder} holds "
+            f"{path.name}). Check whether it hangs, then try again"
         )
         self.path, self.pid = path, pid
 

@@ -172,14 +172,18 @@ def parse(path: Path, data: bytes) -> Manifest:
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise SnapshotDamaged(path, f"the text is no JSON ({error})") from None
+        raise SnapshotDamaged(path, f"the text is not valid JSON ({error})") from None
     if type(facts) is not dict or facts.get("tidelog") != _KIND:
-        raise NotASnapshot(path.parent, f"{path.name} is not of tidelog, or its start is damaged")
+        raise NotASnapshot(
+            path.parent, f"{path.name} is not a tidelog file, or its start is damaged"
+        )
     version = facts.get("format")
     if type(version) is int and version > FORMAT:
         raise NewerSnapshot(path, version, FORMAT)
     if version != FORMAT:
-        raise SnapshotDamaged(path, f"format is {version!r}, which was never written")
+        raise SnapshotDamaged(
+            path, f"the field format is {version!r}, which no version of tidelog writes"
+        )
     check = facts.pop("check", None)
     if check != check_of(facts):
         raise SnapshotDamaged(path, "the text does not match its own checksum")
@@ -199,7 +203,9 @@ def read(disk: Disk, directory: Path) -> Manifest:
     try:
         size = file.size()
         if size > BYTES_MAX:
-            raise SnapshotDamaged(path, f"{size} bytes, and no manifest has more than {BYTES_MAX}")
+            raise SnapshotDamaged(
+                path, f"the file has {size} bytes, but a manifest has at most {BYTES_MAX}"
+            )
         return parse(path, file.pread(size, 0))
     finally:
         file.close()
@@ -209,12 +215,12 @@ def _absence(disk: Disk, directory: Path) -> str:
     try:
         names = disk.listdir(directory)
     except FileNotFoundError:
-        return "there is no such directory"
+        return "the directory does not exist"
     except NotADirectoryError:
-        return "it is no directory"
+        return "it is not a directory"
     if SNAPSHOTS in names:
-        return f"it is a store, whose snapshots lie in its folder {SNAPSHOTS}/"
-    return f"there is no file {NAME} in it" if names else "it is empty"
+        return f"it is a store; its snapshots are in its folder {SNAPSHOTS}/"
+    return f"it contains no file {NAME}" if names else "it is empty"
 
 
 def _canonical(facts: dict[str, Any]) -> bytes:
@@ -240,7 +246,7 @@ class _Fields:
 
     def __init__(self, facts: Any, place: str) -> None:
         if type(facts) is not dict:
-            raise _Fault(f"{place or 'the text'} is no object")
+            raise _Fault(f"{place or 'the text'} is not a JSON object")
         self._facts = dict(facts)
         self._place = f"{place}." if place else ""
 
@@ -252,7 +258,9 @@ class _Fields:
     def number(self, name: str) -> int:
         value = self.take(name)
         if type(value) is not int or not 0 <= value <= _U64_MAX:
-            raise _Fault(f"{self._place}{name} is {value!r}, which is no number that fits")
+            raise _Fault(
+                f"{self._place}{name} is {value!r}, which is not a number in the allowed range"
+            )
         return value
 
     def hex(self, name: str, nbytes: int) -> bytes:
@@ -275,7 +283,7 @@ class _Fields:
                 return base64.b64decode(value["base64"], validate=True)
             except (binascii.Error, ValueError):
                 pass
-        raise _Fault(f"{self._place}{name} is no key")
+        raise _Fault(f"{self._place}{name} is not a key")
 
     def object(self, name: str) -> _Fields:
         return _Fields(self.take(name), f"{self._place}{name}")
@@ -283,7 +291,7 @@ class _Fields:
     def rows(self, name: str, read: Callable[[_Fields], Any]) -> tuple[Any, ...]:
         value = self.take(name)
         if type(value) is not list:
-            raise _Fault(f"{self._place}{name} is no list")
+            raise _Fault(f"{self._place}{name} is not a list")
         found = []
         for number, item in enumerate(value):
             fields = _Fields(item, f"{self._place}{name}[{number}]")

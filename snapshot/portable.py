@@ -146,14 +146,18 @@ def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     manifest = manifests.read(disk, path)
     lsn = lsn_of(path.name)
     if lsn is not None and lsn != manifest.lsn:  # a copy may have any name that is not an LSN
-        raise SnapshotDamaged(path, f"the manifest is that of LSN {manifest.lsn}")
+        raise SnapshotDamaged(
+            path, f"the manifest belongs to LSN {manifest.lsn}, not to this directory's"
+        )
     data = path / DATA
     try:
         size = recipe.size(disk, data)
     except FileNotFoundError:
         raise SnapshotDamaged(data, "the file is missing") from None
     if size != manifest.data_bytes:
-        raise SnapshotDamaged(data, f"{size} bytes, and the manifest says {manifest.data_bytes}")
+        raise SnapshotDamaged(
+            data, f"the file has {size} bytes, but the manifest says {manifest.data_bytes}"
+        )
     return Snapshot(path, manifest)
 
 
@@ -189,15 +193,15 @@ def open_snapshot(disk: Disk, path: Path) -> Opened:
 def disagreement(manifest: Manifest, meta: Meta) -> str:
     """Describe the first contradiction between the manifest and the row META of the data; "" if there is none."""
     if meta.uuid != manifest.uuid:
-        return f"the data is that of store {meta.uuid.hex()}, and the manifest says {manifest.uuid.hex()}"
+        return f"the data belongs to store {meta.uuid.hex()}, but the manifest says {manifest.uuid.hex()}"
     if meta.position.lsn != manifest.lsn:
-        return f"the data ends with LSN {meta.position.lsn}, and the manifest says {manifest.lsn}"
+        return f"the data ends with LSN {meta.position.lsn}, but the manifest says {manifest.lsn}"
     if (meta.position, meta.epochs, meta.now) != (
         manifest.position,
         manifest.epochs,
         manifest.now_ms,
     ):
-        return "the data was taken at another place of the log, or in other lives, than the manifest says"
+        return "the data was taken at another position of the log, or has other incarnations, than the manifest says"
     return ""
 
 
@@ -249,7 +253,7 @@ def beneath(disk: Disk, path: Path) -> tuple[Disk, Path]:
     place = disk.beneath(path)
     if place is None:
         raise CheckpointError(
-            f"{path}: this disk lies in memory, so there can be no snapshot on it"
+            f"{path}: snapshots need a real disk, and this one is simulated in memory"
         )
     return place
 
@@ -321,7 +325,7 @@ def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
     findings: list[WalkFinding] = list(walk(disk, folder, progress))
     if findings:
         text = findings[0].text.removeprefix(f"{folder / DATA}: ")
-        more = f" (and {len(findings) - 1} findings more)" if len(findings) > 1 else ""
+        more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
         raise SnapshotDamaged(folder / DATA, text + more)
 
 

@@ -144,8 +144,8 @@ class Plan:
             self.tail = self._follow("reading the log", start, lambda records: None, bound)
         except DoesNotFit as error:
             raise SnapshotRefused(
-                f"{error.path}: {error.reason}. Choose a newer snapshot, or name the log that goes on from "
-                "this one with --aof"
+                f"{error.path}: {error.reason}. Choose a newer snapshot, or use --aof to name a log that continues "
+                "this one"
             ) from error
         reached = self.tail.position.lsn
         if bound.lsn != NO_BOUND and not self.tail.bound and reached < bound.lsn:
@@ -173,11 +173,11 @@ def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
         for folder in (aof / identity.AOF, aof):
             if disk.exists(folder):
                 return folder
-        raise SnapshotRefused(f"{aof}: there is no such directory")
+        raise SnapshotRefused(f"{aof}: the directory does not exist")
     store = snapshot.absolute().parent.parent
     if snapshot.absolute().parent.name != SNAPSHOTS or not disk.exists(store / identity.AOF):
         raise SnapshotRefused(
-            f"{snapshot} does not lie in a store, so it is not known which log goes on from it; name it with --aof"
+            f"{snapshot} is not inside a store, so the log that continues it is unknown; name the log with --aof"
         )
     disk.guard(store)
     return store / identity.AOF
@@ -219,16 +219,20 @@ def check_target(disk: Disk, target: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise SnapshotRefused(f"{target} is no directory; name a missing or empty one") from None
+        raise SnapshotRefused(
+            f"{target} is not a directory; name a missing or empty directory"
+        ) from None
     if identity.NAME in names:
-        raise SnapshotRefused(f"{target} holds a store already; name a missing or empty directory")
+        raise SnapshotRefused(
+            f"{target} contains a store already; name a missing or empty directory"
+        )
     again = UNFINISHED in names
     strange = set(names) - _OURS - (set(_FOLDERS) if again else set())
     if again:
         strange -= {identity.NAME + recipe.BESIDE}
     if strange:
         raise SnapshotRefused(
-            f"{target} is not empty (it holds {min(strange)}); name a missing or empty directory"
+            f"{target} is not empty (it contains {min(strange)}); name a missing or empty directory"
         )
 
 
@@ -273,9 +277,8 @@ def install(
 
 def _mark(disk: Disk, snapshot: Snapshot, target: Path) -> None:
     text = (
-        "tidelog restore, not finished\n"
-        f"from {snapshot.path}\n"
-        "This directory is no store yet. Restore into it again, or remove it.\n"
+        f"tidelog restore, not finished\nfrom {snapshot.path}\nThis directory is not a store yet. Restore into it "
+        "again, or delete it.\n"
     )
     recipe.publish(disk, target / UNFINISHED, text.encode("utf-8", "surrogateescape"))
 
@@ -321,5 +324,8 @@ def _copied(source: File, target: File, advance: Callable[[int], object]) -> tup
 def difference(manifest: Manifest, nbytes: int, digest: str) -> str:
     """Describe how the size and hash of data differ from the manifest."""
     if nbytes != manifest.data_bytes:
-        return f"{nbytes} bytes, and the manifest says {manifest.data_bytes}"
-    return f"its BLAKE2b is {digest[:16]}..., and the manifest says {manifest.blake2b[:16]}...: it was changed"
+        return f"the data has {nbytes} bytes, but the manifest says {manifest.data_bytes}"
+    return (
+        f"the data has the BLAKE2b hash {digest[:16]}..., but the manifest says {manifest.blake2b[:16]}...: the "
+        "data was changed"
+    )

@@ -253,7 +253,7 @@ class _Log:
             return
         data = recipe.read(self._disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(self._disk, self._directory, self._uuid):
-            self.fail("durable", path, f"{path}: neither slot is whole and this store's")
+            self.fail("durable", path, f"{path}: neither slot is intact and from this store")
 
     def _scan(self, promises: list[Promise], found: list[Segment]) -> None:
         scan: Scan | None = None
@@ -275,7 +275,10 @@ class _Log:
                 offset = frame.offset
                 time.sleep(_PAUSE_S)
             if frame.now < self._now:
-                text = f"{scan.path}, byte {frame.offset}: time {frame.now} after {self._now}"
+                text = (
+                    f"{scan.path}, byte {frame.offset}: the time {frame.now} is before that of the previous frame, "
+                    f"{self._now}"
+                )
                 self.fail("time", scan.path, text)
             self._now = frame.now
             self._frame(scan.path, frame)
@@ -330,7 +333,7 @@ def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list
     findings = []
     strange = set(disk.listdir(path)) - {DATA, NAME}
     if strange:
-        text = f"{path}: {min(strange)} is no part of a snapshot; take it away"
+        text = f"{path}: {min(strange)} does not belong to a snapshot; move it away"
         findings.append(Finding("snapshot", path / min(strange), text))
     nbytes, digest = hashed(disk, data, progress, "reading")
     if (nbytes, digest) != (manifest.data_bytes, manifest.blake2b):

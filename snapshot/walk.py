@@ -95,7 +95,7 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
     place = disk.beneath(folder)
     if place is None:
         raise CheckpointError(
-            f"{folder}: this disk lies in memory, so there is no checkpoint on it"
+            f"{folder}: checkpoints need a real disk, and this one is simulated in memory"
         )
     disk, folder = place
     path = folder / DATA
@@ -112,8 +112,8 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
         )
     except BlockingIOError as error:
         raise CheckpointError(
-            f"{path} is read in a process of its own, and the system gives none ({error}): "
-            "raise the limit of threads and processes (ulimit -u), or end some"
+            f"cannot start the process that reads {path} ({error}). Raise the limit on threads and processes (ulimit "
+            "-u), or end some of them"
         ) from error
     with progress("walking", size) as advance:
         yield from _listen(child, path, size, advance)
@@ -150,7 +150,7 @@ def _listen(
             watch.daemon = True
             watch.start()
     except ValueError as error:
-        yield WalkFinding(f"{path}: the process that read it told nonsense: {error}")
+        yield WalkFinding(f"{path}: the process that read it sent an invalid result: {error}")
     finally:
         watch.cancel()
         if not done:
@@ -167,12 +167,15 @@ def _listen(
 
 def _death(status: int, hung: bool, errors: bytes) -> str:
     if hung:
-        return f"the process that read it hung for {SILENT_S:.0f} s and was ended: its pages lead in circles"
+        return (
+            f"the process that read it hung for {SILENT_S:.0f} s and was ended: its pages refer to each other in a "
+            "circle"
+        )
     if status < 0:
         name = signal.Signals(-status).name
         return f"the process that read it was killed by {name}: its pages contradict each other, or cannot be read"
     last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-    return f"the process that read it ended early ({last or status})"
+    return f"the process that read it ended too early ({last or status})"
 
 
 # --- the child
@@ -228,17 +231,19 @@ class _Walker:
                     f"table {table}: keys that expire", self.expiring.get(table, 0), expires
                 )
             for table in self.keys:
-                self.find(f"table {table} has keys and is of no database")
+                self.find(f"table {table} has keys, but belongs to no database")
         for number in sorted(self.streams):
             self.stream(number)
         for kind, name in _KINDS.items():
             extra = self.kinds[kind] - self.seen[kind]
             if extra > 0 and not self.found:
-                self.find(f"{extra} rows of {name} belong to nothing")
+                self.find(f"{extra} rows of {name} belong to no stream or group")
 
     def compare(self, what: str, there: int, told: int) -> None:
         if there != told:
-            self.find(f"{what}: {there} there, {told} by the row that describes the checkpoint")
+            self.find(
+                f"{what}: the file has {there}, the row that describes the checkpoint says {told}"
+            )
 
     # --- row by row
 
@@ -258,7 +263,9 @@ class _Walker:
         # Values come unverified: a row that fails its checksum is reported and skipped.
         for key, value in self.rows.values(start):
             if key <= before or key < start:
-                self.find(f"{row_name(key)} comes after {row_name(before)}: pages lead astray")
+                self.find(
+                    f"{row_name(key)} comes after {row_name(before)}: the pages are linked wrongly"
+                )
                 return False
             if stop is not None and key >= stop:
                 break
@@ -330,7 +337,7 @@ class _Walker:
         except CorruptBlock as error:
             self.find(str(error).removeprefix(f"{self.path}: "), number)
         except (ValueError, TypeError, KeyError, IndexError, AssertionError) as error:
-            self.find(f"stream {number} does not add up: {error!r}", number)
+            self.find(f"stream {number} contradicts itself: {error!r}", number)
         for kind in _COUNTED:
             self.seen[kind] += self.rows_of.get(kind + number.to_bytes(8, "big"), 0)
         self.tell_rows()
@@ -340,7 +347,7 @@ class _Walker:
             stream = load_stream(self.rows, number)
         except CorruptBlock as error:
             if self.rows.get(rowkeys.stream_row(number)) is None:
-                text = f"stream {number} has a key, and its row is missing"
+                text = f"stream {number} has a key, but its row is missing"
                 raise CorruptBlock(text) from error
             self.seen[rowkeys.STREAM] += 1
             raise
@@ -361,17 +368,22 @@ class _Walker:
             nodes += 1
             length += tail.live
             if tail.first <= before or not all(map(lt, stream.tail_ids, stream.tail_ids[1:])):
-                self.find(f"stream {number}, its open node: IDs do not ascend", number)
+                self.find(f"stream {number}, open node: the IDs are not in ascending order", number)
         if length != stream.length:
             self.find(
-                f"stream {number}: {length} entries there, {stream.length} by its row", number
+                f"stream {number}: it has {length} entries, its row says {stream.length}", number
             )
         if nodes != stream.nodes():
-            self.find(f"stream {number}: {nodes} nodes there, {stream.nodes()} by its row", number)
+            self.find(
+                f"stream {number}: it has {nodes} nodes, its row says {stream.nodes()}", number
+            )
         pages = self.rows_of.get(rowkeys.page_prefix(number), 0)
         data = self.rows_of.get(rowkeys.data_prefix(number), 0)
         if pages != data:
-            self.find(f"stream {number}: {pages} pages, and entries of {data}", number)
+            self.find(
+                f"stream {number}: it has {pages} pages of nodes, but the entries of {data} pages",
+                number,
+            )
         for group in stream.groups.values():
             if isinstance(group, LostGroup):
                 self.find(group.damage.removeprefix(f"{self.path}: "), number)
@@ -380,7 +392,8 @@ class _Walker:
         groups = self.rows_of.get(rowkeys.group_prefix(number), 0)
         if groups != len(stream.groups):
             self.find(
-                f"stream {number}: {groups} groups there, {len(stream.groups)} by its row", number
+                f"stream {number}: it has {groups} groups, its row says {len(stream.groups)}",
+                number,
             )
 
     def find_in_node(self, number: int, page: Page, at: int, what: str | CorruptBlock) -> None:
@@ -404,14 +417,14 @@ class _Walker:
         where = f"stream {number}, group {group.name!r}"
         if there != told:
             self.find(
-                f"{where}: {there} chunks of pending entries there, {told} by its row", number
+                f"{where}: it has {there} chunks of pending entries, its row says {told}", number
             )
         if pending_adds_up(self.rows, number, group.number, directory):
             return
         try:
             group.pending.check()  # slower; raises AssertionError that says what is wrong
         except AssertionError as error:
-            self.find(f"{where}: its pending entries do not add up {error}", number)
+            self.find(f"{where}: its pending entries contradict each other {error}", number)
 
 
 _KINDS: Final = {
@@ -443,16 +456,16 @@ def _of_node(
     dms, seqs = found.dms, found.seqs
     ends = found.id_at(0), found.id_at(found.count - 1), found.count
     if ends != (first, page.lasts[at], page.counts[at]):
-        return "its entries are not those that its page names", first
+        return "its entries are not those that its page lists", first
     if any(each is not None and len(each) != found.count for each in (dms, seqs, found.shape_of)):
-        return "it has not as many entries as it says", first
+        return "its number of entries is not what it says", first
     ascend = True
     if dms is not None:
         # Compare the columns. Building the IDs would cost ten times as much.
         slots: list[Any] = dms if seqs is None else list(zip(dms, seqs))
         ascend = all(map(lt, slots, slots[1:]))
     last_live = found.id_at(highest_live(deleted, found.count))
-    return (None if ascend and first > before else "IDs do not ascend"), last_live
+    return (None if ascend and first > before else "the IDs are not in ascending order"), last_live
 
 
 def _limit() -> None:
@@ -485,9 +498,13 @@ def main(folder: Path) -> int:
         rows.close()
         environment.close()
     except (AofError, OSError, MemoryError) as error:
-        tell(WalkFinding(str(error) or f"{folder / DATA}: a value is longer than memory")._asdict())
+        tell(
+            WalkFinding(
+                str(error) or f"{folder / DATA}: a value does not fit into memory"
+            )._asdict()
+        )
     except Exception as error:  # raised by LMDB, or by bytes that looked like a row and are none
-        tell(WalkFinding(f"{folder / DATA}: it cannot be read to its end: {error!r}")._asdict())
+        tell(WalkFinding(f"{folder / DATA} cannot be read to its end: {error!r}")._asdict())
     tell({"done": 0 if walker is None else walker.done})
     return 0
 

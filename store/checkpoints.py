@@ -58,7 +58,7 @@ SAMPLE: Final = 1000  # changed streams whose pending entries are counted
 LOGGED_BYTES: Final = 8  # of a pending entry in the log; in memory it takes PENDING_BYTES
 
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
-NEWER: Final = "a newer checkpoint lies beneath"
+NEWER: Final = "memory is older than the checkpoint"
 
 T = TypeVar("T")
 
@@ -246,7 +246,9 @@ class Checkpoints:
                 except TidelogError:
                     pass  # reported already, or reported by the next call
                 except Exception:
-                    _logger.exception("looking after the checkpoints of %s failed", self._root)
+                    _logger.exception(
+                        "the checkpoint thread of %s failed; it tries again", self._root
+                    )
                     self._not_before = time.monotonic() + RETRY_S_MAX
             del core
 
@@ -305,7 +307,7 @@ class Checkpoints:
     def _check_possible(self) -> None:
         if not self._possible:
             raise CheckpointFailed(
-                f"{self._directory}: this disk lies in memory, so there can be no checkpoint on it"
+                f"{self._directory}: checkpoints need a real disk, and this one is simulated in memory"
             )
 
     def _folded(self, core: Core) -> int:
@@ -402,7 +404,7 @@ class Checkpoints:
         self._failures += 1
         self._not_before = time.monotonic() + pause
         _logger.warning(
-            "no checkpoint of %s: %s. The log goes on; tried again in %d s",
+            "the checkpoint of %s failed: %s. The log continues; the next attempt is in %d s",
             self._root,
             error,
             pause,
@@ -431,7 +433,7 @@ class Checkpoints:
                 keep_from = min(keep_from, first_lsn - 1)
             release(self._disk, directory, keep_from, options.retain_bytes)
         except (AofError, OSError) as error:
-            _logger.warning("old segments of %s stay for now: %s", self._root, error)
+            _logger.warning("old segments of %s could not be deleted yet: %s", self._root, error)
 
     def _oldest_snapshot(self) -> int | None:
         """The LSN of the oldest kept snapshot; the log after it stays. None if there is none."""
@@ -466,7 +468,7 @@ class Checkpoints:
                 keep = self.options.keep_snapshots
                 portable.prune(self._disk, directory, keep, waits=self._waits)
         except (AofError, CorruptBlock, OSError) as error:
-            raise CheckpointFailed(f"no snapshot could be made: {error}") from error
+            raise CheckpointFailed(f"the snapshot failed: {error}") from error
         finally:
             self._making.remove(held)
         return made
@@ -488,7 +490,7 @@ class Checkpoints:
             try:
                 start(self._publisher, "make a snapshot")
             except NoThread as error:
-                _logger.warning("%s: no snapshot could be made: %s", self._root, error)
+                _logger.warning("%s: the snapshot failed: %s", self._root, error)
 
     def verify(self) -> list[Finding]:
         """Check everything that is stored: checkpoint, log, and whether they fit. Raises CheckpointFailed if the
@@ -499,7 +501,7 @@ class Checkpoints:
         try:
             return verify_store(self._disk, self._root)
         except CheckpointError as error:
-            raise CheckpointFailed(f"not verified: {error}") from error
+            raise CheckpointFailed(f"the store could not be verified: {error}") from error
 
     def info(self) -> dict[str, Any]:
         """The persistence and memory figures of INFO."""

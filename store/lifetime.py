@@ -150,7 +150,7 @@ def end(core: Core) -> None:
         raise StorePoisoned(str(error)) from error
     if damage is not None:
         raise StoreDamaged(
-            f"everything is in the log, and the checkpoint is damaged: {damage}"
+            f"all data is in the log, but the checkpoint is damaged: {damage}"
         ) from damage
 
 
@@ -160,7 +160,7 @@ def _closed() -> StoreClosed:
 
 def _forked() -> StoreClosed:
     return StoreClosed(
-        "this store was opened before a fork and belongs to the parent process; open it again in this one"
+        "this store was opened before a fork and belongs to the parent process; open it again in this process"
     )
 
 

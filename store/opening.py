@@ -52,14 +52,14 @@ AnyPath = str | os.PathLike[str]
 
 # Advice for errors of the operating system.
 ADVICE = {
-    errno.EACCES: "writing needs a directory that this user may write to; to look, read_only=True is enough",
-    errno.EROFS: "to look into a store on it, open it with read_only=True",
-    errno.ENOENT: "create the directory that is to hold it first",
+    errno.EACCES: "this user may not write to the directory; to read it, use read_only=True",
+    errno.EROFS: "the file system is read-only; to read a store on it, use read_only=True",
+    errno.ENOENT: "create the parent directory first",
     errno.ENOTDIR: "a part of the path is a file",
-    errno.EEXIST: "it is no directory; a symbolic link that leads nowhere, perhaps",
-    errno.EISDIR: "a directory is in the place of a file; move it away",
-    errno.ENOSPC: "make room and open again",
-    errno.EDQUOT: "make room and open again",
+    errno.EEXIST: "the path exists and is not a directory; perhaps it is a broken symbolic link",
+    errno.EISDIR: "a directory has the name of a file of the store; move it away",
+    errno.ENOSPC: "free some space and open it again",
+    errno.EDQUOT: "free some space and open it again",
 }
 
 
@@ -138,7 +138,7 @@ def open_core(path: AnyPath, options: Options, disk: Disk | None, clock: Clock) 
     """Open the core that both faces use; see `open_store`."""
     name = os.fsdecode(path)
     if not name or "\0" in name:
-        raise DataError(f"{name!r} is no path of a directory")
+        raise DataError(f"{name!r} cannot be the path of a directory")
     root = Path(name).absolute()
     disk = disk or RealDisk()
     disk.guard(root)
@@ -175,9 +175,9 @@ def _explained(root: Path, read_only: bool) -> Iterator[None]:
     except aof.AofError as error:
         raise CannotOpen(str(error)) from error
     except OSError as error:
-        advice = ADVICE.get(error.errno or 0, "nothing that was stored was changed")
+        advice = ADVICE.get(error.errno or 0, "no stored data was changed")
         if read_only and error.errno in (errno.EACCES, errno.EROFS):
-            advice = "reading needs a directory that this user may read"
+            advice = "this user may not read the directory"
         raise CannotOpen(
             f"{error.filename or root}: {error.strerror or error}; {advice}"
         ) from error
@@ -188,7 +188,7 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
         recipe.make_directory(disk, root)
     elif is_snapshot(disk, root):
         raise CannotOpen(
-            f"{root} is a snapshot: look into it with read_only=True, or make a store of it: {aof.RESTORE}"
+            f"{root} is a snapshot. Open it with read_only=True, or restore it into a new store: {aof.RESTORE}"
         )
     else:
         identity.read(disk, root)  # before LOCK is created: the directory may be foreign

@@ -76,7 +76,7 @@ def _seconds(name: str, value: Any) -> float | None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise DataError(f"{name} must be seconds above 0, or a timedelta, not {value!r}")
+        raise DataError(f"{name} must be a number of seconds above 0 or a timedelta, not {value!r}")
     if seconds > 1e12 or math.isnan(seconds):
         raise DataError(f"{name} is too long: {value!r}")
     return float(seconds)

@@ -78,7 +78,7 @@ class Clock:
         _check("advance", seconds)
         if seconds < 0:
             raise DataError(
-                f"advance({seconds!r}): time does not run backwards; jump({seconds!r}) sets the wall clock back"
+                f"advance({seconds!r}): time cannot run backwards; use jump({seconds!r}) to set the wall clock back"
             )
         self._move("advance", seconds, seconds)
 
@@ -118,7 +118,9 @@ class Clock:
         with self._lock:
             wall_us = self._wall_us + round(wall * 1_000_000)
             if not 0 <= wall_us <= _WALL_MAX:
-                raise DataError(f"{what}({wall!r}): a clock shows the years 1970 to 9999")
+                raise DataError(
+                    f"{what}({wall!r}): the clock must stay within the years 1970 to 9999"
+                )
             if passed:
                 hair = 1 + int(2e9 * math.ulp(self._monotonic_ns / 1e9 + passed))
                 self._monotonic_ns += round(passed * 1_000_000_000) + hair

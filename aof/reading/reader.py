@@ -88,12 +88,19 @@ def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment
             raise Vanished(path) from None
         if header.first_lsn != segment.first_lsn_of(path.name):
             raise DamagedFile(
-                path, 40, f"the header says first LSN {header.first_lsn}, and the name another"
+                path,
+                40,
+                f"the header says first LSN {header.first_lsn}, but the file name says another",
             )
         if uuid is not None and header.uuid != uuid:
             raise DamagedFile(path, 16, belongs_elsewhere(header))
         if header.before.lsn + 1 != header.first_lsn:
-            raise DamagedFile(path, 56, f"the header says the LSN before is {header.before.lsn}")
+            raise DamagedFile(
+                path,
+                56,
+                f"the header says that the previous segment ends with LSN {header.before.lsn}, "
+                "which does not fit its own first LSN",
+            )
         found.append((path, header))
     ends: list[End | None] = [header.before for _, header in found[1:]]
     return [Segment(*pair, end) for pair, end in zip(found, [*ends, None])]
@@ -355,8 +362,8 @@ class Scan:
             if self.end != End(self.lsn - 1, self.offset, self.crc):
                 self.verdict = Verdict.CORRUPT
                 self.reason = (
-                    f"the next segment says this one ends with LSN {self.end.lsn} at byte "
-                    f"{self.end.offset}, and it ends with LSN {self.lsn - 1}"
+                    f"the next segment says this one ends with LSN {self.end.lsn} at byte {self.end.offset}, but it "
+                    f"ends with LSN {self.lsn - 1}"
                 )
 
     def _proof(self) -> str:
@@ -468,7 +475,7 @@ class Replay:
         for fields in stretch:
             frame = Frame(*fields)
             self.take(path, [fields], records_of(path, frame))
-        raise AssertionError("frames decode one by one and not together")
+        raise AssertionError("the frames decode one by one, but not together")
 
 
 def unpacker() -> msgpack.Unpacker:
@@ -503,6 +510,6 @@ def records_of(path: Path, frame: Frame) -> list[Effect]:
         or not all(isinstance(r, tuple) and r and isinstance(r[0], int) for r in records)
         or not _is_end(records[-1])
     ):
-        reason = f"the checksums hold, and the {frame.count} records do not decode"
+        reason = f"the checksums match, but the {frame.count} records cannot be decoded"
         raise CorruptFrame(path, frame.offset, frame.lsn, frame.lsn, reason)
     return records

@@ -128,9 +128,9 @@ def survey(
             found[0].path,
             1,
             found[0].header.first_lsn,
-            f"segments before the first are missing, and {checkpoint}, which would hold their records, is too",
-            f"Put back what is missing, or restore a snapshot into another directory: {RESTORE}. To see what is "
-            "there: {repair}",
+            f"the segments before this one are missing, and so is {checkpoint}, which would hold their records",
+            f"Put back the missing files, or restore a snapshot into another directory: {RESTORE}. To list what is "
+            "left: {repair}",
         )
     return promises, found
 
@@ -212,7 +212,7 @@ def check_emptied(disk: Disk, directory: Path, found: list[Segment]) -> None:
     """Raise MissingSegment if aof/ was emptied: a store that was never written to has DURABLE, but no segment."""
     if not found and not disk.exists(directory / durable.NAME):
         raise MissingSegment(
-            directory / segment.file_name(1), 1, 0, "all segments are missing, and DURABLE too"
+            directory / segment.file_name(1), 1, 0, "all segments and the file DURABLE are missing"
         )
 
 
@@ -231,7 +231,7 @@ def check_lives(
                 directory / segment.file_name(next_lsn),
                 promise.lsn,
                 next_lsn - 1,
-                "DURABLE proves records of a life whose segment is missing",
+                "DURABLE proves that records existed, but the segment that held them is missing",
             )
 
 

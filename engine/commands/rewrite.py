@@ -69,15 +69,15 @@ class Kind(Enum):
 
 
 _TOLD: Final = {
-    Kind.PENDING_GONE: "pending entries whose message is deleted: not pending there",
-    Kind.NACKED: "entries released by XNACK: there pending with the consumer '', and idle for ever",
-    Kind.ENTRIES_READ: "groups whose entries-read is above entries-added: lowered to that",
-    Kind.DEDUP: "idempotency IDs, and settings of such: the target has none",
-    Kind.DEDUP_GONE: "idempotency IDs whose message is deleted: forgotten",
-    Kind.DEDUP_COUNTERS: "streams whose iids-added and iids-duplicates begin anew",
-    Kind.NODES: "nodes with deleted slots, or with bounds that Redis would set elsewhere: it sets its own",
-    Kind.SEEN_TIME: "consumers whose seen-time becomes the time of the loading",
-    Kind.ACTIVE_TIME: "consumers whose active-time becomes the time of the loading, or never",
+    Kind.PENDING_GONE: "pending entries whose message was deleted; Redis cannot create them",
+    Kind.NACKED: "entries released by XNACK; they become pending of the consumer '' with delivery time 0",
+    Kind.ENTRIES_READ: "groups whose entries-read is above entries-added; it is lowered to entries-added",
+    Kind.DEDUP: "idempotency IDs and their settings; the target has none",
+    Kind.DEDUP_GONE: "idempotency IDs whose message was deleted; they are dropped",
+    Kind.DEDUP_COUNTERS: "streams whose iids-added and iids-duplicates start again",
+    Kind.NODES: "nodes with deleted slots or with bounds that differ from Redis's; Redis divides them again",
+    Kind.SEEN_TIME: "consumers whose seen-time becomes the time of the import",
+    Kind.ACTIVE_TIME: "consumers whose active-time becomes the time of the import, or never",
 }
 
 

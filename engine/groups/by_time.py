@@ -153,7 +153,7 @@ class TimeOrder(Order):
     def fits(self, i: int, chunk: Chunk) -> None:
         super().fits(i, chunk)
         if chunk[0][-1] != self.last_of(i):
-            raise ValueError("its row holds other entries")
+            raise ValueError("its row has other entries")
 
     def describe(self, i: int) -> str:
         after = f"after {self.tops[i - 1]} " if i else ""

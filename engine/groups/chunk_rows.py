@@ -61,7 +61,7 @@ def ids_of(raw: bytes, wide: bool) -> Column:
     if not wide:
         return column_of(raw)
     if len(raw) % WIDE_ID_BYTES:
-        raise ValueError("no whole number of IDs")
+        raise ValueError("an incomplete ID")
     return [
         int.from_bytes(raw[at : at + WIDE_ID_BYTES], "big")
         for at in range(0, len(raw), WIDE_ID_BYTES)
@@ -98,10 +98,10 @@ def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:
     """The chunk from its payload. codes: typecodes of its columns. Raises ValueError if it is not such a chunk."""
     row = msgpack.unpackb(payload)
     if not isinstance(row, list) or len(row) != 1 + len(codes):
-        raise ValueError("not as many columns as expected")
+        raise ValueError("the wrong number of columns")
     n, ids = row[:2]
     if not isinstance(n, int) or n < 1:
-        raise ValueError("not a number of entries")
+        raise ValueError("an invalid number of entries")
     if isinstance(ids, int):
         columns = [new_column(range(ids, ids + n))]
     else:

@@ -180,7 +180,7 @@ class Order:
     def fits(self, i: int, chunk: Chunk) -> None:
         """Raise ValueError if `chunk`, as read from its row, cannot be chunk i."""
         if chunk[self.TOP][-1] != self.tops[i]:
-            raise ValueError("its row holds other entries")
+            raise ValueError("its row has other entries")
 
     def describe(self, i: int) -> str:
         """Chunk i in words, for an error."""

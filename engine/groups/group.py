@@ -192,8 +192,8 @@ class LostGroup(Group):
 
     def __getattr__(self, attribute: str) -> NoReturn:
         raise CorruptBlock(
-            f"{self.damage}: the group {echo(self.name)!r} cannot be read. The entries and other groups of its stream "
-            "can; XGROUP DESTROY gives it up"
+            f"{self.damage}: the group {echo(self.name)!r} cannot be read, but the entries and the other groups of "
+            "its stream can. XGROUP DESTROY deletes the group"
         )
 
     def set_position(self, last_id: int, entries_read: int) -> NoReturn:

@@ -435,12 +435,12 @@ class Keyspace(dict[bytes, Value]):
             return load_stream(self._cold(), held)
         except CorruptBlock as damage:
             raise CorruptBlock(
-                f"{damage}: nothing of the stream at key {echo(key)!r} can be read. DEL gives it up"
+                f"{damage}: the stream at key {echo(key)!r} cannot be read. DEL deletes it"
             ) from damage
 
     def _cold(self) -> ColdStore:
         cold = self.table.changes.cold
-        assert cold is not None, "keys that are not in memory, and no checkpoint"
+        assert cold is not None, "there are keys that are not in memory, but there is no checkpoint"
         return cold
 
     def _cold_since(self, start: bytes) -> Iterator[tuple[bytes, bytes, KeyRow]]:

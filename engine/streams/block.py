@@ -177,7 +177,7 @@ class Decoded:
     def __init__(self, data: bytes) -> None:
         packed = data[:-CRC_BYTES]
         if crc32c_of(packed).to_bytes(CRC_BYTES, "little") != data[-CRC_BYTES:]:
-            raise CorruptBlock(f"sealed block of {len(data)} bytes does not match its checksum")
+            raise CorruptBlock(f"the sealed block of {len(data)} bytes does not match its checksum")
         span, names, values, *more = msgpack.unpackb(packed, raw=True, use_list=True)
         self.ms: int = span[0]
         self.seq: int = span[1]

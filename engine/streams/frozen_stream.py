@@ -362,7 +362,7 @@ class _StoredPages:
         data = self._read.get(data_row(self._number, page.first))
         if data is None or len(data) < sum(page.lengths):
             raise CorruptBlock(
-                f"stream {self._number}, blocks {page.ordinal} to {page.stop - 1}: their data is missing, or not whole"
+                f"stream {self._number}, blocks {page.ordinal} to {page.stop - 1}: their data is missing or incomplete"
             )
         return data
 
@@ -448,7 +448,7 @@ def unpack_stream(cold: ColdStore, number: int) -> Stream:
     try:
         stream, group_numbers = _unpack(cold, number, row)
     except CorruptBlock as damage:
-        raise CorruptBlock(f"stream {number}, its open node: {damage}") from damage
+        raise CorruptBlock(f"stream {number}, open node: {damage}") from damage
     except Exception as error:
         raise CorruptBlock(f"stream {number}: its row is unreadable: {error}") from error
     for group_number, name in group_numbers:

@@ -132,7 +132,7 @@ def unpack_page(first: int, row: bytes) -> Page:
     )
     sizes = set(map(len, (page.firsts, page.lasts, counts, lengths, page.masks)))
     if len(sizes) > 1 or not counts or page.first != first:
-        raise ValueError("columns do not fit each other")
+        raise ValueError("the columns have different lengths")
     return page
 
 
@@ -632,7 +632,11 @@ class ColdPages:
 
     def _too_few(self) -> CorruptBlock:
         return self._damaged(
-            self.head, self.stop, self.head_id, self.last_id, "fewer are live than were stored"
+            self.head,
+            self.stop,
+            self.head_id,
+            self.last_id,
+            "fewer entries are live than were stored",
         )
 
     def pop(self) -> None:

@@ -103,7 +103,7 @@ def read_head(file: File, transaction: int | None = None) -> Head | None:
         raise DamagedCheckpoint(
             file.path,
             second.psize,
-            f"meta page 1 speaks of pages of {second.psize} bytes, meta page 0 of {first.psize}",
+            f"meta page 1 gives a page size of {second.psize} bytes, meta page 0 of {first.psize}",
         )
     if transaction not in (None, first.transaction, second.transaction):
         return None
@@ -138,12 +138,12 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
         raise DamagedCheckpoint(
             path,
             offset,
-            f"meta page {page} is not one: this is no LMDB file, or its start is damaged",
+            f"page {page} is not a meta page: this is not an LMDB file, or its start is damaged",
         )
     if version != VERSION:
         if version > VERSION:
             raise NewerFormat(path, version, VERSION)
-        raise DamagedCheckpoint(path, offset, f"LMDB data format {version} is unknown")
+        raise DamagedCheckpoint(path, offset, f"the LMDB data format {version} is unknown")
     psize, free_flags, *free_fields = fields[4:12]
     _, rows_flags, *rows_fields = fields[12:20]
     last_page, transaction = fields[20:]
@@ -163,9 +163,9 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
         if last_page < 1 or last_page >> 47
         else f"tree flags {free_flags:#x} and {rows_flags:#x}"
         if free_flags & ~(0x8000 | NO_SUBDIR) != INTEGER_KEYS or rows_flags & ~0x8000
-        else f"transaction {transaction}, which is not for this page"
+        else f"transaction {transaction}, which belongs on the other meta page"
         if transaction and transaction & 1 != page  # LMDB finds the page by the number
-        else "trees, and that nothing was ever committed"
+        else "trees, although nothing was ever committed"
         if not transaction and (free.root, rows.root) != (None, None)
         else f"trees of depth {free.depth} and {rows.depth}"
         if max(free.depth, rows.depth) > DEPTH_MAX
@@ -211,13 +211,13 @@ def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> N
             or depth > DEPTH_MAX
             or seen > head.last_page
         ):
-            raise DamagedCheckpoint(path, at, f"page {number} is not the page of a tree")
+            raise DamagedCheckpoint(path, at, f"page {number} is not a tree page")
         nodes = struct.unpack_from(
             f"={max(0, min(lower, psize) - PAGE_HEADER) // 2}H", page, PAGE_HEADER
         )
         for node in nodes:
             if node > psize - NODE.size:
-                raise DamagedCheckpoint(path, at, f"page {number} is not whole")
+                raise DamagedCheckpoint(path, at, f"page {number} is incomplete")
             low, high, bits, key_bytes = NODE.unpack_from(page, node)
             if flags & BRANCH:
                 todo.append((low | high << 16 | bits << 32, depth + 1))
@@ -225,7 +225,7 @@ def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> N
                 value_bytes = low | high << 16
                 where = node + NODE.size + key_bytes
                 if where > psize - 8:
-                    raise DamagedCheckpoint(path, at, f"page {number} is not whole")
+                    raise DamagedCheckpoint(path, at, f"page {number} is incomplete")
                 (first,) = struct.unpack_from("=Q", page, where)
                 _inside(path, head, size, first, -(-(PAGE_HEADER + value_bytes) // psize))
 
@@ -233,12 +233,13 @@ def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> N
 def _inside(path: Path, head: Head, size: int, number: int, count: int) -> None:
     if number + count > head.last_page + 1:
         raise DamagedCheckpoint(
-            path, 0, f"a tree refers to page {number}, and the last page is {head.last_page}"
+            path, 0, f"a tree refers to page {number}, but the last page is {head.last_page}"
         )
     end = (number + count) * head.psize
     if end > size:
         raise DamagedCheckpoint(
             path,
             size,
-            f"the file ends here, and page {number} in use ends at byte {end}: it was cut, or copied in part",
+            f"the file ends here, but page {number}, which is in use, ends at byte {end}: the file was cut off or "
+            "copied incompletely",
         )

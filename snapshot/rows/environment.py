@@ -90,7 +90,7 @@ def open_environment(disk: Disk, directory: Path, *, read_only: bool = False) ->
     place = disk.beneath(directory)
     if place is None:
         raise CheckpointError(
-            f"{directory}: this disk lies in memory, so there can be no checkpoint on it"
+            f"{directory}: checkpoints need a real disk, and this one is simulated in memory"
         )
     disk, directory = place
     path = directory / DATA
@@ -143,8 +143,9 @@ def _prepare(disk: Disk, path: Path, read_only: bool) -> bool:
     if size < head.bytes:
         if not disk.writable(path):
             raise CheckpointError(
-                f"{path} ends before its last page, which is healthy but cannot be read as it is, and it may not "
-                f"be written here: open the store once where it may, or: truncate -s {head.bytes} {path}"
+                f"{path} ends before its last page. It is not damaged, but must be made longer before it can be read, "
+                "and this process may not write it. Open the store once for writing, or run: truncate -s "
+                f"{head.bytes} {path}"
             )
         _extend(disk, path, head)
     if head.transaction == 0 and not read_only:
@@ -247,7 +248,7 @@ class Environment:
         try:
             if file.identity() != self.identity:
                 raise CheckpointError(
-                    f"{self.path} was replaced while it was opened; open it again"
+                    f"{self.path} was replaced while it was being opened; open it again"
                 )
         finally:
             file.close()
@@ -283,7 +284,8 @@ class Environment:
             return self._open().begin()
         except lmdb.ReadersFullError as error:
             raise CheckpointError(
-                f"{self.path}: {MAX_READERS} processes and threads read it already; close one of them"
+                f"{self.path}: {MAX_READERS} processes and threads, the maximum, are reading it already; close one of "
+                "them"
             ) from error
         except lmdb.Error as error:
             raise self.trouble("reading cannot begin", error) from error
@@ -304,7 +306,7 @@ class Environment:
             raise self.trouble("a checkpoint cannot begin", error) from error
         if txn.id() != self.sound + 1:
             txn.abort()
-            raise CheckpointError(f"{self.path} was written by somebody else just now; try again")
+            raise CheckpointError(f"another writer changed {self.path} just now; try again")
         if self.sums is None:
             said = sums_in((txn.get(META) or b"")[:-CRC_BYTES])
             self.sums = None if said is None else Sums.unpack(said)
@@ -361,11 +363,14 @@ class Environment:
             self.found_sound(pin.number, structure.sums)
             self.remember()
             return
-        more = f" (and {len(faults) - 1} faults more)" if len(faults) > 1 else ""
+        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         self.suspects = structure.suspects
         self._damaged = pin.number
         self.damage = DamagedCheckpoint(self.path, faults[0].offset, faults[0].reason + more)
-        _logger.error("%s. It is only read from now on, row by row", self.damage)
+        _logger.error(
+            "%s. The checkpoint is no longer written; rows that are not damaged can still be read",
+            self.damage,
+        )
 
     def check_beside(self, number: int) -> None:
         """Check commit `number` at once if that takes no more than FIRST_S, else in a thread of its own."""
@@ -458,11 +463,13 @@ class Environment:
         if code in OUT_OF_SPACE or (
             code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
         ):
-            advice = "there is no space on the disk, or the quota is used up: make room; the log is kept until then"
+            advice = (
+                "the disk or the quota is full. Free some space; until then all of the log is kept"
+            )
         elif isinstance(error, lmdb.MapFullError):
-            advice = f"it would be larger than {MAP_BYTES >> 40} TiB"
+            advice = f"it would become larger than {MAP_BYTES >> 40} TiB, the maximum"
         elif isinstance(error, lmdb.PanicError):
-            advice = "an earlier failure left it unfit for use: close the store and open it again"
+            advice = "an earlier failure left it unusable; close the store and open it again"
         else:
             advice = "the log is kept"
         return CheckpointError(f"{self.path}: {what}: {error}; {advice}")
@@ -505,20 +512,20 @@ def _not_opened(path: Path, error: Exception) -> CheckpointError:
     text = str(error)
     if isinstance(error, lmdb.ReadersFullError):
         advice = (
-            f"{MAX_READERS} processes and threads read it: close one of them; those of them that were killed go "
-            "with the writer's next checkpoint"
+            f"{MAX_READERS} processes and threads, the maximum, are reading it. Close one of them; the writer's next "
+            "checkpoint frees the places of those that were killed"
         )
     elif "already open" in text:
         advice = (
-            "this process was forked while its parent was reading or writing it; start such processes with "
-            "multiprocessing's `spawn` or `forkserver`, or fork before the store is opened"
+            "this process was forked while its parent was reading or writing it. Start processes with "
+            "multiprocessing's `spawn` or `forkserver`, or fork before you open the store"
         )
     elif "Cannot allocate memory" in text:
         advice = (
             f"it needs {MAP_BYTES >> 40} TiB of address space (not of memory): raise `ulimit -v`"
         )
     else:
-        advice = "see that the directory may be written and has room"
+        advice = "check that this user may write to the directory and that the disk has space"
     return CheckpointError(f"{path} cannot be opened: {text}; {advice}")
 
 
@@ -654,7 +661,7 @@ class Pin:
                     break
                 self.txn.abort()  # two commits happened since, so its meta page was overwritten: try again
             else:
-                raise CheckpointError(f"{environment.path} is written too often to be read")
+                raise CheckpointError(f"{environment.path} changes too often to be read; try again")
         except BaseException:
             self.close()
             raise
@@ -911,7 +918,7 @@ class ColdRows:
         """Check the row before or after the place of the missing `key`: that row's key may be the damaged one."""
         if (at < key) if greater else (at > key):
             raise CorruptBlock(
-                f"{self.path}: {row_name(key)} cannot be looked for: {row_name(at)} is out of order"
+                f"{self.path}: cannot search for {row_name(key)}: {row_name(at)} is out of order"
             )
         if len(value) <= NEIGHBOUR_BYTES_MAX and at not in self.environment.well_keyed:
             opened(self.path, at, value)

@@ -172,8 +172,8 @@ class RowFile:
             for part in parts_of(prefix):
                 if part in self.suspects:
                     raise CorruptBlock(
-                        f"{self.path}: {row_name(key)} cannot be trusted: "
-                        f"{part_name(part)}: the rows are not those of the last commit"
+                        f"{self.path}: {row_name(key)} cannot be trusted, because the rows of {part_name(part)} are "
+                        "not those of the last commit"
                     )
         with self._telling(key):
             yield
@@ -259,7 +259,9 @@ class RowFile:
             if len(self._kept) > PAGES_KEPT:
                 self._kept.popitem(last=False)
         if isinstance(page, Leaf) != (depth == self.head.rows.depth):
-            raise BadPage(number, 10, f"it lies at depth {depth} of {self.head.rows.depth}")
+            raise BadPage(
+                number, 10, f"it is at depth {depth}, but the tree has depth {self.head.rows.depth}"
+            )
         return page
 
     def _row(self, place: _Place) -> tuple[bytes, int] | None:
@@ -311,7 +313,7 @@ class RowFile:
         head = self.head
         if not 1 < first <= head.last_page:
             raise BadPage(
-                first, 0, f"a value is said to lie here, and the last page is {head.last_page}"
+                first, 0, f"a row refers to a value here, but the last page is {head.last_page}"
             )
         offset = first * head.psize
         run_pages(self._read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)

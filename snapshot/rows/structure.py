@@ -121,7 +121,9 @@ class Structure:
                 page = tree_page(data, number, psize, last_page, numbers=free)
                 check_bounds(page, number, low, high)
                 if isinstance(page, Leaf) != (depth == tree.depth):
-                    raise BadPage(number, 10, f"it lies at depth {depth} of {tree.depth}")
+                    raise BadPage(
+                        number, 10, f"it is at depth {depth}, but the tree has depth {tree.depth}"
+                    )
                 if isinstance(page, Branch):
                     if len(page.keys) < 2 and not free:
                         raise BadPage(number, 12, "it is a branch with one child")
@@ -164,7 +166,7 @@ class Structure:
             ):
                 if there != told:
                     at = (head.transaction & 1) * head.psize
-                    text = f"{name} has {there} {what}, and by the meta page {told}"
+                    text = f"{name} has {there} {what}, but the meta page says {told}"
                     self.faults.append(Fault(at, text))
 
     def _inline(self, page: Leaf, number: int) -> None:
@@ -174,7 +176,9 @@ class Structure:
             if first:
                 continue
             if nbytes < CRC_BYTES:
-                raise BadPage(number, start, f"a value has {nbytes} bytes, and no checksum")
+                raise BadPage(
+                    number, start, f"a value has {nbytes} bytes, too few to hold its checksum"
+                )
             if key == META:
                 self._meta = data[start : start + nbytes - CRC_BYTES]
                 continue
@@ -198,7 +202,9 @@ class Structure:
         head = self.head
         psize = head.psize
         if not 1 < first <= head.last_page:
-            raise BadPage(number, 0, f"a value is said to lie in page {first}")
+            raise BadPage(
+                number, 0, f"a row refers to a value in page {first}, which does not exist"
+            )
         if nbytes < CRC_BYTES:
             raise BadPage(number, 0, f"the value in page {first} has {nbytes} bytes")
         offset = first * psize
@@ -235,18 +241,22 @@ class Structure:
             data = page.data[start : start + nbytes]
         listed = array("Q", data[: nbytes & ~7])
         if nbytes & 7 or not listed or listed[0] >= len(listed):
-            raise BadPage(number, start, f"a list of free pages in {nbytes} bytes makes no sense")
+            raise BadPage(number, start, f"a list of free pages cannot have {nbytes} bytes")
         count, listed = listed[0], listed[1 : listed[0] + 1]
         if count and not 1 < listed[-1] <= listed[0] <= last_page:
-            raise BadPage(number, start, f"free pages from {listed[-1]} to {listed[0]} are listed")
+            raise BadPage(
+                number,
+                start,
+                f"the list of free pages goes from {listed[-1]} to {listed[0]}, outside the file",
+            )
         if not all(map(gt, listed, listed[1:])):
-            raise BadPage(number, start, "free pages are not listed in order")
+            raise BadPage(number, start, "the list of free pages is not in order")
         take = self._used.take
         for some in range(0, count, _SOME):
             for free in listed[some : some + _SOME]:
                 if not take(free):
                     self._doubtful = True
-                    self._fault(free, 0, "it is in use, or free twice, and listed as free")
+                    self._fault(free, 0, "it is listed as free, but is in use or listed twice")
             yield
         return pages
 
@@ -264,8 +274,8 @@ class Structure:
             self.faults.append(
                 Fault(
                     0,
-                    f"{part_name(differing[0])}{more}: the rows are not those of the last commit, "
-                    "as where a page of an earlier one stands in their place",
+                    f"{part_name(differing[0])}{more}: the rows are not those of the last commit; perhaps a page of "
+                    "an earlier commit took their place",
                 )
             )
         if not self._unread or self._doubtful:

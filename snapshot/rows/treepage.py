@@ -63,14 +63,18 @@ def tree_page(
         raise BadPage(number, len(data), "the file ends within this page")
     own, _, flags, lower, upper = PAGE.unpack_from(data)
     if own != number:
-        raise BadPage(number, 0, f"it says that it is page {own}")
+        raise BadPage(number, 0, f"it has the number of page {own}")
     if flags not in (BRANCH, LEAF):
-        raise BadPage(number, 10, f"it has the flags {flags:#x} and is no page of a tree")
+        raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a tree page")
     if not PAGE_HEADER < lower <= upper < psize or lower & 1:
-        raise BadPage(number, 12, f"its free space is said to be from {lower} to {upper}")
+        raise BadPage(
+            number,
+            12,
+            f"it says that its free space goes from {lower} to {upper}, which is impossible",
+        )
     pointers = struct.unpack_from(f"={(lower - PAGE_HEADER) >> 1}H", data, PAGE_HEADER)
     if max(pointers) > psize - NODE.size or min(pointers) != upper:
-        raise BadPage(number, PAGE_HEADER, "a pointer leads to where no node can be")
+        raise BadPage(number, PAGE_HEADER, "a pointer leads outside the area of the nodes")
     found = (
         _branch(data, number, psize, last_page, pointers)
         if flags == BRANCH
@@ -83,7 +87,7 @@ def tree_page(
         if sys.byteorder == "little":
             keys[:] = [key[::-1] for key in keys]
     if not all(map(lt, keys, keys[1:])):
-        raise BadPage(number, upper, "its keys do not ascend")
+        raise BadPage(number, upper, "its keys are not in ascending order")
     return found
 
 
@@ -98,9 +102,13 @@ def _branch(
         child = low | high << 16 | bits << 32
         start = at + NODE.size
         if key_bytes > KEY_BYTES_MAX:
-            raise BadPage(number, at, f"a key is said to have {key_bytes} bytes")
+            raise BadPage(
+                number, at, f"it says that a key has {key_bytes} bytes, which is impossible"
+            )
         if not 1 < child <= last_page:
-            raise BadPage(number, at, f"it leads to page {child}, and the last one is {last_page}")
+            raise BadPage(
+                number, at, f"it refers to page {child}, but the last page is {last_page}"
+            )
         keys.append(data[start : start + key_bytes])
         children.append(child)
         ends.append((start + key_bytes + 1) & ~1)
@@ -150,9 +158,9 @@ def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | Non
     first = keys[1:2] if isinstance(page, Branch) else keys[:1]
     # keys[1] of a branch must be greater than `low`, because keys[0] stands for `low` itself.
     if first and (first[0] < low or (isinstance(page, Branch) and first[0] == low)):
-        raise BadPage(number, PAGE_HEADER, "its first key lies before what its parent says of it")
+        raise BadPage(number, PAGE_HEADER, "its first key is below the range that its parent gives")
     if high is not None and keys[-1] >= high:
-        raise BadPage(number, PAGE_HEADER, "its last key lies behind what its parent says of it")
+        raise BadPage(number, PAGE_HEADER, "its last key is above the range that its parent gives")
 
 
 def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: int) -> int:
@@ -161,10 +169,14 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, len(header), "the file ends within this page")
     own, _, flags, pages = _RUN.unpack(header)
     if own != number:
-        raise BadPage(number, 0, f"it says that it is page {own}")
+        raise BadPage(number, 0, f"it has the number of page {own}")
     if flags != OVERFLOW:
-        raise BadPage(number, 10, f"it has the flags {flags:#x} and is no page of a value")
+        raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a value page")
     # There may be more than needed: LMDB reuses the run if a transaction overwrites its own value with a shorter one.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:
-        raise BadPage(number, 12, f"it says {pages} pages of a value of {nbytes} bytes")
+        raise BadPage(
+            number,
+            12,
+            f"it says that a value of {nbytes} bytes takes {pages} pages, which is wrong",
+        )
     return int(pages)

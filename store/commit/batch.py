@@ -34,7 +34,7 @@ FEW = 4  # this many plain XADDs to one key in a row are one record if they fit 
 MANY = 160  # this many are one record in any case; below, the work per record outweighs the gain
 _WORD_BYTES: Final = 5  # at most, what msgpack adds to a byte string
 _RECORD_BYTES: Final = 64  # at most, the bytes of an XADD record besides its key and row
-ANEW: Final = "the log was begun anew meanwhile"
+ANEW: Final = "the log was rebuilt meanwhile; repeat the call"
 
 
 def run_transaction(
@@ -232,7 +232,7 @@ class _Batch:
             unknown = self._gathering.appending or not self._gathering.rescue(self._whole())
             if unknown:
                 del replies[self._start :]
-            rest = "of the rest nobody knows" if unknown else "the rest was not"
+            rest = "the outcome of the rest is unknown" if unknown else "the rest were not"
             told = landing.broken(
                 error, unknown, f"the first {len(replies)} commands were stored, {rest}"
             )

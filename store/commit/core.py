@@ -298,7 +298,9 @@ class Core:
 
     def refresh(self) -> int:
         """Only a read-only store can follow the log. Raises DataError, because this one writes it."""
-        raise DataError("this store is the writer; only a read-only one is refreshed")
+        raise DataError(
+            "refresh() is only for a store opened with read_only=True; this one is the writer and always current"
+        )
 
     # --- blocked callers
 
@@ -360,7 +362,9 @@ class Core:
             try:
                 self.log.policy = policy
             except NoThread as error:
-                raise NotStored(f"the policy stays {self.log.policy}: {error}") from error
+                raise NotStored(
+                    f"the fsync policy could not be changed and stays {self.log.policy}: {error}"
+                ) from error
             self.durability.relaxed = policy != "always"
 
     def press(self, relief: threading.Event | None) -> None:

@@ -53,8 +53,8 @@ from tidelog.store.errors import (
 
 EXPIRE_KEYS: Final = 1000  # keys that one unit deletes when they expire
 RELOAD: Final = "memory may be ahead of the log"
-NOTHING: Final = "nothing of this call was stored"
-UNKNOWN: Final = "whether it was stored is not known: read to find out"
+NOTHING: Final = "the call stored nothing"
+UNKNOWN: Final = "it is unknown whether the call was stored; read the data to find out"
 
 _logger = logging.getLogger("tidelog")
 
@@ -114,7 +114,7 @@ class Landing:
         ctx.effects = []
         while now >= self.state.next_expiry and self.expiring:
             for damage in expire_due(ctx, EXPIRE_KEYS):
-                _logger.warning("what is to expire cannot be read, and stays: %s", damage)
+                _logger.warning("an expired key cannot be read and is kept: %s", damage)
             if not ctx.effects:
                 break
             due = sum(len(effect[2]) for effect in ctx.effects)
@@ -309,7 +309,7 @@ class Landing:
         except (aof.AofError, CorruptBlock, OSError) as error:
             text = f"memory could not be rebuilt from the log: {error}"
             if isinstance(error, aof.NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE:
-                raise OutOfSpace(f"{text}; it is tried again with the next call") from error
+                raise OutOfSpace(f"{text}; the next call tries again") from error
             raise StorePoisoned(text) from error
         self.renew(state)
         self.reloads += 1

@@ -64,7 +64,7 @@ class Face:
         """
         count = len(self._core.state.databases)
         if not isinstance(number, int) or not 0 <= number < count:
-            raise DataError(f"there is no database {number!r}; they are 0 to {count - 1}")
+            raise DataError(f"there is no database {number!r}; choose one from 0 to {count - 1}")
         face = self._view()
         face._db = number
         return face
@@ -118,8 +118,8 @@ class Face:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a store does not pickle: it holds a lock, open files and threads of this process. "
-            "Send its path and open it there read-only, or send the messages"
+            "a store cannot be pickled: its lock, files and threads belong to this process. Send the path and open "
+            "it read-only there, or send the messages"
         )
 
     # --- for the faces
@@ -152,7 +152,7 @@ class Face:
         found = self._core.checkpoints
         if found is None:
             raise DataError(
-                "this store is open read-only: its writer makes checkpoints and snapshots"
+                "this store is open read-only; only its writer makes checkpoints and snapshots"
             )
         return found
 

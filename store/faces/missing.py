@@ -9,11 +9,11 @@ INSTEAD = {
     "bgrewriteaof": "call checkpoint()",
     "bgsave": "call snapshot()",
     "save": "call snapshot()",
-    "pubsub": "serve the store (tidelog.serve) for it",
-    "publish": "serve the store (tidelog.serve) for it",
-    "subscribe": "serve the store (tidelog.serve) for it",
-    "psubscribe": "serve the store (tidelog.serve) for it",
-    "monitor": "serve the store (tidelog.serve) for it",
+    "pubsub": "serve the store with tidelog.serve() and use a Redis client",
+    "publish": "serve the store with tidelog.serve() and use a Redis client",
+    "subscribe": "serve the store with tidelog.serve() and use a Redis client",
+    "psubscribe": "serve the store with tidelog.serve() and use a Redis client",
+    "monitor": "serve the store with tidelog.serve() and use a Redis client",
     "lpush": "use a queue (db.queue) or a stream",
     "rpush": "use a queue (db.queue) or a stream",
     "blpop": "use a queue (db.queue) or a stream",
@@ -22,7 +22,7 @@ INSTEAD = {
     "from_url": "use tidelog.open(path)",
 }
 _OTHERWISE = (
-    "see docs/guides/embedded.md for those that there are, and execute_command() for other forms"
+    "docs/guides/embedded.md lists the methods; execute_command() runs any command that tidelog has"
 )
 # The names of redis-py 8 that a store or a pipeline may lack.
 NAMES = frozenset(

@@ -52,7 +52,9 @@ class _Queue(PipelineMethods):
         return True
 
     def __reduce__(self) -> Any:
-        raise TypeError("a pipeline belongs to its open store; make a new one instead of pickling")
+        raise TypeError(
+            "a pipeline cannot be pickled: it belongs to its open store; create a new one there"
+        )
 
     @property
     def watching(self) -> bool:
@@ -91,8 +93,8 @@ class _Queue(PipelineMethods):
             raise DataError("execute_command needs a command")
         if words[0].upper() in _SESSION:
             raise DataError(
-                f"{words[0].decode().upper()} is no command of a pipeline: "
-                "use its methods multi, execute, discard and watch"
+                f"a pipeline does not take the command {words[0].decode().upper()}; call its methods multi(), "
+                "execute(), discard() and watch() instead"
             )
         if self._at_once:
             return self._face.execute_command(*args, **options)
@@ -315,7 +317,7 @@ def call_words(args: Sequence[Any]) -> list[bytes]:
     if not words:
         raise DataError("execute_command needs a command")
     if words[0].upper() == b"SELECT":
-        raise DataError("a store has no session: use db(n)")
+        raise DataError("a store has no session; use db(n) to choose a database")
     return words
 
 

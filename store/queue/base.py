@@ -200,7 +200,7 @@ class QueueBase:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a queue belongs to its open store; open the store there instead of pickling"
+            "a queue cannot be pickled: it belongs to its open store; open the store in the other process"
         )
 
     # --- putting
@@ -262,9 +262,9 @@ class QueueBase:
         return None
 
     def _full(self, stored: int = 0) -> QueueFull:
-        before = f"; {stored} were put before" if stored else ""
+        before = f"; {stored} values were put before it filled up" if stored else ""
         error = QueueFull(
-            f"queue {self.name!r} is full: {self._options.max_depth} jobs are not done (max_depth){before}"
+            f"queue {self.name!r} is full: it has {self._options.max_depth} unfinished jobs (max_depth){before}"
         )
         error.stored = stored
         return error
@@ -371,7 +371,9 @@ class QueueBase:
                 sweep(self._core, shared, self._options)
             except (TidelogError, CommandError) as error:
                 # the caller's call succeeded; the next sweep tries again
-                log.warning("queue %s: done jobs could not be let go: %s", self.name, error)
+                log.warning(
+                    "queue %s: old finished jobs could not be deleted: %s", self.name, error
+                )
 
     # --- looking
 
@@ -622,7 +624,7 @@ class ConsumerBase:
             self._write_leftovers()
         except Exception as error:
             # The caller gets the fetch's own error.
-            log.debug("queue %s: jobs go back later: %s", queue.name, repr(error))
+            log.debug("queue %s: jobs could not be returned yet: %s", queue.name, repr(error))
 
     def _write_leftovers(self) -> Any:
         """Write what ended deliveries left behind. Returns a promise. If this fails, the leftovers stay listed."""

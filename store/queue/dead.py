@@ -118,7 +118,7 @@ def chooser(where: Where | None, older_than: Duration | None, now: float) -> Whe
     """One condition from `where` and `older_than` (seconds). Raises DataError."""
     age = None if older_than is None else seconds("older_than", older_than, zero=True)
     if where is not None and not callable(where):
-        raise DataError(f"where must be a function of a dead job, not {where!r}")
+        raise DataError(f"where must be a function that takes a dead job, not {where!r}")
 
     def chosen(job: DeadJob) -> bool:
         if age is not None and now - job.died_at.timestamp() < age:
@@ -144,7 +144,7 @@ def listed_ids(given: Ids) -> list[str] | None:
     if given is None:
         return None
     if not isinstance(given, Iterable):
-        raise DataError(f"ids must be an ID or several of them, not {given!r}")
+        raise DataError(f"ids must be one ID or several IDs, not {given!r}")
     found = [given] if isinstance(given, str) else list(given)
     for id in found:
         _number(id)

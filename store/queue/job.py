@@ -100,7 +100,7 @@ class JobBase:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a job does not pickle: its lease belongs to this process. Send its value, and settle it here"
+            "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
         )
 
     # --- settling: each returns (whether the lease was still ours, the promise to hold before the caller is told)
@@ -179,15 +179,15 @@ class JobBase:
         for put in puts:
             if not isinstance(put, Put):
                 raise DataError(
-                    f"done_and takes what queue.new(...) makes, not {type(put).__name__!r}"
+                    f"done_and takes puts made by queue.new(...), not {type(put).__name__!r}"
                 )
             if put.queue._core is not self._queue._core:
                 raise DataError(
-                    f"done_and is one unit of one store; queue {put.queue.name!r} is in another"
+                    f"done_and works within one store; queue {put.queue.name!r} is in another store"
                 )
         own = self._queue._db
         if any(put.queue._db != own for put in puts):
-            raise DataError("done_and puts into queues of the job's own database")
+            raise DataError("done_and puts only into queues of the job's own database")
 
         def adds(ctx: Context) -> settle.Words:
             _check_room(ctx, puts, self._queue)
@@ -217,7 +217,7 @@ class JobBase:
     def _kept(self, failure: TidelogError) -> None:
         """Log that the job could not be given back."""
         log.warning(
-            "queue %s: job %s could not be given back, and comes back by its lease: %s",
+            "queue %s: job %s could not be returned; it will be delivered again when its lease ends: %s",
             *(self._queue.name, self.id, str(failure)),  # str: its frames would keep the job
         )
 
@@ -228,14 +228,14 @@ class JobBase:
         """Log an exception that left the block after the job was settled; there is nothing to retry."""
         if self._swallows(error):
             log.error(
-                "queue %s: job %s was %s, and then its block raised: %s",
+                "queue %s: job %s was already %s when its block raised: %s",
                 *(self._queue.name, self.id, self._state, rows.evidence(error)[0]),
                 exc_info=error,
             )
 
     def _was_lost(self) -> None:
         log.warning(
-            "queue %s: job %s was done, but had been given to another worker meanwhile",
+            "queue %s: job %s was done too late: its lease had been lost to another worker",
             *(self._queue.name, self.id),
         )
 
@@ -261,7 +261,8 @@ def _check_room(ctx: Context, puts: Sequence[Put], own: QueueBase) -> None:
             there -= 1
         if there + len(many) > most:
             raise QueueFull(
-                f"queue {queue.name!r} has no room for {len(many)} more (max_depth {most}); the job is still yours"
+                f"queue {queue.name!r} has no room for {len(many)} more jobs (max_depth {most}); you still hold the "
+                "job"
             )
 
 

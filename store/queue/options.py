@@ -77,7 +77,7 @@ def make_options(
     key, group_key = named("name", name), named("group", group)
     if name.endswith(SUFFIXES):
         raise DataError(
-            f"a queue's name must not end in {', '.join(SUFFIXES)}: those streams belong to the queue before it"
+            f"a queue's name must not end in {', '.join(SUFFIXES)}: these endings name a queue's own helper streams"
         )
     keep_count, keep_seconds = 0, 0.0
     if isinstance(keep, timedelta):
@@ -104,7 +104,7 @@ def make_options(
 def named(what: str, name: Any) -> bytes:
     """A name as bytes: a str that is not empty. Raises DataError."""
     if not isinstance(name, str) or not name:
-        raise DataError(f"{what} must be a str that is not empty, not {name!r}")
+        raise DataError(f"{what} must be a non-empty str, not {name!r}")
     try:
         return name.encode()
     except UnicodeEncodeError as error:

@@ -90,12 +90,12 @@ def decode_row(codec: Codec, row: Sequence[bytes]) -> Any:
     """A job's value. Raises DecodeError."""
     raw = value_of(row)
     if raw is None:
-        raise DecodeError("the entry has no field 'value', so it is no job of a queue")
+        raise DecodeError("the entry has no field 'value', so it is not a job of a queue")
     try:
         return codec.decode(raw)
     except Exception as error:
         raise DecodeError(
-            f"codec {codec.name} cannot decode it: {type(error).__name__}: {error}"
+            f"codec {codec.name} cannot decode the value: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -165,7 +165,7 @@ def evidence(reason: str | BaseException) -> tuple[str, str]:
         try:
             said = str(reason)
         except Exception as broken:  # a foreign exception may fail even here
-            said = f"(its text could not be had: {type(broken).__name__})"
+            said = f"(its text raised {type(broken).__name__})"
         error = f"{name}: {said}" if said else name
         return error[:_ERROR_CHARS], lines[-_TRACEBACK_CHARS:]
     return str(reason)[:_ERROR_CHARS], ""

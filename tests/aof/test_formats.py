@@ -90,7 +90,7 @@ def test_store_file() -> None:
         identity.parse(ROOT / "STORE", newer)
     with pytest.raises(DamagedFile, match="checksum"):
         identity.parse(ROOT / "STORE", text.replace(b"0203", b"0303"))
-    with pytest.raises(DamagedFile, match="not whole"):
+    with pytest.raises(DamagedFile, match="incomplete"):
         identity.parse(ROOT / "STORE", text[:-1])
     with pytest.raises(NotAStore):
         identity.parse(ROOT / "STORE", b"SQLite format 3\0")
@@ -108,7 +108,7 @@ def test_what_may_become_a_store() -> None:
     assert not new("LOCK", "aof", "aof/00000000000000000001.aof")
     assert not new("notes.txt") and not new("STORE")
     assert new("LOCK", "aof", "aof/DURABLE.new") and new("LOCK", "aof", "aof/DURABLE")
-    with pytest.raises(NotAStore, match="no such directory"):
+    with pytest.raises(NotAStore, match="directory does not exist"):
         identity.read(SimulatedDisk(), ROOT)
 
 

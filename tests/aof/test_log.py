@@ -293,7 +293,7 @@ def test_an_append_that_breaks_off_puts_the_log_in_doubt(root: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         opened.add()
     assert opened.log.in_doubt
-    with pytest.raises(LogPoisoned, match="recover before writing again"):
+    with pytest.raises(LogPoisoned, match="recover the log before writing again"):
         opened.add()
     opened.log.wait(good, FSYNCED)  # what the file had before is as good as ever
     with pytest.raises(LogPoisoned):
@@ -349,7 +349,7 @@ def test_records_that_do_not_decode_are_named(root: Path) -> None:
         opened.log.reserve(3)
         opened.log.add(b"\x93\x01\x02", 1, opened.log.last_now)
     opened.close()
-    with pytest.raises(Exception, match=r"byte 204: the checksums hold.*LSN 3 expected"):
+    with pytest.raises(Exception, match=r"byte 204: the checksums match.*LSN 3 expected"):
         read_back(opened.disk, root)
 
 

@@ -53,7 +53,7 @@ def test_the_other_is_left_alone(moved: Any, change: Callable[[tidelog.Store], o
     try:
         change(db)
     except tidelog.TidelogError as error:
-        assert "was moved away" in str(error) and str(root) in str(error)
+        assert "was moved or replaced" in str(error) and str(root) in str(error)
     length = db.xlen("s")
     db.close()
     assert files(root) == before and not (root / "snapshots").exists()
@@ -65,7 +65,7 @@ def test_the_other_is_left_alone(moved: Any, change: Callable[[tidelog.Store], o
 
 def test_a_call_that_needs_a_new_file_has_changed_nothing(moved: Any) -> None:
     db, _, away = moved
-    with pytest.raises(tidelog.NotStored, match="was moved away or replaced, or its LOCK removed"):
+    with pytest.raises(tidelog.NotStored, match="was moved or replaced, or its LOCK was deleted"):
         add(db, 100)
     length = db.xlen("s")
     db.close()

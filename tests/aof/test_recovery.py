@@ -135,7 +135,7 @@ def two_lives() -> tuple[SimulatedDisk, list[Path]]:
 def test_a_life_that_made_a_promise_and_has_no_segment_is_missed() -> None:
     disk, (_, last) = two_lives()
     disk.unlink(last)
-    with pytest.raises(MissingSegment, match="a life whose segment is missing"):
+    with pytest.raises(MissingSegment, match="the segment that held them is missing"):
         read_back(disk)
 
 
@@ -143,7 +143,7 @@ def test_a_log_that_was_emptied_is_refused() -> None:
     disk, paths = two_lives()
     for path in (*paths, ROOT / "aof" / durable.NAME):
         disk.unlink(path)
-    with pytest.raises(MissingSegment, match="all segments are missing"):
+    with pytest.raises(MissingSegment, match="all segments and the file DURABLE are missing"):
         read_back(disk)
 
 

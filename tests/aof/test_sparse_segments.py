@@ -93,7 +93,7 @@ def test_no_other_file_is_read_whole(root: Path, name: str) -> None:
     told = limited(*READERS, ("open", "s"), cwd=root.parent)
     assert None not in [code for code, _ in told], told
     if name == "STORE":
-        assert told[-1][1].startswith("StoreDamaged ") and "the file is not whole" in told[-1][1]
+        assert told[-1][1].startswith("StoreDamaged ") and "the file is incomplete" in told[-1][1]
     else:
         assert told[-1][0] == 50, told
 

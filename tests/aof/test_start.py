@@ -285,23 +285,23 @@ def other_life(case: Case) -> None:
     case.start = case.start._replace(incarnation=4711)
 
 
-OLDER = "the log ends with LSN {before}, and the checkpoint holds records through LSN {p}: aof/ is an older copy"
-GAP = "the log begins with LSN {last}, and the checkpoint ends with LSN {p}: LSN {next} to"
+OLDER = "the log ends with LSN {before}, but the checkpoint holds records through LSN {p}: aof/ is an older copy"
+GAP = "the log begins with LSN {last}, but the checkpoint ends with LSN {p}: LSN {next} to"
 
 # fmt: off
 REFUSED: dict[str, tuple[Callable[[Case], object], type[Damage], str]] = {
-    "empty aof": (nothing_left, DoesNotFit, "no segment, and the checkpoint holds records through LSN {p}"),
+    "empty aof": (nothing_left, DoesNotFit, "no segments, but the checkpoint holds records through LSN {p}"),
     "no aof": (no_directory, DoesNotFit, "the directory of the segments is missing"),
     "gap behind": (all_but_the_last, DoesNotFit, GAP),
-    "its segment missing": (lambda case: case.remove(-2), DoesNotFit, "the segment that holds LSN {p}, with which"),
+    "its segment missing": (lambda case: case.remove(-2), DoesNotFit, "ends with LSN {p}, and the segment that"),
     "older copy": (an_older_copy, DoesNotFit, OLDER),
     "older copy, zeros": (an_older_copy_with_prepared_space, DoesNotFit, OLDER),
     "older copy, shorter": (an_older_copy_without_the_segment, DoesNotFit, "aof/ is an older copy"),
     "damage before": (damage_before, CorruptFrame, "where the checkpoint proves records through LSN {p}"),
-    "other checksum": (other_checksum, DoesNotFit, "another history"),
-    "other checksum, end": (other_checksum_at_a_segments_end, DoesNotFit, "had the checksum"),
-    "other offset": (other_offset, DoesNotFit, "another history"),
-    "other life": (other_life, DoesNotFit, "taken in the life 0000000000001267: another history"),
+    "other checksum": (other_checksum, DoesNotFit, "different histories"),
+    "other checksum, end": (other_checksum_at_a_segments_end, DoesNotFit, "in this log, but"),
+    "other offset": (other_offset, DoesNotFit, "different histories"),
+    "other life": (other_life, DoesNotFit, "the checkpoint has 0000000000001267: they are from different histories"),
 }
 # fmt: on
 

@@ -67,9 +67,9 @@ def test_a_blank_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None
 # fmt: off
 @pytest.mark.parametrize("content, reason", [
     (b"hello", "ends within meta page 0"),
-    (b"SQLite format 3\0" + bytes(9000), "no LMDB file"),
-    (bytes(65537), "no LMDB file"),
-    (random.Random(0).randbytes(20000), "no LMDB file"),
+    (b"SQLite format 3\0" + bytes(9000), "not an LMDB file"),
+    (bytes(65537), "not an LMDB file"),
+    (random.Random(0).randbytes(20000), "not an LMDB file"),
 ])
 # fmt: on
 def test_foreign_files_are_refused(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -83,9 +83,9 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes, reason: str) 
 # fmt: off
 @pytest.mark.parametrize("at, layout, value, reason", [
     (0, "Q", 5, "page number 5"),
-    (10, "H", 2, "no LMDB file"),
+    (10, "H", 2, "not an LMDB file"),
     (40, "I", 4095, "pages of 4095"),
-    (40, "I", 8192, "meta page 1 is not one|within meta page 1"),
+    (40, "I", 8192, "page 1 is not a meta page|within meta page 1"),
     (40, "I", 1 << 31, "pages of"),
     (44, "H", 4, "tree flags"),
     (92, "H", 4, "tree flags"),
@@ -95,9 +95,9 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes, reason: str) 
     (128, "Q", datafile.NO_PAGE, "rows without a root"),
     (136, "Q", 0, "last page 0"),
     (136, "Q", 1 << 60, "last page"),
-    (4096 + 40, "I", 2048, "speaks of pages"),
+    (4096 + 40, "I", 2048, "gives a page size"),
     (4096, "Q", 7, "page number 7"),
-    (4096 + 16, "I", 7, "meta page 1 is not one"),
+    (4096 + 16, "I", 7, "page 1 is not a meta page"),
     (20, "I", 0, "format 0 is unknown"),
 ])
 # fmt: on

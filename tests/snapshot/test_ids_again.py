@@ -78,7 +78,9 @@ def test_live_entries_whose_ids_do_not_ascend_are_found(tmp_path: Path) -> None:
     page.masks[1] = 0  # as if nothing were deleted: IDs 16 to 20 are there twice
     without_sums(tmp_path, put={key: page.pack()})
     texts = [finding.text for finding in walk(DISK, tmp_path)]
-    assert any("block 2" in text and "IDs do not ascend" in text for text in texts), texts
+    assert any("block 2" in text and "IDs are not in ascending order" in text for text in texts), (
+        texts
+    )
 
 
 def test_an_error_names_the_ids_that_were_given_again(tmp_path: Path) -> None:

@@ -195,28 +195,28 @@ def lie(path: Path, **changes: object) -> None:
 def test_the_size(made: Path) -> None:
     with (made / DATA).open("ab") as data:
         data.write(b"\0")
-    with pytest.raises(SnapshotDamaged, match="bytes, and the manifest says"):
+    with pytest.raises(SnapshotDamaged, match="bytes, but the manifest says"):
         open_snapshot(DISK, made)
 
 
 def test_the_uuid(made: Path) -> None:
     lie(made, uuid=bytes(16))
-    with pytest.raises(SnapshotDamaged, match="is that of store .*, and the manifest says 0000"):
+    with pytest.raises(SnapshotDamaged, match="belongs to store .*, but the manifest says 0000"):
         open_snapshot(DISK, made)
 
 
 def test_the_lsn(made: Path, tmp_path: Path) -> None:
     manifest = portable.read_snapshot(DISK, made).manifest
     lie(made, position=manifest.position._replace(lsn=5))
-    with pytest.raises(SnapshotDamaged, match="the manifest is that of LSN 5"):
+    with pytest.raises(SnapshotDamaged, match="the manifest belongs to LSN 5"):
         open_snapshot(DISK, made)
     copy = shutil.copytree(made, tmp_path / "copy")
     with pytest.raises(
-        SnapshotDamaged, match=f"ends with LSN {manifest.lsn}, and the manifest says 5"
+        SnapshotDamaged, match=f"ends with LSN {manifest.lsn}, but the manifest says 5"
     ):
         open_snapshot(DISK, copy)
     lie(copy, position=manifest.position._replace(crc=1))
-    with pytest.raises(SnapshotDamaged, match="another place of the log"):
+    with pytest.raises(SnapshotDamaged, match="another position of the log"):
         open_snapshot(DISK, copy)
 
 

@@ -75,15 +75,15 @@ def changed(**changes: Any) -> bytes:
     ({"position__lsn": True}, "position.lsn is True"),
     ({"position__lsn": 1 << 64}, "position.lsn is 18446744073709551616"),
     ({"position__crc": None}, "the field position.crc is missing"),
-    ({"position": []}, "position is no object"),
-    ({"epochs": {}}, "epochs is no list"),
-    ({"epochs": [7]}, "epochs[0] is no object"),
+    ({"position": []}, "position is not a JSON object"),
+    ({"epochs": {}}, "epochs is not a list"),
+    ({"epochs": [7]}, "epochs[0] is not a JSON object"),
     ({"epochs": [{"number": 1, "incarnation": "zz" * 8, "lsn": 1}]}, "epochs[0].incarnation is not 16 hex"),
     ({"data__bytes": "8192"}, "data.bytes is '8192'"),
     ({"data__more": 1}, "the field data.more is unknown"),
     ({"more": 1}, "the field more is unknown"),
-    ({"counts__largest": [{"db": 0, "key": 5, "entries": 1, "groups": 0, "pending": 0}]}, "largest[0].key is no key"),
-    ({"counts__largest": [{"db": 0, "key": {"base64": "?"}, "entries": 1, "groups": 0, "pending": 0}]}, "is no key"),
+    ({"counts__largest": [{"db": 0, "key": 5, "entries": 1, "groups": 0, "pending": 0}]}, "[0].key is not a key"),
+    ({"counts__largest": [{"db": 0, "key": {"base64": "?"}, "entries": 1, "groups": 0, "pending": 0}]}, "is not a key"),
     ({"format": 0}, "format is 0"),
     ({"format": "1"}, "format is '1'"),
 ])
@@ -95,13 +95,13 @@ def test_a_field_that_cannot_be(changes: dict[str, Any], reason: str) -> None:
 
 
 def test_a_newer_format_is_said_by_number() -> None:
-    with pytest.raises(NewerSnapshot, match="format version 2, and this tidelog reads up to 1"):
+    with pytest.raises(NewerSnapshot, match="format version 2, but this tidelog reads only up to version 1"):
         parse(PATH, changed(format=2))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"9" * 5000])
 def test_no_json(data: bytes) -> None:
-    with pytest.raises(SnapshotDamaged, match="no JSON"):
+    with pytest.raises(SnapshotDamaged, match="not valid JSON"):
         parse(PATH, data)
 
 
@@ -114,10 +114,10 @@ def test_something_else(data: bytes) -> None:
 def test_where_there_is_none() -> None:
     disk = SimulatedDisk.of({"/empty": None, "/file": b"", "/db": None, "/db/snapshots": None})
     for name, reason in (
-        ("missing", "there is no such directory"),
+        ("missing", "the directory does not exist"),
         ("empty", "it is empty"),
-        ("file", "it is no directory"),
-        ("db", "it is a store, whose snapshots lie in its folder snapshots/"),
+        ("file", "it is not a directory"),
+        ("db", "it is a store; its snapshots are in its folder snapshots/"),
     ):
         with pytest.raises(NotASnapshot, match=reason):
             read(disk, Path("/") / name)

@@ -192,7 +192,7 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = store()
     make(disk, 5)
     with portable.held(disk, SNAPSHOTS):
-        with pytest.raises(SnapshotsLocked, match=f"process {os.getpid()} holds LOCK.*stuck"):
+        with pytest.raises(SnapshotsLocked, match=f"process {os.getpid()} holds LOCK.*hangs"):
             make(disk, 7)
         with pytest.raises(SnapshotsLocked):
             portable.prune(disk, SNAPSHOTS, 1)

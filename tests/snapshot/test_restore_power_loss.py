@@ -55,7 +55,7 @@ def what_is_there(disk: Disk) -> str:
         assert identity.read(disk, TARGET) == UUID
     except (NotAStore, Damage) as error:
         check_target(disk, TARGET)  # it can be restored into again
-        assert "RESTORING" not in names or "an unfinished restore lies in it" in str(error)
+        assert "RESTORING" not in names or "it contains an unfinished restore" in str(error)
         # What holds nothing but a lock can also become a new store. Anything else is refused and says what it is.
         if not names - {"LOCK"}:
             return "nothing"
@@ -67,7 +67,7 @@ def what_is_there(disk: Disk) -> str:
     assert "DURABLE" in disk.listdir(TARGET / "aof")
     tail = follow(disk, TARGET / "aof", UUID, start(disk), lambda records: None)
     assert (tail.position.lsn, tail.records) == (LSN, 0)
-    with pytest.raises(SnapshotRefused, match="holds a store already"):
+    with pytest.raises(SnapshotRefused, match="contains a store already"):
         check_target(disk, TARGET)
     return "store"
 
@@ -136,7 +136,7 @@ def test_a_changed_byte_is_noticed_while_copying() -> None:
     disk = with_snapshot()
     file = disk.open(snapshot(disk).path / DATA, write=True)
     file.write(4321, b"!")
-    with pytest.raises(SnapshotDamaged, match="BLAKE2b.*it was changed"):
+    with pytest.raises(SnapshotDamaged, match="BLAKE2b.*the data was changed"):
         restored(disk)
     assert what_is_there(disk) == "unfinished"
 
@@ -153,11 +153,11 @@ def test_only_one_at_a_time() -> None:
 
 # fmt: off
 @pytest.mark.parametrize(("tree", "reason"), [
-    ({"/new": None, "/new/STORE": b""}, "holds a store already"),
-    ({"/new": None, "/new/notes.txt": b""}, r"not empty \(it holds notes.txt\)"),
-    ({"/new": None, "/new/aof": None}, r"not empty \(it holds aof\)"),
-    ({"/new": None, "/new/RESTORING": b"", "/new/mine": b""}, r"not empty \(it holds mine\)"),
-    ({"/new": b""}, "is no directory"),
+    ({"/new": None, "/new/STORE": b""}, "contains a store already"),
+    ({"/new": None, "/new/notes.txt": b""}, r"not empty \(it contains notes.txt\)"),
+    ({"/new": None, "/new/aof": None}, r"not empty \(it contains aof\)"),
+    ({"/new": None, "/new/RESTORING": b"", "/new/mine": b""}, r"not empty \(it contains mine\)"),
+    ({"/new": b""}, "is not a directory"),
 ])
 # fmt: on
 def test_a_target_that_is_not_empty(tree: dict[str, bytes | None], reason: str) -> None:

@@ -53,7 +53,10 @@ def test_of_itself_with_snapshots(tmp_path: Path) -> None:
         assert verify_store(DISK, tmp_path / "db", with_snapshots=True) == []
         (made.path / "notes.txt").touch()
         (finding,) = verify_store(DISK, tmp_path / "db", with_snapshots=True)
-        assert finding.check == "snapshot" and "notes.txt is no part of a snapshot" in finding.text
+        assert (
+            finding.check == "snapshot"
+            and "notes.txt does not belong to a snapshot" in finding.text
+        )
 
 
 def test_progress_comes_to_its_end(tmp_path: Path) -> None:

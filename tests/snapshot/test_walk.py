@@ -88,7 +88,7 @@ def test_rows_of_nobody(tmp_path: Path) -> None:
     writing.put(rowkeys.group_row(10**6, 1), b"")
     writing.commit()
     world.close()
-    assert "belong to nothing" in findings(tmp_path)[0].text
+    assert "belong to no stream or group" in findings(tmp_path)[0].text
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -110,7 +110,7 @@ def test_a_child_that_dies_or_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for code, reason in (
         ("import os, signal; os.kill(os.getpid(), signal.SIGBUS)", "SIGBUS"),
         ("import time; time.sleep(100)", "hung"),
-        ("print('nonsense')", "nonsense"),
+        ("print('nonsense')", "invalid result"),
         ("raise SystemExit('why')", "why"),
     ):
         monkeypatch.setattr(module, "SILENT_S", 1.0)
@@ -124,4 +124,4 @@ def test_what_cannot_be_walked(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         list(walk(SimulatedDisk(), tmp_path))
     (tmp_path / "data.mdb").write_bytes(b"something else" * 1000)
-    assert "no LMDB file" in findings(tmp_path)[0].text
+    assert "not an LMDB file" in findings(tmp_path)[0].text

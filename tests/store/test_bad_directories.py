@@ -94,16 +94,16 @@ DAMAGES: dict[str, tuple[Damage, type[tidelog.CannotOpen], str]] = {
     "STORE empty":        (lambda r: (r / "STORE").write_bytes(b""), DAMAGED, "STORE, byte 0: "),
     "STORE damaged":      (lambda r: flip(r / "STORE", 30), DAMAGED, "STORE, byte 0: "),
     "STORE newer":        (newer_store, NEWER, "STORE: format version 2"),
-    "STORE a directory":  (lambda r: replaced_by_a_directory(r / "STORE"), REFUSED, "STORE: a directory lies"),
+    "STORE a directory":  (lambda r: replaced_by_a_directory(r / "STORE"), REFUSED, "STORE: found a directory"),
     "aof missing":        (lambda r: shutil.rmtree(r / "aof"), DAMAGED, "aof, byte 0: the directory"),
-    "aof a file":         (lambda r: replaced_by_a_file(r / "aof"), REFUSED, "aof: a plain file lies in a directory's"),
-    "aof emptied":        (lambda r: emptied(r / "aof"), DAMAGED, "all segments are missing"),
+    "aof a file":         (lambda r: replaced_by_a_file(r / "aof"), REFUSED, "aof: found a plain file where"),
+    "aof emptied":        (lambda r: emptied(r / "aof"), DAMAGED, "all segments and the file DURABLE are missing"),
     "segments missing":   (without_segments, DAMAGED, "DURABLE proves records"),
     "first missing":      (lambda r: segment(r, 0).unlink(), DAMAGED, "segments before the first are missing"),
     "middle missing":     (lambda r: segment(r, 2).unlink(), DAMAGED, "a segment is missing here"),
     "last missing":       (lambda r: segment(r, -1).unlink(), DAMAGED, "DURABLE proves records"),
     "segment empty":      (lambda r: segment(r, 2).write_bytes(b""), DAMAGED, "inside the segment's header"),
-    "segment junk":       (lambda r: segment(r, 2).write_bytes(b"junk" * 99), DAMAGED, "begins like this"),
+    "segment junk":       (lambda r: segment(r, 2).write_bytes(b"junk" * 99), DAMAGED, "does not begin like a segment"),
     "segment renamed":    (lambda r: segment(r, 2).rename(r / f"aof/{9999:020}.aof"), DAMAGED, "9999.aof, byte 40"),
     "segment newer":      (newer_segment, NEWER, "format version 9"),
     "segment truncated":  (lambda r: os.truncate(segment(r, 2), 300), DAMAGED, ".aof, byte "),
@@ -168,11 +168,11 @@ def test_what_lies_beside_is_nobodys_business(root: Path) -> None:
 def test_paths_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path in ("", "a\0b"):
-        with pytest.raises(tidelog.DataError, match="no path"):
+        with pytest.raises(tidelog.DataError, match="cannot be the path"):
             tidelog.open(path)
     with pytest.raises(TypeError):
         tidelog.open(None)  # type: ignore[arg-type]
-    with pytest.raises(tidelog.CannotOpen, match="no/such: .*create the directory"):
+    with pytest.raises(tidelog.CannotOpen, match="no/such: .*create the parent directory"):
         tidelog.open(tmp_path / "no" / "such")
     (tmp_path / "file").write_text("x")
     for read_only in (False, True):
@@ -239,7 +239,7 @@ def test_where_writing_is_not_allowed(root: Path) -> None:
         for path in (Path(place), copy, *copy.rglob("*")):
             path.chmod(0o700 if path.is_dir() else 0o600)
     error, length = done.stdout.splitlines()
-    assert f"{copy}/LOCK: Permission denied" in error and "read_only=True is enough" in error
+    assert f"{copy}/LOCK: Permission denied" in error and "to read it, use read_only=True" in error
     assert length == "100"
 
 

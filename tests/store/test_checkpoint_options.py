@@ -211,7 +211,7 @@ def test_nor_one_on_a_disk_in_memory() -> None:
     disk.mkdir(Path("/d"))
     with tidelog.open("/d/s", fsync="no", disk=disk) as db:
         fill(db, 1)
-        with pytest.raises(tidelog.CheckpointFailed, match="lies in memory"):
+        with pytest.raises(tidelog.CheckpointFailed, match="simulated in memory"):
             db.checkpoint()
 
 

@@ -130,7 +130,9 @@ def refused_by(opening: Callable[[], object], path: Path, kind: str) -> None:
     with pytest.raises(tidelog.CannotOpen) as caught:
         opening()
     text = str(caught.value)
-    assert text.startswith(f"{path}: {kind} lies in a ") and "put back" in text, text
+    assert text.startswith(f"{path}: found {kind} where a ") and "back under this name" in text, (
+        text
+    )
 
 
 @pytest.mark.parametrize("name, how", CASES)
@@ -176,7 +178,7 @@ def test_a_link_that_appears_while_the_store_is_open_is_not_followed(tmp_path: P
     precious.write_bytes(PRECIOUS)
     with tidelog.open(tmp_path / "s") as db:
         (tmp_path / "s" / "aof" / "spare").symlink_to(precious)  # which the first write would fill
-        with pytest.raises(tidelog.NotStored, match="a symbolic link lies in a file's place"):
+        with pytest.raises(tidelog.NotStored, match="found a symbolic link where a file belongs"):
             db.xadd("s", {"n": 1})
         (tmp_path / "s" / "aof" / "spare").unlink()
         db.xadd("s", {"n": 2})
@@ -194,10 +196,10 @@ def test_no_sweep_deletes_what_a_link_leads_to(root: Path, tmp_path: Path, name:
         (root / "snapshots" / name).symlink_to(precious)
         db.xadd("s", {"n": 52})
         with pytest.raises(
-            tidelog.CheckpointFailed, match="a symbolic link lies in a directory's place"
+            tidelog.CheckpointFailed, match="found a symbolic link where a directory belongs"
         ):
             db.snapshot()
-        with pytest.raises(OSError, match="a symbolic link lies in a directory's place"):
+        with pytest.raises(OSError, match="found a symbolic link where a directory belongs"):
             disk = RealDisk()
             disk.guard(root)
             prune(disk, root / "snapshots", 0)
@@ -212,7 +214,9 @@ def test_an_unfinished_restore_is_not_swept_through_a_link(root: Path, tmp_path:
     (target / "RESTORING").write_bytes(b"")
     (target / "checkpoint").symlink_to(precious)
     (snapshot,) = (path for path in (root / "snapshots").iterdir() if path.name.isdigit())
-    with pytest.raises(OSError, match="checkpoint: a symbolic link lies in a directory's place"):
+    with pytest.raises(
+        OSError, match="checkpoint: found a symbolic link where a directory belongs"
+    ):
         restore(RealDisk(), snapshot, target)
     assert (precious / "data").read_bytes() == PRECIOUS
 
@@ -309,7 +313,7 @@ def test_no_command_hangs_at_a_fifo(root: Path, name: str) -> None:
         if name == "checkpoint/data.mdb" and command[:2] in (("aof", "ls"), ("aof", "dump")):
             continue
         assert code != 0, command
-        assert told.count(f"{relative}: a FIFO lies in a file's place") == 1, (command, told)
+        assert told.count(f"{relative}: found a FIFO where a file belongs") == 1, (command, told)
 
 
 def test_verify_is_not_0_where_lock_is_a_directory(root: Path) -> None:

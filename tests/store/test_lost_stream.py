@@ -73,7 +73,7 @@ USES: dict[str, Callable[[tidelog.Store], object]] = {
 def test_what_needs_the_stream_is_refused_and_told_what_to_do(store: Path, use: str) -> None:
     with opened(store) as db:
         before = db.info()["written_lsn"]
-        with pytest.raises(tidelog.StoreDamaged, match="stream 1.*DEL gives it up"):
+        with pytest.raises(tidelog.StoreDamaged, match="stream 1.*DEL deletes it"):
             USES[use](db)
         assert db.info()["written_lsn"] == before and not db._core.reloads
         assert db.xlen("good") == 300
@@ -205,7 +205,7 @@ def test_a_purge_gives_up_a_queue_that_cannot_be_read(tmp_path: Path, lost: str)
     damage(root, STREAM)
     with opened(root) as db:
         queue = db.queue("mails")
-        with pytest.raises(tidelog.StoreDamaged, match="DEL gives it up"):
+        with pytest.raises(tidelog.StoreDamaged, match="DEL deletes it"):
             db.xlen(lost)
         purged = queue.purge()
         assert purged == (0 if lost == "mails" else 3)

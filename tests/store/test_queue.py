@@ -1013,7 +1013,7 @@ def test_done_and_into_a_full_queue_leaves_the_job_open(
     mails.put(1)
     jobs.put(1)
     job = take(jobs)
-    with pytest.raises(tidelog.QueueFull, match="'mails'.*still yours"):
+    with pytest.raises(tidelog.QueueFull, match="'mails'.*you still hold the job"):
         job.done_and(mails.new(2))
     assert job.state == "open" and len(mails) == 1
     assert drain(mails) == [1]
@@ -1524,7 +1524,7 @@ def test_queue_names(db: tidelog.Store) -> None:
 
 def test_neither_queues_nor_jobs_pickle(jobs: tidelog.Queue) -> None:
     jobs.put(1)
-    with pytest.raises(TypeError, match="open the store there"):
+    with pytest.raises(TypeError, match="open the store in the other process"):
         pickle.dumps(jobs)
     with pytest.raises(TypeError, match="lease belongs to this process"):
         pickle.dumps(take(jobs))

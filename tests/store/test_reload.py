@@ -150,9 +150,7 @@ def check(
     # Boom itself comes through from decide and from after the append; it says nothing about either.
     nothing = isinstance(told, tidelog.NotStored)
     if isinstance(told, KeyboardInterrupt):
-        nothing = any(
-            "nothing of this call was stored" in n for n in getattr(told, "__notes__", ())
-        )
+        nothing = any("the call stored nothing" in n for n in getattr(told, "__notes__", ()))
     if nothing:
         assert after == before, trap.where
     db.xadd("s", {"go": "on"})

@@ -62,7 +62,9 @@ def test_the_first_write_of_an_open_stores_all_or_nothing(
             lambda: db.pipeline().xadd("s", {"n": "1"}).execute(),
         ]
         for write in writes:
-            with pytest.raises(tidelog.NotStored, match="no thread to write checkpoints.*ulimit"):
+            with pytest.raises(
+                tidelog.NotStored, match="refused to start a thread to write checkpoints.*ulimit"
+            ):
                 write()
         assert db.xlen("s") == int(before) and db.xlen("jobs") == 0
         limit.reached = False
@@ -77,7 +79,9 @@ def test_the_first_write_of_an_open_stores_all_or_nothing(
 
 def test_a_store_that_needs_a_thread_at_once_does_not_open(limit: Limit, tmp_path: Path) -> None:
     limit.reached = True
-    with pytest.raises(tidelog.CannotOpen, match="no thread to sync the log every second"):
+    with pytest.raises(
+        tidelog.CannotOpen, match="refused to start a thread to sync the log every second"
+    ):
         tidelog.open(tmp_path / "s", fsync="everysec")
     limit.reached = False
     tidelog.open(tmp_path / "s", fsync="everysec").close()
@@ -111,7 +115,7 @@ def test_a_worker_gets_and_finishes_its_jobs(
                     assert job.deliveries == 1
                     values.append(job.value)
         assert values == list(range(5)) and len(queue) == 0
-        assert caplog.text.count("leases are not renewed") == 1
+        assert caplog.text.count("the thread that renews leases could not be started") == 1
         limit.reached = False
         queue.put(5)
         with queue.get("anna", block=0) as job:  # type: ignore[union-attr]
@@ -121,15 +125,15 @@ def test_a_worker_gets_and_finishes_its_jobs(
 def test_what_is_made_beside_fails_with_its_own_error(limit: Limit, tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s") as db:
         limit.reached = True
-        with pytest.raises(tidelog.CheckpointFailed, match="no thread"):
+        with pytest.raises(tidelog.CheckpointFailed, match="refused to start a thread"):
             db.checkpoint()
         limit.reached = False
         db.xadd("s", {"n": "1"})
         db.checkpoint()
         limit.reached = True
-        with pytest.raises(tidelog.CheckpointFailed, match="no thread to copy"):
+        with pytest.raises(tidelog.CheckpointFailed, match="refused to start a thread to copy"):
             db.snapshot()
-        with pytest.raises(tidelog.CheckpointFailed, match="process of its own"):
+        with pytest.raises(tidelog.CheckpointFailed, match="cannot start the process"):
             db.verify()
         limit.reached = False
         assert db.verify() == []

@@ -52,4 +52,4 @@ def test_a_store_that_was_emptied(run: Run, made: Made) -> None:
         path.unlink()
     done = run("aof", "ls", made.root)
     assert (done.code, done.out) == (6, "")
-    assert "all segments are missing" in done.err
+    assert "all segments and the file DURABLE are missing" in done.err

@@ -138,14 +138,14 @@ def live(root: Path, turn: int) -> None:
 
 KEPT_SMALL: Any = {"fsync": "no", "segment_bytes": 4096, "retain_bytes": 0}
 REFUSED: dict[str, Callable[[Path], object]] = {
-    "segments before the first are missing": lambda root: shutil.rmtree(root / "checkpoint"),
+    "the segments before this one are missing": lambda root: shutil.rmtree(root / "checkpoint"),
     "the log ends with LSN": lambda root: older(root, "aof"),
     "the log begins with LSN": lambda root: older(root, "checkpoint"),
-    "there is no segment, and the checkpoint holds records through": emptied,
-    "another history": of_a_twin,
+    "there are no segments, but the checkpoint holds records through": emptied,
+    "they are from different histories": of_a_twin,
     "is the checkpoint of another store": of_another,
     "the file ends here": cut,
-    "an unfinished restore lies in it": unfinished,
+    "it contains an unfinished restore": unfinished,
 }
 
 

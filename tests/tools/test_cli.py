@@ -221,7 +221,7 @@ def test_a_write_for_which_there_is_no_room(tmp_path: Path, args: tuple[str, ...
         assert job is not None and job.fail("no such address")
     done = on_a_disk_of(100, "queue", *args, tmp_path / "data", "mails")
     assert done.returncode == exits.SYSTEM
-    assert "nothing of this call was stored" in done.stderr and "Traceback" not in done.stderr
+    assert "the call stored nothing" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.fixture(scope="module")

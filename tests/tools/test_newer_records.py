@@ -38,9 +38,8 @@ def newer(made: Made) -> Made:
 def said(made: Made) -> str:
     """What is said of it, wherever it is found."""
     return (
-        f"{made.path()}, byte {made.offsets[-2]}: the record with LSN {made.lsn - 3} is of kind {KIND}, "
-        "which this tidelog does not know, as a newer one wrote it; "
-        "open the store with the version that wrote it, or a later one"
+        f"{made.path()}, byte {made.offsets[-2]}: the record with LSN {made.lsn - 3} has kind {KIND}, "
+        "which only a newer tidelog knows. Open the store with the version that wrote it or a newer one"
     )
 
 

@@ -119,7 +119,7 @@ def test_segments_that_go_while_they_are_read(made: Made) -> None:
     for _ in first.frames():
         pass
     made.path(1).unlink()
-    with pytest.raises(Vanished, match="begin again"):
+    with pytest.raises(Vanished, match="Start again"):
         next(scans)
 
 

@@ -102,8 +102,8 @@ class Drain:
         if total:
             where = ", ".join(f"{name}: {count}" for name, count in sorted(self._left.items()))
             log.warning(
-                "the store is closed while other threads and tasks have %d jobs in hand (%s); "
-                "they will be delivered again",
+                "the store was closed while other threads and tasks held %d jobs (%s); these jobs will be delivered "
+                "again",
                 *(total, where),
             )
         return total

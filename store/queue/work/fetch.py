@@ -34,7 +34,7 @@ from tidelog.store.queue.work.settle import failures, log_done
 from tidelog.store.queue.work.shared import Delivery, Hold, Job, Leftover, Shared
 
 LOOK_MAX: Final = 100  # jobs that one decision makes dead jobs, and about UNIT_BYTES of them
-ABANDONED: Final = "abandoned: its worker ended, or dropped it, without finishing it"
+ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
 
 DELIVERED: Final = b"delivered"
 NEXT: Final = b"next"  # delivered: one new job and nothing else
@@ -44,7 +44,7 @@ AGAIN: Final = b"again"  # nothing yet; ask once more
 
 def closing() -> StoreClosed:
     """The error for a worker that asks for a job while the store is being closed."""
-    return StoreClosed("the store is being closed: no more jobs are handed out")
+    return StoreClosed("the store is being closed and delivers no more jobs")
 
 
 class Fetch:

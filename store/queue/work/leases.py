@@ -103,7 +103,10 @@ class Leases:
             # the next fetch.
             self.armed = False  # the next call tries again
             if not self._troubled:
-                log.warning("leases are not renewed, and that is tried again: %s", error)
+                log.warning(
+                    "the thread that renews leases could not be started; the next call tries again: %s",
+                    error,
+                )
             self._troubled = True
         except BaseException:
             self.armed = False

@@ -132,7 +132,7 @@ class Delivery:
             name = shown(self.shared.key)
             lost = ", ".join(map(text, sorted({*jobs} - {*held})))
             log.warning(
-                "queue %s: done, but given to another worker meanwhile, or settled: jobs %s",
+                "queue %s: jobs were done too late, after another worker got or settled them: %s",
                 name,
                 lost,
             )

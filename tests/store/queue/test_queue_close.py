@@ -160,7 +160,7 @@ def test_closing_says_how_many_jobs_were_left(
     began = time.monotonic()
     assert db.close(drain=timedelta(milliseconds=200)) == 3
     assert 0.2 <= time.monotonic() - began < 5
-    assert "3 jobs in hand (jobs: 2, others: 1)" in caplog.text
+    assert "held 3 jobs (jobs: 2, others: 1)" in caplog.text
     for holding in held:
         holding.end()
         with pytest.raises(tidelog.StoreClosed):
