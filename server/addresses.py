@@ -51,7 +51,7 @@ class Addresses:
                 self.bound.append(Address("unix", path, link))
             if not self.bound:
                 raise ConfigError(
-                    "nobody could reach it: name a port, a Unix socket, or an address of this machine"
+                    "the server would listen nowhere: set port, unixsocket, or bind to an address of this machine"
                 )
             if config["metrics-port"]:
                 self._bind_metrics(config)
@@ -80,7 +80,7 @@ class Addresses:
             importlib.import_module("prometheus_client")
         except ImportError as error:
             raise ConfigError(
-                f"metrics-port needs what `pip install 'tidelog[server]'` installs: {error}"
+                f"metrics-port needs an extra; run `pip install 'tidelog[server]'`: {error}"
             ) from error
         host, port = config["metrics-bind"], config["metrics-port"]
         try:

@@ -150,8 +150,8 @@ class Handshakes:
                 lambda: connection, link, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
             )
         except OSError as error:
-            why = str(error) or "it has closed the connection"
-            _logger.log(VERBOSE, "no TLS with %s: %s", peer, why)
+            why = str(error) or "the client closed the connection"
+            _logger.log(VERBOSE, "TLS handshake with %s failed: %s", peer, why)
         finally:
             self.end(connection)
 

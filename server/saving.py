@@ -169,7 +169,7 @@ class Saving:
             try:
                 saved.result()
             except TidelogError as error:
-                _logger.error("SHUTDOWN: no checkpoint: %s", error)
+                _logger.error("SHUTDOWN: the checkpoint failed: %s", error)
                 if not force:
                     raise CommandError(SHUTDOWN_FAILED) from error
         finally:

@@ -62,7 +62,7 @@ class Server:
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:
         if core.served:
-            raise ConfigError("this store is served already")
+            raise ConfigError("this store is already being served")
         self.core = core
         core.served = True
         self.config = config
@@ -118,8 +118,8 @@ class Server:
         possible = _possible_clients()
         if self.clients_max > possible:
             _logger.warning(
-                "maxclients is %d, but this process may open %d files: %d clients are served; raise it with "
-                "`ulimit -n`",
+                "maxclients is %d, but this process may open only %d files, so it serves at most %d clients. Raise "
+                "the limit with `ulimit -n`",
                 *(self.clients_max, possible + FILES_RESERVED, possible),
             )
             self.clients_max = possible
@@ -146,7 +146,7 @@ class Server:
             _logger.log(VERBOSE, "refused %s: %s", connection.addr, why)
             return refusal
         self.sessions[session.id] = session
-        _logger.log(VERBOSE, "client %d connects from %s", session.id, connection.addr)
+        _logger.log(VERBOSE, "client %d connected from %s", session.id, connection.addr)
         return None
 
     def left(self, connection: Connection) -> None:
@@ -157,7 +157,7 @@ class Server:
             name = session.name.decode("utf-8", "backslashreplace")
             _logger.log(
                 VERBOSE,
-                "client %d (%s) %sis gone after %.3f s",
+                "client %d (%s) %sdisconnected after %.3f s",
                 *(session.id, connection.addr, f"named {name} " if name else "", age),
             )
         self.turns.forget(connection)
@@ -168,8 +168,8 @@ class Server:
         if now >= self._http_warning_at:
             self._http_warning_at = now + HTTP_WARNING_S
             _logger.warning(
-                "closing client %d (%s), which speaks HTTP: a web page may be trying to send commands; others like it "
-                "are closed unsaid for a minute",
+                "closing client %d (%s), which sent HTTP: a web page may be trying to send commands. Further such "
+                "clients are closed without a message for a minute",
                 *(session.id, session.connection.addr),
             )
 
@@ -190,14 +190,14 @@ class Server:
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
         core = self.core
         if core.ended:
-            self.store_ended(StoreClosed("its owner has closed it"))
+            self.store_ended(StoreClosed("its owner closed it"))
             return
         now_ms = core.time_ns() // 1_000_000
         if now_ms >= core.state.next_expiry:
             try:
                 core.decided(0, _expire)
             except TidelogError as error:
-                _logger.warning("what is to expire could not be deleted: %s", error)
+                _logger.warning("expired keys could not be deleted: %s", error)
             self.turns.look()
         now = self.loop.time()
         self.stats.sample(now, core.log.parked and core.durability.relief is None)
@@ -238,7 +238,7 @@ class Server:
         late = connection.slow_since is not None and now - connection.slow_since > soft_seconds
         if (hard and behind > hard) or late:
             _logger.warning(
-                "closing client %d (%s), which does not read: %d bytes are waiting for it",
+                "closing client %d (%s), which does not read its replies: %d bytes are unread",
                 *(session.id, connection.addr, behind),
             )
             session.kill()
@@ -366,7 +366,7 @@ class Server:
     def store_ended(self, error: TidelogError) -> None:
         """The store was closed by its owner: stop serving."""
         if not self._stopping:
-            _logger.warning("the store is of no more use: %s", error)
+            _logger.warning("stopping, because the store can no longer be used: %s", error)
             self.stop()
 
     def stop(self) -> None:
@@ -401,7 +401,7 @@ class Server:
             try:
                 await asyncio.to_thread(checkpoints.fold)
             except TidelogError as error:
-                _logger.error("no checkpoint: %s", error)
+                _logger.error("the checkpoint failed: %s", error)
         if not self.core.ended:
             deadline = self.loop.time() + self.config["shutdown-timeout"]
             while (turns.holding or turns.under_way) and self.loop.time() < deadline:

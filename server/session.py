@@ -482,7 +482,7 @@ class Session:
             if self.core.ended:
                 self.server.store_ended(error)
         else:  # a bug of ours, which must not affect other sessions
-            _logger.error("%s of client %d broke off", what, self.id, exc_info=error)
+            _logger.error("internal error in %s of client %d", what, self.id, exc_info=error)
         return errors.line(error)
 
     def _rest_on(self, promise: Promise) -> None:

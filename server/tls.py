@@ -50,7 +50,7 @@ def _context(config: Config) -> ssl.SSLContext:
             made.set_ciphers(config["tls-ciphers"])
         except ssl.SSLError:
             raise ConfigError(
-                f"tls-ciphers: OpenSSL knows none of {config['tls-ciphers']}"
+                f"tls-ciphers: OpenSSL knows no cipher of {config['tls-ciphers']}"
             ) from None
     if config["tls-prefer-server-ciphers"]:
         made.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -81,12 +81,12 @@ def _reason(error: ssl.SSLError, certificate: str, key: str, with_password: bool
             f"tls-key-file {key} is not the key of the certificate in tls-cert-file {certificate}"
         )
     if not _is_certificate(certificate):
-        return f"tls-cert-file {certificate} holds no certificate in PEM"
+        return f"tls-cert-file {certificate} contains no PEM certificate"
     if b"ENCRYPTED" in recipe.read(RealDisk(), Path(key)):  # OpenSSL has no single reason for this
         if with_password:
             return f"tls-key-file-pass is not the password of tls-key-file {key}"
-        return f"tls-key-file {key} has a password: give it with tls-key-file-pass"
-    return f"tls-key-file {key} holds no private key in PEM, or one that OpenSSL does not take: {error.reason or error}"
+        return f"tls-key-file {key} is encrypted: set tls-key-file-pass to its password"
+    return f"tls-key-file {key} contains no PEM private key that OpenSSL accepts: {error.reason or error}"
 
 
 def _is_certificate(path: str) -> bool:
@@ -109,8 +109,8 @@ def _load_authorities(made: ssl.SSLContext, config: Config) -> None:
         if asked == "no":
             return
         raise ConfigError(
-            f"tls-auth-clients is {asked}: name the certificates that those of clients must rest on with "
-            "tls-ca-cert-file or tls-ca-cert-dir, or set tls-auth-clients no"
+            f"tls-auth-clients is {asked}, but there are no CA certificates to verify clients against: set "
+            "tls-ca-cert-file or tls-ca-cert-dir, or set tls-auth-clients to no"
         )
     if file:
         _must_be_readable("tls-ca-cert-file", file)
@@ -119,7 +119,7 @@ def _load_authorities(made: ssl.SSLContext, config: Config) -> None:
     try:
         made.load_verify_locations(file or None, folder or None)
     except ssl.SSLError as error:
-        raise ConfigError(f"tls-ca-cert-file {file} holds no certificate in PEM") from error
+        raise ConfigError(f"tls-ca-cert-file {file} contains no PEM certificate") from error
 
 
 def _must_be_readable(name: str, path: str) -> None:

@@ -190,7 +190,7 @@ class Turns:
                 break
 
     def _broke(self, connection: Connection) -> None:
-        _logger.exception("client %d is closed", connection.session.id)
+        _logger.exception("closing client %d after an internal error", connection.session.id)
         connection.kill()
 
     def _take_alike(self, arrived: list[tuple[Connection, bytes]]) -> bool:
@@ -316,7 +316,7 @@ class Turns:
                     awake.popleft().woken()
                 pubsub.deliver()
         except Exception:  # a bug of ours; the next turn takes the rest
-            _logger.exception("a turn broke off")
+            _logger.exception("internal error in a turn")
         core = self._core
         log = core.log
         if log.written_lsn < log.next_lsn - 1 and not (

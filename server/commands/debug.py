@@ -141,7 +141,7 @@ async def _rebuilt(session: Session, refusal: bytes) -> Reply:
     except StoreClosed:
         raise
     except TidelogError as error:
-        _logger.error("memory could not be rebuilt: %s", error)
+        _logger.error("DEBUG RELOAD could not rebuild memory: %s", error)
         raise CommandError(refusal) from error
     return OK
 

@@ -135,7 +135,7 @@ class Config:
             if fsync is not None and option.of != SERVER:
                 owner = {STORE: "tidelog.open", LOGS: "the program's own logging"}[option.of]
                 raise ConfigError(
-                    f"{given} is for {owner} to say, not for the server of an open store"
+                    f"{given} cannot be set here: the store is already open, so set it with {owner}"
                 )
             self._put(option, value, "", native=True)
             if option.name == "port":
@@ -182,7 +182,7 @@ class Config:
         if option.name in self._fixed and value != old:
             is_now = option.kind.show(old)
             raise ConfigError(
-                f"{where}{option.name} cannot be changed, it is {is_now or 'empty'}: {option.help}"
+                f"{where}{option.name} cannot be changed from {is_now or 'empty'}: {option.help}"
             )
         self._values[option.name] = option.kind.over(old, value)
 
@@ -253,7 +253,7 @@ class Config:
                     try:
                         callback(before[name])
                     except Exception as other:  # restoring failed: the caller gets the first error
-                        _logger.error("%s could not be set back: %r", name, other)
+                        _logger.error("%s could not be restored to its old value: %r", name, other)
             if isinstance(error, ValueError):
                 raise _failed(told[-1].encode(), str(error)) from error
             raise
@@ -300,10 +300,10 @@ class Config:
 def _option(name: str, where: str) -> Option:
     option = OPTIONS.get(name)
     if name == USERS:
-        raise ConfigError(f"{where}users stand in the configuration file")
+        raise ConfigError(f"{where}users can only be set in the configuration file")
     if option is None:
         near = get_close_matches(name, [*OPTIONS, USERS], 1)
-        hint = f"; is {near[0]} meant?" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"{where}there is no option {name!r}{hint}")
     return option
 

@@ -73,7 +73,7 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
         from tomlkit.exceptions import ParseError
         from tomlkit.items import Table
     except ImportError as error:
-        needed = "to write it takes what `pip install 'tidelog[server]'` installs"
+        needed = "writing it needs an extra; run `pip install 'tidelog[server]'`"
         raise Malformed(f": {needed}: {error}") from error
 
     try:
@@ -118,7 +118,7 @@ def _line(line: bytes) -> str:
     except UnicodeDecodeError as error:
         user = ascii(line.split()[1])[2:-1]
         raise Malformed(
-            f": user {user} has a name or a rule that is not UTF-8, as TOML is"
+            f": user {user} has a name or a rule that is not valid UTF-8, which TOML requires"
         ) from error
 
 

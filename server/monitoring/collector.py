@@ -42,13 +42,17 @@ TRIES: Final = 10
 # fmt: off
 # Name of the gauge, key in `Checkpoints.info`, factor to the gauge's unit, help.
 _CHECKPOINT: Final = (
-    ("checkpoint_lsn", "checkpoint_lsn", 1, "The checkpoint holds everything up to this record."),
-    ("checkpoint_timestamp_seconds", "checkpoint_unix_ms", 0.001, "Unix time of the checkpoint, 0 = there is none."),
-    ("checkpoint_duration_seconds", "checkpoint_seconds", 1, "How long the last one took to be written."),
-    ("log_bytes_since_checkpoint", "bytes_since_checkpoint", 1, "Bytes of the log that no checkpoint holds yet."),
-    ("log_records_since_checkpoint", "changes_since_checkpoint", 1, "Records of the log that no checkpoint holds yet."),
-    ("memory_budget_bytes", "memory_budget", 1, "What entries and groups may take in memory, 0 = no bound."),
-    ("memory_estimate_bytes", "memory_estimate", 1, "What they took at the last survey; only with a budget."),
+    ("checkpoint_lsn", "checkpoint_lsn", 1, "LSN of the last record that the checkpoint contains."),
+    ("checkpoint_timestamp_seconds", "checkpoint_unix_ms", 0.001, "Unix time of the checkpoint; 0 if there is none."),
+    ("checkpoint_duration_seconds", "checkpoint_seconds", 1, "Seconds that the last checkpoint took."),
+    ("log_bytes_since_checkpoint", "bytes_since_checkpoint", 1, "Bytes of the log that no checkpoint contains yet."),
+    ("log_records_since_checkpoint", "changes_since_checkpoint", 1, 
+        "Records of the log that no checkpoint contains yet."
+    ),
+    ("memory_budget_bytes", "memory_budget", 1, "Memory budget for entries and groups; 0 = no limit."),
+    ("memory_estimate_bytes", "memory_estimate", 1, 
+        "Memory that entries and groups took at the last estimate; 0 without a budget."
+    ),
     ("memory_writers_wait", "writers_wait", 1, "1 while writers wait because memory is over its budget."),
 )
 # fmt: on
@@ -121,30 +125,30 @@ class Collector:
         )
         role.add_metric(["master"], 1)
         yield role
-        yield _gauge("replication_followers", "Followers that are connected.", 0)
+        yield _gauge("replication_followers", "Connected replicas.", 0)
 
     # --- the server
 
     def _of_server(self) -> Iterator[Metric]:
         server = self._server
         stats = server.stats
-        about = InfoMetricFamily("tidelog_server", "What runs here.")
+        about = InfoMetricFamily("tidelog_server", "Version of the server.")
         about.add_metric([], {"redis_version": REDIS_VERSION, "run_id": server.run_id})
         yield about
-        yield _gauge("start_time_seconds", "Unix time of the start.", server.started)
-        yield _gauge("connected_clients", "Clients that are connected.", len(server.sessions))
-        yield _gauge("blocked_clients", "Clients that wait in a blocking command.", server.blocked)
-        yield _gauge("clients_max", "Clients that are admitted.", server.clients_max)
-        yield _counter("connections_received", "Connections that came.", stats.connections_received)
+        yield _gauge("start_time_seconds", "Unix time at which the server started.", server.started)
+        yield _gauge("connected_clients", "Connected clients.", len(server.sessions))
+        yield _gauge("blocked_clients", "Clients blocked in a command.", server.blocked)
+        yield _gauge("clients_max", "Maximum number of clients.", server.clients_max)
+        yield _counter("connections_received", "Connections received.", stats.connections_received)
         yield _counter(
             "connections_rejected",
-            "Connections that were refused: too many, or protected mode.",
+            "Connections refused because of maxclients or protected mode.",
             stats.rejected_connections,
         )
         yield _counter("net_input_bytes", "Bytes received from clients.", stats.net_input_bytes)
         yield _counter("net_output_bytes", "Bytes sent to clients.", stats.net_output_bytes)
         errors = CounterMetricFamily(
-            "tidelog_error_replies", "Error replies by their code.", labels=["code"]
+            "tidelog_error_replies", "Error replies by error code.", labels=["code"]
         )
         for code, count in _items(stats.by_error):
             errors.add_metric([_text(code)], count)
@@ -154,10 +158,10 @@ class Collector:
         calls, failed, rejected, spent = (
             CounterMetricFamily(f"tidelog_commands{name}", text, labels=["command"])
             for name, text in (
-                ("", "Calls that ran."),
-                ("_failed", "Calls that ran and answered an error."),
+                ("", "Calls that were run."),
+                ("_failed", "Calls that were run and returned an error."),
                 ("_rejected", "Calls that were refused before they ran."),
-                ("_duration_seconds", "Seconds that calls ran, all together."),
+                ("_duration_seconds", "Total seconds spent running calls."),
             )
         )
         for name, row in _items(self._server.stats._rows):
@@ -183,15 +187,19 @@ class Collector:
             buckets.append((str(bound), total))
         yield HistogramMetricFamily(
             "tidelog_fsync_duration_seconds",
-            "How long each fsync of the log took.",
+            "Duration of the log's fsyncs, in seconds.",
             buckets=buckets,
             sum_value=seconds,
         )
         nbytes, age = log.exposed()
-        yield _gauge("log_exposed_bytes", "Bytes of the log that a power cut would take.", nbytes)
-        yield _gauge("log_exposed_seconds", "Age of the oldest of them.", age)
+        yield _gauge(
+            "log_exposed_bytes",
+            "Bytes of the log that are not synced and that a power cut would lose.",
+            nbytes,
+        )
+        yield _gauge("log_exposed_seconds", "Age of the oldest unsynced bytes, in seconds.", age)
         reached = GaugeMetricFamily(
-            "tidelog_log_lsn", "The last record that has got so far.", labels=["level"]
+            "tidelog_log_lsn", "LSN of the last record that reached this level.", labels=["level"]
         )
         reached.add_metric(["added"], log.next_lsn - 1)
         reached.add_metric(["written"], log.written_lsn)
@@ -204,17 +212,17 @@ class Collector:
         yield policy
         yield _gauge(
             "log_failed",
-            "1 if the log failed, and nothing can be written any more.",
+            "1 if the log failed and no write is possible any more.",
             int(log.failure is not None),
         )
         yield _gauge(
             "log_refuses_writes",
-            "1 while writes are refused, as on a full disk.",
+            "1 while writes are refused, for example on a full disk.",
             int(log.refusal() is not None),
         )
         yield _gauge(
             "log_replies_parked",
-            "1 while replies wait for a disk that lags behind.",
+            "1 while replies wait because the disk is too slow.",
             int(log.parked),
         )
 
@@ -226,13 +234,15 @@ class Collector:
         for name, key, unit, text in _CHECKPOINT:
             yield _gauge(name, text, (facts[key] or 0) * unit)
         failed = facts["checkpoint_failure"] is not None
-        yield _gauge("checkpoint_failed", "1 if the last attempt failed.", int(failed))
+        yield _gauge("checkpoint_failed", "1 if the last checkpoint failed.", int(failed))
 
     # --- keys and streams
 
     def _of_keyspace(self) -> Iterator[Metric]:
-        keys = GaugeMetricFamily("tidelog_keys", "Keys, in memory or not.", labels=["db"])
-        expiring = GaugeMetricFamily("tidelog_expiring_keys", "Those that expire.", labels=["db"])
+        keys = GaugeMetricFamily("tidelog_keys", "Number of keys.", labels=["db"])
+        expiring = GaugeMetricFamily(
+            "tidelog_expiring_keys", "Number of keys with an expiry time.", labels=["db"]
+        )
         for db, database in enumerate(self._core.state.databases):
             if len(database.keys):
                 keys.add_metric([str(db)], len(database.keys))
@@ -242,33 +252,32 @@ class Collector:
     def _of_streams(self) -> Iterator[Metric]:
         found = figures(self._core, self._streams_max)
         resident = (
-            f" Of the first {self._streams_max} streams by name (metrics-streams) among those in memory; of at most "
-            f"{KEYS_MAX} keys of a database it is looked at which those are. What is only in the checkpoint is not "
-            "loaded, and not shown."
+            f" Shows the first {self._streams_max} streams by name (metrics-streams) that are in memory, found among "
+            f"at most {KEYS_MAX} keys per database. Streams that are only in the checkpoint are not shown."
         )
-        yield _gauge("streams_shown", "Streams that are shown one by one." + resident, len(found))
+        yield _gauge("streams_shown", "Number of streams shown one by one." + resident, len(found))
         yield _family("stream_length", "Entries." + resident, _stream_samples(found, "length"))
         yield _family(
             "stream_entries_added",
-            "Entries ever added, as XINFO STREAM counts them.",
+            "Entries ever added, as in XINFO STREAM.",
             _stream_samples(found, "added"),
         )
         yield _family("stream_groups", "Consumer groups.", _stream_samples(found, "group_count"))
         yield _family(
             "group_lag",
-            "Entries that a group has still to read; missing where that cannot be told without reading the stream.",
+            "Entries that a group has not read yet. Missing if finding out requires reading the stream.",
             _group_samples(found, "lag"),
         )
         yield _family(
             "group_pending",
-            "Entries delivered and not acknowledged.",
+            "Entries that were delivered and not acknowledged.",
             _group_samples(found, "pending"),
         )
         yield _family("group_consumers", "Consumers.", _group_samples(found, "consumers"))
         yield _family(
             "group_oldest_pending_seconds",
-            "Age of the oldest delivery that a consumer has not acknowledged; of one some 64 entries younger if that "
-            "is not in memory. Missing where no consumer has any.",
+            "Age of the oldest delivery that no consumer has acknowledged, in seconds; if that delivery is not in "
+            "memory, the age of one about 64 entries younger. Missing if nothing is pending.",
             _group_samples(found, "oldest_s"),
         )
 

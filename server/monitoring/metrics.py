@@ -98,7 +98,7 @@ class Metrics:
         try:
             self._server.loop.call_soon_threadsafe(answered.set)
         except RuntimeError:
-            return "the server has ended"
+            return "the server has stopped"
         if not answered.wait(HEALTH_S):
             return f"the event loop did not answer within {HEALTH_S:g} s"
         return None
@@ -151,7 +151,7 @@ class _Http(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        _logger.debug("a request for metrics broke off", exc_info=True)
+        _logger.debug("a request for metrics failed", exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

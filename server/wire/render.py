@@ -62,7 +62,7 @@ def render(reply: Reply, protocol: int, out: Out) -> None:
     else:
         writer = _WRITERS.get(kind)
         if writer is None:
-            raise TypeError(f"no reply of a command: {kind.__name__}")
+            raise TypeError(f"not a valid reply of a command: {kind.__name__}")
         writer(reply, protocol, out)
 
 

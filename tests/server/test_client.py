@@ -468,9 +468,9 @@ def test_who_comes_and_goes_is_in_the_log(start: Start, caplog: pytest.LogCaptur
     for line, pattern in zip(
         said,
         (
-            rf"client 1 connects from {addr}",
+            rf"client 1 connected from {addr}",
             rf"refused {addr}: ERR max number of clients reached",
-            rf"client 1 \({addr}\) named shop is gone after \d\.\d+ s",
+            rf"client 1 \({addr}\) named shop disconnected after \d\.\d+ s",
         ),
         strict=True,
     ):

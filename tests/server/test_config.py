@@ -339,9 +339,9 @@ def test_start() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"prot": 1}, "there is no option 'prot'; is port meant?"),
+        ({"prot": 1}, "there is no option 'prot'; did you mean port?"),
         ({"xyzzy": 1}, "there is no option 'xyzzy'"),
-        ({"users": ["user ann on"]}, "users stand in the configuration file"),
+        ({"users": ["user ann on"]}, "users can only be set in the configuration file"),
         ({"port": "1"}, "port must be an integer from 0 to 65535, not '1'"),
         ({"port": True}, "port must be an integer from 0 to 65535, not true"),
         ({"requirepass": 5}, "requirepass must be a string without NUL"),
@@ -353,9 +353,9 @@ def test_start() -> None:
         ({"loglevel": "debug"}, "loglevel is for the program's own logging to say"),
         (
             {"appendonly": False},
-            "appendonly cannot be changed, it is yes: Everything goes through the log.",
+            "appendonly cannot be changed from yes: Every change is written to the log.",
         ),
-        ({"replicaof": "a 1"}, "replicaof cannot be changed, it is empty: "),
+        ({"replicaof": "a 1"}, "replicaof cannot be changed from empty: "),
     ],
 )
 def test_options_of_a_program_that_make_no_sense(options: dict[str, Any], text: str) -> None:
@@ -436,8 +436,8 @@ def test_the_file(disk: SimulatedDisk) -> None:
         ("port = \n", ", line 1, column 8: Invalid value"),
         ("a = 1\na = 2\n", ", line 2, column 6: Cannot overwrite a value"),
         (b"a = 1\nb = '\xff'", ", line 2: not UTF-8"),
-        ("# x\nprot = 1", ", line 2: there is no option 'prot'; is port meant?"),
-        ("user = 1", ", line 1: there is no option 'user'; is users meant?"),
+        ("# x\nprot = 1", ", line 2: there is no option 'prot'; did you mean port?"),
+        ("user = 1", ", line 1: there is no option 'user'; did you mean users?"),
         ("\n[server]\nport = 1", ", line 2: there is no option 'server'"),
         ('port = "1"', ", line 1: port must be an integer from 0 to 65535, not '1'"),
         ("port = 65536", ", line 1: port must be an integer from 0 to 65535, not 65536"),
@@ -453,7 +453,7 @@ def test_the_file(disk: SimulatedDisk) -> None:
         ("requirepass = 12345", ", line 1: requirepass must be a string without NUL"),
         ("users = 'user ann on'", ', line 1: users must be a list of lines: ["user ann on ..."]'),
         ("users = [1]", ", line 1: users must be a list of lines"),
-        ("dir = 'here'", ", line 1: dir cannot be changed, it is empty: The directory of the store"),
+        ("dir = 'here'", ", line 1: dir cannot be changed from empty: The directory of the store"),
         ("[client-output-buffer-limit]\nx = 1", ", line 1: client-output-buffer-limit must be a class of"),
         ("[client-output-buffer-limit]\nx = [1, 1, 1]", ", line 1: client-output-buffer-limit must be a class of"),
         ('bind = ""', ', line 1: bind must be words, as "a b" or ["a", "b"], not \'\''),
@@ -556,7 +556,8 @@ def test_rewrite_of_a_user_that_toml_cannot_hold(disk: SimulatedDisk) -> None:
     with pytest.raises(CommandError) as caught:
         config.rewrite([b"user default on", b"user a\xff on ~\xfe"])()
     assert caught.value.line == (
-        b"ERR Rewriting config file: /tidelog.toml: user a\\xff has a name or a rule that is not UTF-8, as TOML is"
+        b"ERR Rewriting config file: /tidelog.toml: user a\\xff has a name or a rule that is not valid UTF-8, "
+        b"which TOML requires"
     )
     assert read(disk) == "port = 7000\n"
     odd = "user \x01\x7f'\"\\\u2028\U0001f600 on".encode()

@@ -90,7 +90,7 @@ def test_who_speaks_http_does_not_fill_the_log(
         client.raw(b"POST / HTTP/1.1\r\n\r\n")
         assert client.rest() == b""
         client.close()
-    assert caplog.text.count("speaks HTTP") == 1
+    assert caplog.text.count("sent HTTP") == 1
 
 
 def test_garbage(server: Running, others: None) -> None:

@@ -242,7 +242,7 @@ def test_every_fsync_is_counted_also_by_a_log_that_is_begun_anew(
 
 def test_a_store_is_served_once(start: Start) -> None:
     running = start()
-    with pytest.raises(ConfigError, match="served already"):
+    with pytest.raises(ConfigError, match="already being served"):
         tidelog.serve(running.db, port=0)
     running.serving.close()
     with tidelog.serve(running.db, port=0) as again:  # and again after that

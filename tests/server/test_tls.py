@@ -165,7 +165,7 @@ def test_a_key_with_a_password(folder: Path) -> None:
         context(configured(locked, tls_auth_clients="no"))
     assert (
         str(caught.value)
-        == f"tls-key-file {locked.key} has a password: give it with tls-key-file-pass"
+        == f"tls-key-file {locked.key} is encrypted: set tls-key-file-pass to its password"
     )
     with pytest.raises(ConfigError) as caught:
         context(configured(locked, tls_auth_clients="no", tls_key_file_pass="please"))
@@ -195,15 +195,15 @@ def test_what_is_wrong_with_the_files(ours: Files, other: Files, tmp_path: Path)
         ),
         (
             {"tls_cert_file": str(empty), "tls_key_file": ours.key},
-            f"tls-cert-file {empty} holds no certificate in PEM",
+            f"tls-cert-file {empty} contains no PEM certificate",
         ),
         (
             {"tls_cert_file": str(garbage), "tls_key_file": ours.key},
-            f"tls-cert-file {garbage} holds no certificate in PEM",
+            f"tls-cert-file {garbage} contains no PEM certificate",
         ),
         (
             {"tls_cert_file": ours.certificate, "tls_key_file": str(empty)},
-            f"tls-key-file {empty} holds no private key in PEM, or one that OpenSSL does not take",
+            f"tls-key-file {empty} contains no PEM private key that OpenSSL accepts",
         ),
         (
             {**files(ours), "tls_auth_clients": "yes"},
@@ -216,7 +216,7 @@ def test_what_is_wrong_with_the_files(ours: Files, other: Files, tmp_path: Path)
         ),
         (
             {**files(ours), "tls_ca_cert_file": str(empty)},
-            f"tls-ca-cert-file {empty} holds no certificate in PEM",
+            f"tls-ca-cert-file {empty} contains no PEM certificate",
         ),
         (
             {**files(ours), "tls_ca_cert_dir": str(missing)},
@@ -301,7 +301,7 @@ def test_who_stalls_in_the_handshake_takes_no_more_than_clients_may(
         plain.raw(b"*1\r\n$4\r\nPING\r\n")
         plain.rest()
         until(lambda: "WRONG_VERSION_NUMBER" in caplog.text)
-    assert "no TLS with 127.0.0.1:" in caplog.text
+    assert "TLS handshake with 127.0.0.1:" in caplog.text
 
 
 def test_who_is_one_too_many_is_told_so(start: Start, ours: Files) -> None:

@@ -1,11 +1,11 @@
 """Write the tables of docs/reference/server-options.md from server/config/options.py.
 
-The groups are the comments that stand between the options there. What is outside of the two marks in the page is
-written by hand. Run after every change of options.py:
+The groups of the page are the comments between the options in that file. The text outside the two marks in the page
+is written by hand. Run this after every change of options.py:
 
     python tools/dev/make_options.py
 
-A test compares the page with what this would write.
+A test compares the page with the output of this script.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINE = re.compile(r'^    (?:# (?P<group>.+)|Option\("(?P<option>[^"]+)")', re.M
 
 
 def groups() -> dict[str, list[Option]]:
-    """The options as they are grouped in the source."""
+    """The options by group, in the order of the source."""
     source = (ROOT / "server/config/options.py").read_text()
     table = source[source.index("_ALL: Final = (") : source.index("# fmt: on")]
     found: dict[str, list[Option]] = {}
@@ -111,7 +111,7 @@ def tables() -> str:
             parts.append(table(("option", "default", "values", "set", "meaning"), rows) + "\n")
     parts.append("### Fixed\n\n")
     parts.append(
-        "Clients and tools look for these names. Their value says how things are, and setting another one is an "
+        "Clients and tools ask for these options. The values state how tidelog works; setting another value is an "
         "error.\n\n"
     )
     parts.append(
@@ -122,29 +122,31 @@ def tables() -> str:
     )
     parts.append("\n## On the command line\n\n")
     parts.append(
-        "Options of `tidelog serve` that stand for one of the server. All others go through `--option NAME=VALUE`.\n\n"
+        "These flags of `tidelog serve` set an option of the server. Set all other options with "
+        "`--option NAME=VALUE`.\n\n"
     )
     flags = [(f"`--{name.replace('_', '-')}`", f"`{target}`") for name, target in DIRECT.items()]
     parts.append(table(("command line", "option"), flags))
     parts.append("\n## In a program\n\n")
     owners = {kind: names(kind) for kind in (STORE, LOGS)}
     text = (
-        "`tidelog.serve` takes the same names with underscores. Of an open store the caller of `tidelog.open` has "
-        f"decided: {owners[STORE]}. Lines of the log are the program's: {owners[LOGS]}. Giving one of these to "
-        "`tidelog.serve` is an error; CONFIG SET changes those of the store where the table says so."
+        "`tidelog.serve` takes the same names with underscores. If it serves a store that is already open, two kinds "
+        f"of options are an error. The caller of `tidelog.open` sets the options of the store: {owners[STORE]}; "
+        "CONFIG SET can change those that the table marks with *any time*. The program sets up logging itself: "
+        f"{owners[LOGS]}."
     )
     parts.append(textwrap.fill(text, 118, break_on_hyphens=False) + "\n")
     return "".join(parts)
 
 
 def names(of: str) -> str:
-    """The options that are of this part, fixed ones apart."""
+    """The names of the options of one kind (SERVER, STORE or LOGS), without fixed ones."""
     found = [o.name for o in OPTIONS.values() if o.of == of and o.when != FIXED]
     return ", ".join(f"`{name}`" for name in found)
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The text of the page with new tables."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
