@@ -12,8 +12,9 @@ A node dropped between live nodes leaves a hole (None), so that the ordinals of 
 
 A checkpoint stores sealed nodes in pages (engine.streams.pages). Nodes that are certainly stored can be *released*:
 the first nodes, those below `first_ordinal`, are then only in `cold` and are read from the checkpoint. No reply and
-no ordinal depends on which nodes are resident. Reading or changing cold nodes can raise CorruptBlock, in apply too.
-Two ordinals say what a checkpoint has:
+no ordinal depends on which nodes are resident. A method that reads or changes a cold node may read the checkpoint,
+and raises CorruptBlock if that row is damaged. Apply raises it only in a replay: in a live unit, decide and `prepare`
+have read what apply needs. Two ordinals say what a checkpoint has:
 
     handed_stop    nodes below it were handed to a checkpoint, so their deletions are recorded in `marks`
     stored_stop    nodes below it are in the committed checkpoint, except those from `cut` on
