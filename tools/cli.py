@@ -22,15 +22,15 @@ AOF = {
     "ls":     ("tidelog.tools.aof.ls", "List the segments of the log."),
     "dump":   ("tidelog.tools.aof.dump", "Print the records of the log as Redis commands."),
     "verify": ("tidelog.tools.aof.verify", "Check every byte of the log; one exit code per check."),
-    "repair": ("tidelog.tools.aof.repair", "Show what of a damaged log can be kept; make a repaired copy."),
+    "repair": ("tidelog.tools.aof.repair", "Show what can be kept of a damaged log; write a repaired copy."),
     "export": ("tidelog.tools.aof.export", "Write the log as commands for redis-cli --pipe."),
 }
 TOP = {
-    "aof":      ("tidelog.tools.cli", "Look into the append-only file of a store."),
-    "info":     ("tidelog.tools.info", "Say what a store holds."),
+    "aof":      ("tidelog.tools.cli", "Inspect the append-only log of a store."),
+    "info":     ("tidelog.tools.info", "Show what a store contains."),
     "snapshot": ("tidelog.tools.snapshot.group", "Make, check, restore and delete snapshots of a store."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
-    "queue":    ("tidelog.tools.queue.group", "Look into the queues of a store; put dead jobs back."),
+    "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
@@ -61,9 +61,9 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def cli() -> None:
     """Redis Streams as a durable engine.
 
-    Inspects, proves and serves the stores of tidelog. A store is only read, without a lock, also beside a running
-    writer; only `serve`, `queue dead redrive` and the purges of `queue` change one. Snapshots go below its folder
-    snapshots/. Exit codes: docs/guides/command-line.md.
+    Inspects, verifies and serves stores of tidelog. Only `serve`, `queue dead redrive` and the `purge` commands of
+    `queue` change a store. All others only read it, without a lock, so its writer may be running. Snapshots are
+    written to its folder snapshots/. Exit codes: docs/guides/command-line.md.
     """
 
 
@@ -77,7 +77,7 @@ def cli() -> None:
     ),
 )
 def command() -> None:
-    """Look into the append-only file of a store."""
+    """Inspect the append-only log of a store."""
 
 
 def exit_code(error: Exception) -> int | None:

@@ -19,7 +19,7 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
 
 
 @click.command(
-    help="Say what a store holds.",
+    help="Show what a store contains.",
     epilog=examples(
         "tidelog info orders-data",
         "tidelog info orders-data --json | jq .streams",
@@ -27,7 +27,7 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Path, as_json: bool) -> None:
     files = LogFiles(path, snapshots=True)
     promises, segments = files.survey()
@@ -99,7 +99,7 @@ def show(facts: dict[str, Any]) -> None:
     else:
         click.echo(f"store        {facts['uuid']}, format {facts['format']}")
     if "checkpoint_bytes" in facts:
-        alone = f", alone for LSN 1 to {facts['first_lsn'] - 1:,}" if facts["first_lsn"] > 1 else ""
+        alone = f", replaces LSN 1 to {facts['first_lsn'] - 1:,}" if facts["first_lsn"] > 1 else ""
         click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}{alone}")
     click.echo(f"log          {facts['records']:,} records in {facts['segments']} segments, "
                f"{size_text(facts['bytes'])}, {facts['lives']} lives")

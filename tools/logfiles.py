@@ -39,7 +39,7 @@ def store_root(disk: Disk, path: Path) -> Path:
     """The same for tools that look at files which a snapshot does not have. Raises NotAStore for one."""
     root = place_of(disk, path)
     if is_snapshot(disk, root):
-        advice = f"See  tidelog snapshot show  and  verify, or make a store of it: {RESTORE}"
+        advice = f"Use  tidelog snapshot show  or  tidelog snapshot verify , or restore it into a new store: {RESTORE}"
         raise NotAStore(root, "it is a snapshot", advice)
     return root
 
@@ -47,7 +47,7 @@ def store_root(disk: Disk, path: Path) -> Path:
 def say_if_snapshot(files: LogFiles) -> None:
     """On standard error: why there is nothing of a log."""
     if files.snapshot is not None:
-        told = f"tidelog: {files.root} is a snapshot: the state at LSN {files.snapshot.lsn}, without a log"
+        told = f"tidelog: {files.root} is a snapshot: it contains the state at LSN {files.snapshot.lsn} and no log"
         click.echo(told, err=True)
 
 

@@ -82,45 +82,46 @@ def direct(
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A TOML file with options, which CONFIG REWRITE writes. What is given here goes before it.",
+    help="TOML file with options; CONFIG REWRITE updates it. Options on the command line override it.",
 )
-@direct("--port", "N", "TCP port (6379); 0 = none.")
-@direct("--bind", "ADDRESSES", "Addresses to listen on (127.0.0.1 -::1).")
-@direct("--unixsocket", "FILE", "Listen on a Unix socket too.")
-@direct(
-    "--fsync", "WHEN", "When a reply means that the disk has it: always, everysec (default), no."
-)
+@direct("--port", "N", "TCP port (default 6379); 0 = none.")
+@direct("--bind", "ADDRESSES", "Addresses to listen on (default 127.0.0.1 -::1).")
+@direct("--unixsocket", "FILE", "Also listen on this Unix socket.")
+@direct("--fsync", "WHEN", "When the log is synced to disk: always, everysec (default) or no.")
 @direct(
     "--requirepass",
     "WORD",
-    "Password that clients must give. Others see a command line: better in the environment or in the file.",
+    "Password of the default user. Other users of the machine can see a command line; prefer the environment "
+    "or the file.",
     envvar="TIDELOG_REQUIREPASS",
     show_envvar=True,
 )
 @direct(
     "--memory-budget",
     "SIZE",
-    "What is not used leaves memory beyond this: 256mb. Without: nothing does.",
+    "Memory budget such as 256mb; above it, unused data is evicted from memory. Default: no budget.",
 )
-@direct("--tls-port", "N", "Port for TLS.")
-@direct("--tls-cert-file", "FILE", "Certificate of the server, PEM.")
-@direct("--tls-key-file", "FILE", "Its private key, PEM.")
-@direct("--tls-ca-cert-file", "FILE", "Certificates that those of clients must rest on, PEM.")
+@direct("--tls-port", "N", "TCP port for TLS.")
+@direct("--tls-cert-file", "FILE", "PEM file with the server's certificate.")
+@direct("--tls-key-file", "FILE", "PEM file with the certificate's private key.")
+@direct(
+    "--tls-ca-cert-file", "FILE", "PEM file with the CA certificates to verify clients against."
+)
 @direct(
     "--tls-auth-clients",
     "WHEN",
-    "Whether clients must show a certificate: yes (default), optional, no.",
+    "Require a client certificate: yes (default), optional or no.",
 )
-@direct("--metrics-port", "N", "HTTP port of /metrics and /health.")
-@direct("--loglevel", "LEVEL", "debug, verbose, notice (default), warning.")
+@direct("--metrics-port", "N", "HTTP port for /metrics and /health.")
+@direct("--loglevel", "LEVEL", "Lowest level to log: debug, verbose, notice (default) or warning.")
 @direct("--logfile", "FILE", "Log to a file instead of standard error.")
-@direct("--log-format", "FORMAT", "text (default) or json.")
+@direct("--log-format", "FORMAT", "Format of log messages: text (default) or json.")
 @click.option(
     "--option",
     "others",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Any other option, as CONFIG SET takes it; may be given often.",
+    help="Set any other option, as CONFIG SET would; may be repeated.",
 )
 @click.option(
     "--list-options",
@@ -128,7 +129,7 @@ def direct(
     is_eager=True,
     expose_value=False,
     callback=list_options,
-    help="Show all options with their defaults, and leave.",
+    help="Print all options with their defaults, and exit.",
 )
 def command(path: Path, file: Path | None, others: Sequence[str], **given: str | None) -> int:
     # What follows takes half a second to import.

@@ -47,8 +47,8 @@ CHECKS: Final = {
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--snapshots", is_flag=True, help="Check the kept snapshots, too.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--snapshots", is_flag=True, help="Also check the snapshots that are kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Path, snapshots: bool, as_json: bool) -> int:
     disk = RealDisk()
     root = place_of(disk, path)

@@ -99,7 +99,7 @@ DAMAGES: dict[str, tuple[Damage, type[tidelog.CannotOpen], str]] = {
     "aof a file":         (lambda r: replaced_by_a_file(r / "aof"), REFUSED, "aof: found a plain file where"),
     "aof emptied":        (lambda r: emptied(r / "aof"), DAMAGED, "all segments and the file DURABLE are missing"),
     "segments missing":   (without_segments, DAMAGED, "DURABLE proves records"),
-    "first missing":      (lambda r: segment(r, 0).unlink(), DAMAGED, "segments before the first are missing"),
+    "first missing":      (lambda r: segment(r, 0).unlink(), DAMAGED, "the segments before this one are missing"),
     "middle missing":     (lambda r: segment(r, 2).unlink(), DAMAGED, "a segment is missing here"),
     "last missing":       (lambda r: segment(r, -1).unlink(), DAMAGED, "DURABLE proves records"),
     "segment empty":      (lambda r: segment(r, 2).write_bytes(b""), DAMAGED, "inside the segment's header"),
@@ -177,7 +177,7 @@ def test_paths_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "file").write_text("x")
     for read_only in (False, True):
         with pytest.raises(
-            tidelog.NotAStore, match="file is not a tidelog store: it is no directory"
+            tidelog.NotAStore, match="file is not a tidelog store: it is not a directory"
         ):
             tidelog.open(tmp_path / "file", read_only=read_only)
     with pytest.raises(tidelog.CannotOpen, match="a part of the path is a file"):

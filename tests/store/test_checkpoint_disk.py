@@ -88,7 +88,7 @@ def test_a_full_disk(
             add(db, 5)
         warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert len(warnings) == 3 and "the checkpoint of" in warnings[0].getMessage()
-        assert "The log goes on" in warnings[0].getMessage()
+        assert "The log continues" in warnings[0].getMessage()
         checkpoints: Any = db._core.checkpoints
         assert checkpoints.info()["checkpoint_failure"]
         with pytest.raises(tidelog.CheckpointFailed):

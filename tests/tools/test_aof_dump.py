@@ -57,7 +57,7 @@ def test_filters(run: Run, made: Made, filters: list[str], expected: list[int]) 
 
 def test_a_time_that_is_none(run: Run, made: Made) -> None:
     done = run("aof", "dump", made.root, "--since", "yesterday")
-    assert done.code == exits.USAGE and "'yesterday' is no time" in done.err
+    assert done.code == exits.USAGE and "'yesterday' is not a time" in done.err
 
 
 def test_past_damage(run: Run, made: Made) -> None:

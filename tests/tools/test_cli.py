@@ -79,8 +79,8 @@ def test_no_such_store(run: Run, tmp_path: Path, command: str) -> None:
     assert done == (
         exits.NOT_A_STORE,
         "",
-        f"tidelog: {missing} is not a tidelog store: there is no such directory. Name the directory of a "
-        "store; opening an empty or missing one for writing makes it a store\n",
+        f"tidelog: {missing} is not a tidelog store: the directory does not exist. Give the path of a store. "
+        "To create a store, open a missing or empty directory for writing\n",
     )
     assert not missing.exists()
 
@@ -266,7 +266,9 @@ def test_every_command_that_reads_takes_a_snapshot(
     for command in ("aof ls", "aof dump", "aof dump --follow", "aof dump --past-damage"):
         done = run(*command.split(), path)
         assert done.code == 0 and "1-0" not in done.out and "tea" not in done.out
-        said = f"{path} is a snapshot: the state at LSN {facts['snapshot_lsn']}, without a log"
+        said = (
+            f"{path} is a snapshot: it contains the state at LSN {facts['snapshot_lsn']} and no log"
+        )
         assert done.err == f"tidelog: {said}\n"
     out = tmp_path / "orders.resp"
     assert run("aof", "export", "--resp", path, "-o", out).code == 0

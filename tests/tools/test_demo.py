@@ -210,11 +210,11 @@ def one_more(effect: Effect) -> list[Effect]:
     (twice("done 2"), "1 lines with several results"),
     (twice("put 2"), "1 entry IDs used twice"),
     ([effect for effect in flat(units()) if effect[0] != e.XACKDEL],
-        "1 units with an acknowledgement apart from its result"),
+        "1 units with an acknowledgement but without its result"),
     ([effect for effect in flat(units()) if effect[0] != e.XACK or effect[4] != ids((5, 0))],
         "1 jobs deleted before they were done"),
-    (one_more((e.XADD, 0, b"lines", 11, 0, (b"value", b"9 x"))), "1 jobs that are no line of the file"),
-    (one_more((e.XADD, 0, b"results", 20, 0, (b"value", b"9 x"))), "1 results of no line"),
+    (one_more((e.XADD, 0, b"lines", 11, 0, (b"value", b"9 x"))), "1 jobs that match no line of the file"),
+    (one_more((e.XADD, 0, b"results", 20, 0, (b"value", b"9 x"))), "1 results that belong to no line"),
     (one_more((e.XACK, 0, b"lines", b"workers", ids((9, 9)))), "1 acknowledgements of unknown jobs"),
     (one_more(claim(b"a", 1, (9, 9))), "1 deliveries of unknown jobs"),
     (one_more((e.DEL, 0, (b"lines",))), "1 records that the demo never wrote"),
@@ -230,7 +230,7 @@ def test_a_broken_promise_is_found(made: list[Effect], fault: str | None) -> Non
 def test_a_changed_line_is_found() -> None:
     assert faults(flat(units()), [b"first", b"", b"second"]) == [
         "1 jobs that differ from their line",
-        "1 results that are wrong",
+        "1 wrong results",
     ]
 
 

@@ -185,7 +185,7 @@ def test_a_store_without_queues(run: Run, tmp_path: Path) -> None:
     assert run("queue", "ls", tmp_path / "data", "--json").out == ""
     assert run("queue", "ls", tmp_path / "data").out.split("\n", 1)[1] == ""
     done = run("queue", "stats", tmp_path / "data", "log")
-    assert done.code == exits.NOT_A_STORE and "it holds none" in done.err
+    assert done.code == exits.NOT_A_STORE and "there are none" in done.err
 
 
 # --- stats
@@ -321,7 +321,7 @@ def test_filters(run: Run, root: Path, options: list[str], expected: list[str]) 
 def test_no_length_of_time(run: Run, root: Path, value: str) -> None:
     done = run("queue", "dead", "ls", root, "mails", f"--older-than={value}")
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert "try 90s, 15m, 2h or 7d" in done.err
+    assert "give 90s, 15m, 2h or 7d" in done.err
 
 
 def test_a_dead_job_by_either_of_its_ids(run: Run, root: Path) -> None:
@@ -370,7 +370,9 @@ def test_no_such_store(run: Run, tmp_path: Path, line: tuple[str, ...]) -> None:
     missing = tmp_path / "nothing"
     done = run(*words(line, missing))
     assert (done.code, done.out, done.err.count("\n")) == (exits.NOT_A_STORE, "", 1)
-    assert done.err.startswith(f"tidelog: {missing} is not a tidelog store: there is no such ")
+    assert done.err.startswith(
+        f"tidelog: {missing} is not a tidelog store: the directory does not "
+    )
     assert not missing.exists()
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -186,7 +186,7 @@ def test_an_interrupt_says_how_far_it_came(
     done = run("queue", "dead", "redrive", root, "mails")
     assert (done.code, done.out) == (exits.INTERRUPTED, "")
     assert done.err == (
-        f"redriving: {queue_change.BATCH:,} of {count:,} were done before this:\ninterrupted\n"
+        f"redriving: {queue_change.BATCH:,} of {count:,} jobs were done before this error:\ninterrupted\n"
     )
     assert len(dead(root)) == 7
 
@@ -202,7 +202,10 @@ def test_a_purge_that_nobody_can_confirm(run: Run, root: Path, command: tuple[st
     before = run("digest", root)
     done = run("queue", *command, root, "mails")
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert "Error: without a terminal there is nobody to ask: repeat it with --yes\n" in done.err
+    assert (
+        "Error: there is no terminal to ask for confirmation; repeat the command with --yes\n"
+        in done.err
+    )
     assert run("digest", root) == before
 
 
@@ -229,12 +232,12 @@ def test_a_purge_that_is_confirmed(run: Run, root: Path, answer: Answer) -> None
     answer("y\n")
     done = run("queue", "dead", "purge", root, "mails")
     assert (done.code, done.out) == (0, "3 dead jobs purged\n")
-    assert done.err.startswith("Remove 3 dead jobs of mails for good? [y/N]:")
+    assert done.err.startswith("Delete 3 dead jobs of mails permanently? [y/N]:")
     assert dead(root) == []
     answer("y\n")
     done = run("queue", "purge", root, "mails")
     assert (done.code, done.out) == (0, "4 jobs purged (1 in flight left)\n")
-    assert done.err.startswith("Drop 3 waiting jobs and 1 paused of mails for good? [y/N]:")
+    assert done.err.startswith("Delete 3 waiting jobs and 1 paused of mails permanently? [y/N]:")
     assert (stats(root).waiting, stats(root).paused, stats(root).depth) == (0, 0, 1)
     assert run("aof", "verify", root).code == 0
 
@@ -280,7 +283,7 @@ def test_a_writer_is_named(run: Run, root: Path, command: list[str], call: str) 
     assert done == Done(
         exits.LOCKED,
         "",
-        f"tidelog: {root} is open for writing by process {os.getpid()}: stop it and try again,"
+        f"tidelog: {root} is open for writing by process {os.getpid()}. Stop that process and try again,"
         f" or call {call} in it\n",
     )
     assert (dead(root), stats(root)) == before

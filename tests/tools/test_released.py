@@ -179,6 +179,6 @@ def test_a_store_that_folds_and_releases_all_the_time(run: Run, tmp_path: Path) 
                 == rows[-1]["last_lsn"] - rows[0]["first_lsn"] + 1
             )
         assert rows[0]["first_lsn"] > 1 and told["first_lsn"] == rows[0]["first_lsn"]
-        assert f"alone for LSN 1 to {rows[0]['first_lsn'] - 1:,}" in run("info", root).out
+        assert f"replaces LSN 1 to {rows[0]['first_lsn'] - 1:,}" in run("info", root).out
         expected = db.digest()
     assert run("digest", root).out == f"{expected}\n"

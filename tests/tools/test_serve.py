@@ -91,12 +91,12 @@ def test_what_goes_before_what(
         (["--memory-budget", "12"], "--memory-budget: maxmemory must be 0 or bytes from 1048576, as a number or with a "
                                     "unit: \"64mb\" (k kb m mb g gb), not '12'"),
         (["--option", "port"], "--option port: must be NAME=VALUE"),
-        (["--option", "prot=1"], "--option: there is no option 'prot'; is port meant?"),
+        (["--option", "prot=1"], "--option: there is no option 'prot'; did you mean port?"),
         (["--option", "protected-mode=1"], "--option: protected-mode must be yes or no, not '1'"),
         (["--option", "appendonly=no"],
-         "--option: appendonly cannot be changed, it is yes: Everything goes through the log."),
+         "--option: appendonly cannot be changed from yes: Every change is written to the log."),
         (["--config", "none.toml"], "{here}/none.toml: No such file or directory"),
-        (["--config", "bad.toml"], "{here}/bad.toml, line 2: there is no option 'prot'; is port meant?"),
+        (["--config", "bad.toml"], "{here}/bad.toml, line 2: there is no option 'prot'; did you mean port?"),
         (["--logfile", "no/where.log"], "logfile no/where.log: No such file or directory"),
     ],
 )  # fmt: skip
@@ -328,7 +328,7 @@ def test_a_store_that_cannot_be_opened_leaves_its_addresses(run: Run, tmp_path: 
     """The Unix socket's file goes again, and the port is free."""
     port, path = free_port(), tmp_path / "orders.sock"
     done = run("serve", tmp_path / "no" / "store", "--port", port, "--unixsocket", path)
-    assert done.code == exits.SYSTEM and "create the directory that is to hold it" in done.err
+    assert done.code == exits.SYSTEM and "create the parent directory" in done.err
     assert not path.exists()
     socket.create_server(("127.0.0.1", port)).close()
 
@@ -361,7 +361,7 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
     done = run("serve", missing, "--port", free_port())
     assert (done.code, done.err) == (
         exits.SYSTEM,
-        f"tidelog: {missing}: No such file or directory; create the directory that is to hold it first\n",
+        f"tidelog: {missing}: No such file or directory; create the parent directory first\n",
     )
 
     (tmp_path / "groceries").mkdir()

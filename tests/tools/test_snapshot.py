@@ -54,7 +54,7 @@ def test_the_whole_way(run: Run, made: Made, tmp_path: Path) -> None:
         f"{re.escape(str(path))} made: everything through LSN {int(path.name)}, 4 entries in 3 streams, .* KiB\n",
         done.out,
     )
-    assert "is there already" in run("snapshot", "create", made.root).out
+    assert "exists already" in run("snapshot", "create", made.root).out
 
     done = run("snapshot", "ls", made.root)
     assert done.code == 0
@@ -84,7 +84,7 @@ def test_the_whole_way(run: Run, made: Made, tmp_path: Path) -> None:
 
     done = run("snapshot", "restore", path, tmp_path / "new")
     assert done.code == 0
-    assert done.out.startswith(f"{tmp_path / 'new'}: a store with everything through LSN ")
+    assert done.out.startswith(f"{tmp_path / 'new'} contains everything through LSN ")
     assert run("verify", tmp_path / "new", "--snapshots").code == 0
     with opened(made.root) as db, opened(tmp_path / "new") as new:
         assert new.digest() == db.digest()
@@ -136,9 +136,9 @@ def test_until(run: Run, tmp_path: Path) -> None:
             unit.execute()
     done = run("snapshot", "restore", made.path, tmp_path / "new", "--until-lsn", made.lsn + 2)
     assert done.code == 0
-    assert "lies within a unit, which ends behind it and was left out whole" in done.out
+    assert "is in the middle of a unit, so that whole unit was left out" in done.out
     done = run("snapshot", "restore", made.path, tmp_path / "all", "--until-time", "2999-01-01")
-    assert "of the records are from the log behind the snapshot\n" in done.out
+    assert "records were applied from the log after the snapshot\n" in done.out
     with opened(tmp_path / "all") as db:
         assert db.xlen("a") == 3
 
@@ -165,7 +165,7 @@ def test_no_times(run: Run, made: Made, tmp_path: Path, text: str) -> None:
     done = run("snapshot", "restore", only(made.root), tmp_path / "new", "--until-time", text)
     assert done.code in (exits.USAGE, 0) and "Traceback" not in done.err
     if text != "9" * 400:
-        assert done.code == exits.USAGE and "is no time" in done.err
+        assert done.code == exits.USAGE and "is not a time" in done.err
 
 
 # fmt: off
@@ -205,7 +205,7 @@ def test_damage(run: Run, made: Made, tmp_path: Path) -> None:
     done = run("snapshot", "ls", made.root)
     assert done.code == exits.DAMAGED and "cannot be read" in done.out
     done = run("snapshot", "prune", made.root, "--keep", "0")
-    assert done.code == 0 and "left alone" in done.err
+    assert done.code == 0 and "not deleted" in done.err
     assert path.exists()
 
 

@@ -39,7 +39,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     try:
         return None if value is None else parse_time(value, time.time_ns() // 1_000_000)
     except ValueError:
-        hint = f"{value!r} is no time: try 2026-11-21T10:00, a unix time, or 15m"
+        hint = f"{value!r} is not a time; give 2026-11-21T10:00, a Unix time, or 15m for 15 minutes ago"
         raise click.BadParameter(hint) from None
 
 
@@ -52,22 +52,26 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--key", "wanted_keys", multiple=True, help="Only records of this key. Repeatable.")
+@click.option(
+    "--key", "wanted_keys", multiple=True, help="Print only records of this key; may be repeated."
+)
 @click.option(
     "--command",
     "wanted_commands",
     multiple=True,
-    help='Only these, "XADD" or "XGROUP SETID". Repeatable.',
+    help='Print only this command, such as "XADD" or "XGROUP SETID"; may be repeated.',
 )
-@click.option("--from-lsn", type=int, help="From this LSN on.")
-@click.option("--to-lsn", type=int, help="Up to this LSN.")
-@click.option("--since", callback=moment, help="From this time on (UTC), or from 15m ago.")
-@click.option("--until", callback=moment, help="Up to this time.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per record and line.")
-@click.option("--follow", is_flag=True, help="Go on as the log grows, until Ctrl-C.")
+@click.option("--from-lsn", type=int, help="Start at this LSN.")
+@click.option("--to-lsn", type=int, help="Stop after this LSN.")
 @click.option(
-    "--past-damage", is_flag=True, help="Go on behind damage with what is whole by itself."
+    "--since", callback=moment, help="Start at this time (UTC), or at 15m for 15 minutes ago."
+)
+@click.option("--until", callback=moment, help="Stop after this time.")
+@click.option("--limit", type=click.IntRange(1), help="Print at most this many records.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and record.")
+@click.option("--follow", is_flag=True, help="Continue to print as the log grows, until Ctrl-C.")
+@click.option(
+    "--past-damage", is_flag=True, help="Continue after damage with the frames that are intact."
 )
 def command(
     path: Path,
@@ -83,7 +87,7 @@ def command(
     past_damage: bool,
 ) -> int:
     if follow and past_damage:
-        raise click.UsageError("--follow and --past-damage do not go together")
+        raise click.UsageError("--follow and --past-damage cannot be used together")
     wanted = Wanted(
         frozenset(key.encode("utf-8", "surrogateescape") for key in wanted_keys),
         [tuple(name.upper().encode().split()) for name in wanted_commands],

@@ -72,20 +72,31 @@ def base_of(path: Path) -> Iterator[Base]:
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(
-    "--resp", "as_resp", is_flag=True, required=True, help="As RESP, the form of redis-cli --pipe."
+    "--resp",
+    "as_resp",
+    is_flag=True,
+    required=True,
+    help="Write RESP, which redis-cli --pipe reads.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="A file; standard output if not given."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write to this new file instead of standard output.",
 )
-@click.option("--to-lsn", type=click.IntRange(0), help="Stop after the unit that holds this LSN.")
+@click.option(
+    "--to-lsn", type=click.IntRange(0), help="Stop after the unit that contains this LSN."
+)
 @click.option(
     "--target",
     type=click.Choice([target.value for target in Target]),
     default=Target.REDIS_8_8.value,
     show_default=True,
-    help="The Redis that is to take the state of the checkpoint.",
+    help="Version of the Redis that will import the commands.",
 )
-@click.option("--json", "as_json", is_flag=True, help="What cannot be exported as one JSON object.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what cannot be exported as one JSON object."
+)
 def command(
     path: Path, as_resp: bool, output: Path | None, to_lsn: int | None, target: str, as_json: bool
 ) -> None:
@@ -94,7 +105,7 @@ def command(
         base = stack.enter_context(base_of(path))
         if to_lsn is not None and to_lsn < base.lsn:
             raise click.UsageError(
-                f"the log up to LSN {base.lsn} is folded into the checkpoint: --to-lsn {base.lsn} or more"
+                f"the log up to LSN {base.lsn} is only in the checkpoint, so --to-lsn must be {base.lsn} or more"
             )
         out: BinaryIO = sys.stdout.buffer
         if output is not None:
@@ -161,7 +172,7 @@ def as_table(lost: Lost) -> str:
         found = lost.of(kind)
         if found:
             rows.append((f"{sum(found.values()):,}", kind.told, keys_text(found)))
-    return "Redis has no command for this; it is not in the export:\n" + columns(
+    return "Not exported, because Redis has no command for it:\n" + columns(
         ("COUNT", "WHAT", "KEYS"), rows, right="COUNT"
     )
 

@@ -26,7 +26,9 @@ HEAD = ("SEGMENT", "FIRST", "LAST", "RECORDS", "FRAMES", "BYTES", "FILE", "CREAT
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, sizes in bytes.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line; sizes are in bytes."
+)
 def command(path: Path, as_json: bool) -> int:
     files = LogFiles(path, snapshots=True)
     say_if_snapshot(files)

@@ -132,4 +132,4 @@ def fault(effect: Effect) -> str:
     for kinds in FIELDS[opcode]:
         if len(kinds) == len(fields) and all(_KINDS[k](v) for k, v in zip(kinds, fields)):
             return ""
-    return f"opcode {opcode} with fields that it does not have"
+    return f"opcode {opcode} has fields of the wrong types"

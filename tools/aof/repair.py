@@ -110,9 +110,13 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
         if header.uuid != files.uuid:
             return found, DamagedFile(path, 16, belongs_elsewhere(header))
         if header.first_lsn != first:
-            return found, DamagedFile(path, 40, f"the header says first LSN {header.first_lsn}")
+            return found, DamagedFile(
+                path,
+                40,
+                f"the header says first LSN {header.first_lsn}, but the file name says another",
+            )
         if not found and first != 1 and not files.has_checkpoint:
-            reason = "segments before the first are missing"
+            reason = "the segments before this one are missing"
             return found, MissingSegment(path, 1, header.first_lsn, reason)
         if found:
             found[-1] = found[-1]._replace(end=header.before)
@@ -121,7 +125,7 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
 
 
 @click.command(
-    help="Show what of a damaged log can be kept; make a repaired copy.",
+    help="Show what can be kept of a damaged log; write a repaired copy.",
     epilog=examples(
         "tidelog aof repair orders-data",
         "tidelog aof repair orders-data --to orders-repaired",
@@ -129,14 +133,17 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path), help="Write the copy there: a new directory."
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the repaired copy to this new directory.",
 )
 def command(path: Path, target: Path | None) -> int:
     files, broken_store = open_files(path)
     layout.check(files.disk, files.root)
     found = plan(files)
     if broken_store is None and found.damage is None:
-        click.echo(f"{files.root} is not damaged: nothing to repair")
+        click.echo(f"{files.root} is not damaged; there is nothing to repair")
         return exits.OK
     for damage in filter(None, (broken_store, found.damage)):
         click.echo(f"damage: {damage.path}, byte {damage.offset}: {damage.reason}")
@@ -144,20 +151,24 @@ def command(path: Path, target: Path | None) -> int:
         whole = opens_through(files)
         if whole is not None:
             click.echo(
-                f"The checkpoint holds what is damaged: the store opens, through LSN {whole}."
+                f"The checkpoint contains the damaged records, so the store opens with everything through LSN {whole}."
             )
-            click.echo("Nothing was written. For a copy with all of it and without the damage:")
+            click.echo("Nothing was written. To get a complete copy without the damage:")
             click.echo(f"  tidelog snapshot create {files.root}")
             click.echo("  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY")
             return exits.DAMAGED
-        click.echo("The checkpoint, which may hold more than what can be kept here, is left out.")
+        click.echo(
+            "The checkpoint is not part of the repaired copy, although it may contain more records."
+        )
     first = int(found.kept[0].path.stem) if found.kept else 1
     if found.last_lsn < first:
         click.echo("Nothing before the damage can be kept.")
         return exits.DAMAGED
     kept = f"LSN {first} to {found.last_lsn}, up to {time_text(found.now)}."
     if first > 1:
-        click.echo(f"Whole: {kept} What came before is not in the log. With a snapshot:")
+        click.echo(
+            f"Intact: {kept} The log does not contain earlier records. To restore them from a snapshot:"
+        )
         bound = f"--aof {files.root} --until-lsn {found.last_lsn}"
         click.echo(f"  tidelog snapshot restore SNAPSHOT NEW-DIRECTORY {bound}")
         show_lost(files, found)
@@ -166,10 +177,12 @@ def command(path: Path, target: Path | None) -> int:
     click.echo(f"Can be kept: {kept}")
     show_lost(files, found)
     if target is None:
-        click.echo("Nothing was written. For a repaired copy:  --to NEW-DIRECTORY")
+        click.echo(
+            "Nothing was written. To write a repaired copy, repeat the command with --to NEW-DIRECTORY"
+        )
         return exits.DAMAGED
     write_copy(files, found, target)
-    click.echo(f"The repaired copy is {target}; {files.root} is as it was.")
+    click.echo(f"Wrote the repaired copy to {target}; {files.root} was not changed.")
     return exits.OK
 
 
@@ -200,13 +213,13 @@ def show_lost(files: LogFiles, found: Plan) -> None:
                 continue  # its frame holds, its records do not, or are of kinds not known: it cannot be shown
     except Damage as error:
         click.echo(
-            f"What lies behind cannot be listed: {error.path}, byte {error.offset}: {error.reason}"
+            f"The records after the damage cannot be listed: {error.path}, byte {error.offset}: {error.reason}"
         )
         return
     if not count:
-        click.echo("Nothing behind the damage can be read.")
+        click.echo("No record after the damage can be read.")
         return
-    click.echo(f"Left out, though whole behind the damage: {count:,} records. To see them:")
+    click.echo(f"Left out: {count:,} intact records after the damage. To see them:")
     click.echo(f"  tidelog aof dump {files.root} --past-damage --from-lsn {found.last_lsn + 1}")
     rows = [(argument(key), f"{n:,}") for key, n in by_key.most_common(KEYS_SHOWN)]
     console.table(("KEY", "RECORDS"), rows, right="RECORDS")
@@ -218,7 +231,7 @@ def write_copy(files: LogFiles, found: Plan, target: Path) -> None:
     There is no DURABLE in it, since the promises of the damaged store are not kept there.
     """
     if files.disk.exists(target) and files.disk.listdir(target):
-        raise click.UsageError(f"{target} is not empty")
+        raise click.UsageError(f"{target} is not empty; name a new directory")
     recipe.make_directory(files.disk, target)
     recipe.make_directory(files.disk, target / identity.AOF)
     for path, offset in found.kept:

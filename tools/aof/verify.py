@@ -129,13 +129,16 @@ class Verification:
             return
         data = recipe.read(files.disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(files.disk, files.directory, files.uuid):
-            self.fail("durable", f"{path}: neither slot is whole and this store's")
+            self.fail("durable", f"{path}: neither slot is intact and from this store")
 
     def check_segment(self, scan: Scan) -> None:
         for frame in scan.frames():
             self.frames += 1
             if frame.now < self.now:
-                text = f"{scan.path}, byte {frame.offset}: time {frame.now} after {self.now}"
+                text = (
+                    f"{scan.path}, byte {frame.offset}: the time {frame.now} is before that of the previous frame, "
+                    f"{self.now}"
+                )
                 self.fail("time", text)
             self.now = frame.now
             self.check_frame(scan.path, frame)
@@ -197,11 +200,11 @@ class Verification:
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--no-replay",
     is_flag=True,
-    help="Leave out the replay, which needs the memory of an open store.",
+    help="Skip the replay, which needs as much memory as an open store.",
 )
 def command(path: Path, as_json: bool, no_replay: bool) -> int:
     verification = Verification(path, with_replay=not no_replay)

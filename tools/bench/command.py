@@ -33,27 +33,31 @@ NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items(
     "--only",
     multiple=True,
     type=click.Choice(list(subjects.SUBJECTS)),
-    help="A subject; may be repeated.",
+    help="Measure only this subject; may be repeated.",
 )
 @click.option(
-    "--quick", is_flag=True, help="Fewer and shorter slices, smaller sizes: a first look."
+    "--quick",
+    is_flag=True,
+    help="Measure fewer and shorter slices with less data, for a first look.",
 )
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where to measure. Default: the system's temporary directory, or this one if that is in memory.",
+    help=(
+        "Directory to measure in. Default: the system's temporary directory, or the current one if that is in memory."
+    ),
 )
 @click.option(
     "--memory-disk",
     is_flag=True,
-    help="Measure on tmpfs all the same; its figures say nothing about disks.",
+    help="Allow a directory on tmpfs; its figures say nothing about disks.",
 )
 @click.option(
     "--json",
     "json_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the figures here.",
+    help="Also write the figures to this file.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is not met.")
 def command(
@@ -67,8 +71,8 @@ def command(
     where = directory or _default_directory()
     if machine.file_system(where) in machine.MEMORY_FILE_SYSTEMS and not memory_disk:
         raise click.UsageError(
-            f"{where} is on {machine.file_system(where)}, which syncs nothing:"
-            " name a directory on a disk with --dir, or insist with --memory-disk"
+            f"{where} is on {machine.file_system(where)}, which syncs nothing. Name a directory on a disk with --dir, "
+            "or allow this one with --memory-disk"
         )
     facts = machine.describe(where)
     chosen = [name for name in subjects.SUBJECTS if not only or name in only]

@@ -74,7 +74,9 @@ class Process:
     def __init__(self, checkout: Path, place: Path) -> None:
         source = (checkout / "src").resolve()
         if not (source / "tidelog").is_dir():
-            raise click.UsageError(f"{checkout} is no checkout of tidelog: there is no src/tidelog")
+            raise click.UsageError(
+                f"{checkout} is not a checkout of tidelog: src/tidelog is missing"
+            )
         place.mkdir()
         self.name = str(checkout)
         self._process = subprocess.Popen(
@@ -86,7 +88,9 @@ class Process:
         )
         loaded = Path(self._answer())
         if source not in loaded.parents:
-            raise click.UsageError(f"{checkout}: {loaded} was imported in place of its tidelog")
+            raise click.UsageError(
+                f"{checkout}: its process imported {loaded} instead of its own tidelog"
+            )
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -214,24 +218,22 @@ def slower(results: Sequence[Result]) -> list[str]:
     "--only",
     multiple=True,
     type=click.Choice([row.name for row in ROWS]),
-    help="A row; may be repeated.",
+    help="Measure only this row; may be repeated.",
 )
 @click.option(
     "--slices",
     default=SLICES,
     show_default=True,
     type=click.IntRange(1),
-    help="Slices of each side.",
+    help="Number of slices per side.",
 )
 @click.option(
     "--slice-s",
     default=SLICE_S,
     show_default=True,
-    help="Seconds of processor time of a slice, about.",
+    help="Approximate processor time of a slice, in seconds.",
 )
-@click.option(
-    "--instructions", is_flag=True, help="Count the instructions of the interpreter as well."
-)
+@click.option("--instructions", is_flag=True, help="Also count the interpreter's instructions.")
 @click.option(
     "--check",
     is_flag=True,
@@ -241,7 +243,7 @@ def slower(results: Sequence[Result]) -> list[str]:
     "--dir",
     "directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where to measure.",
+    help="Directory to measure in.",
 )
 def command(
     a: Path,

@@ -53,7 +53,7 @@ def parsed(lines: Sequence[str]) -> float:
     for row in csv.DictReader(lines):
         if row.get("rps"):
             return float(row["rps"])
-    raise RuntimeError(f"redis-benchmark told no rate: {list(lines)}")
+    raise RuntimeError(f"redis-benchmark printed no rate: {list(lines)}")
 
 
 class Benchmarked(Contender):

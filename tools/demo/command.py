@@ -64,14 +64,17 @@ class Course:
     ),
 )
 @click.option(
-    "--file", "path", type=click.Path(path_type=Path, readable=False), help="Any file with lines."
+    "--file",
+    "path",
+    type=click.Path(path_type=Path, readable=False),
+    help="Text file whose lines become jobs.",
 )
 @click.option(
     "--lines",
     default=20_000,
     show_default=True,
     type=click.IntRange(1),
-    help="Take at most so many lines.",
+    help="Use at most this many lines.",
 )
 @click.option(
     "--seconds",
@@ -79,26 +82,32 @@ class Course:
     show_default=True,
     type=click.FloatRange(1, 86_400),
     callback=a_number,
-    help="About how long it may take.",
+    help="Approximate duration of the demo.",
 )
 @click.option(
     "--workers",
     default=4,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Workers of the queue.",
+    help="Number of workers.",
 )
 @click.option(
     "--fsync",
     default="always",
     show_default=True,
     type=click.Choice(["always", "everysec", "no"]),
-    help="The store's policy.",
+    help="The fsync policy of the store.",
 )
 @click.option(
-    "--seed", type=int, help="Of the random moments; printed, so that you can repeat them."
+    "--seed",
+    type=int,
+    help="Seed of the random moments. The demo prints it, so that you can repeat a run.",
 )
-@click.option("--keep", type=click.Path(path_type=Path), help="Put the store there and keep it.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    help="Create the store in this directory and keep it.",
+)
 def command(
     path: Path | None,
     lines: int,
@@ -114,7 +123,7 @@ def command(
     if not texts:
         raise click.UsageError(f"{files[0]} has no lines")
     if keep and keep.exists() and any(keep.iterdir()):
-        raise click.UsageError(f"{keep} is not empty")
+        raise click.UsageError(f"{keep} is not empty; name a new directory")
     source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
     click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
@@ -133,11 +142,11 @@ def command(
         while count := redrive(
             task, directory
         ):  # a line that was killed too often may be among the dead, too
-            click.echo(f"jobs redriven, to workers that get through them: {count:,}")
+            click.echo(f"jobs redriven to workers that can finish them: {count:,}")
             run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
         code = prove(directory, texts, task, course)
     if keep:
-        click.echo(f"The store is kept in {keep}: try  tidelog queue failures {keep} lines")
+        click.echo(f"The store is in {keep}; try  tidelog queue failures {keep} lines")
     return code
 
 
@@ -196,7 +205,9 @@ def run(
                 )
             course.kills += 1
             if course.seconds > seconds * 2 + PATIENCE_SECONDS:
-                raise click.ClickException(f"not done after {course.seconds:.0f} seconds")
+                raise click.ClickException(
+                    f"the queue was not finished after {course.seconds:.0f} seconds"
+                )
 
 
 def one_life(
@@ -250,7 +261,7 @@ def show_poisoned(task: Task, directory: Path) -> None:
     with tidelog.open(directory, read_only=True) as db:
         found = lines_of(db).dead.list(where=lambda job: job.value[0] == task.poisoned)
         if len(found) != 1:
-            raise click.ClickException(f"line {task.poisoned + 1} is not among the dead")
+            raise click.ClickException(f"line {task.poisoned + 1} is not among the dead jobs")
         for number, failure in enumerate(found[0].errors, 1):
             click.echo(
                 f"line {task.poisoned + 1:,}, delivery {number}, {failure.worker}: {failure.error}"

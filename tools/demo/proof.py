@@ -142,7 +142,7 @@ class Ledger:
         )
         out = [
             ("lines that were not put", max(0, len(expected) - len(rows))),
-            ("jobs that are no line of the file", max(0, len(rows) - len(expected))),
+            ("jobs that match no line of the file", max(0, len(rows) - len(expected))),
             ("jobs that differ from their line", sum(a != b for a, b in zip(rows, expected))),
             ("entry IDs used twice", len(self.put_twice)),
             ("entry IDs out of order", _disorder(self.put) + _disorder(self.redriven)),
@@ -155,12 +155,12 @@ class Ledger:
             ("lines without a result", sum(not texts for texts in found.values())),
             ("lines with several results", sum(len(texts) > 1 for texts in found.values())),
             (
-                "results that are wrong",
+                "wrong results",
                 sum(text != result(lines[n]) for n, texts in found.items() for text in texts),
             ),
-            ("results of no line", sum(n not in found for n in self.results)),
-            ("units with an acknowledgement apart from its result", self.apart),
-            ("poisoned lines without evidence among the dead", int(not told)),
+            ("results that belong to no line", sum(n not in found for n in self.results)),
+            ("units with an acknowledgement but without its result", self.apart),
+            ("poisoned lines without evidence among the dead jobs", int(not told)),
             ("dead lines that were not redriven", abs(len(dead) - len(self.redriven))),
             ("records that the demo never wrote", self.foreign),
         ]

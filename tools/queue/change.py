@@ -43,7 +43,7 @@ def in_batches(label: str, ids: Sequence[str], call: Callable[[Sequence[str]], i
                 done += call(batch)
                 advance(len(batch))
     except BaseException:
-        click.echo(f"{label}: {done:,} of {len(ids):,} were done before this:", err=True)
+        click.echo(f"{label}: {done:,} of {len(ids):,} jobs were done before this error:", err=True)
         raise
     return done
 
@@ -51,7 +51,9 @@ def in_batches(label: str, ids: Sequence[str], call: Callable[[Sequence[str]], i
 def must_be_able_to_ask(yes: bool) -> None:
     """Refuse to begin where nobody could answer. Raises UsageError."""
     if not yes and not (sys.stdin and sys.stdin.isatty()):
-        raise click.UsageError("without a terminal there is nobody to ask: repeat it with --yes")
+        raise click.UsageError(
+            "there is no terminal to ask for confirmation; repeat the command with --yes"
+        )
 
 
 def agreed(question: str, yes: bool) -> bool:

@@ -28,12 +28,18 @@ HEAD = ("TIME", "JOB", "DELIVERY", "WORKER", "ERROR")
 @click.argument("path", type=STORE_PATH)
 @click.argument("name")
 @group_option
-@click.option("--job", help="Of the job with this ID alone.")
+@click.option("--job", help="Show only failures of the job with this ID.")
 @click.option(
-    "--count", type=click.IntRange(1), default=10, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Show at most this many failures.",
 )
-@click.option("--traceback", "with_traceback", is_flag=True, help="With the traceback of each.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option(
+    "--traceback", "with_traceback", is_flag=True, help="Show the traceback of each failure."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     path: Path,
     name: str,

@@ -14,11 +14,11 @@ from tidelog.tools.text import examples
 # fmt: off
 QUEUE = {
     "ls":       ("tidelog.tools.queue.ls", "List the queues of a store."),
-    "stats":    ("tidelog.tools.queue.stats", "Say how a queue stands; measure its rates."),
+    "stats":    ("tidelog.tools.queue.stats", "Show the counts of a queue, and measure its rates."),
     "peek":     ("tidelog.tools.queue.peek", "Show the next waiting jobs without delivering them."),
     "failures": ("tidelog.tools.queue.failures", "Show the latest failures of jobs, newest first."),
-    "dead":     ("tidelog.tools.queue.dead.group", "Look into the jobs that were given up; put them back."),
-    "purge":    ("tidelog.tools.queue.purge", "Drop every job that is not in flight."),
+    "dead":     ("tidelog.tools.queue.dead.group", "Inspect dead jobs, and put them back."),
+    "purge":    ("tidelog.tools.queue.purge", "Delete every job that is not in flight."),
 }
 # fmt: on
 
@@ -33,4 +33,4 @@ QUEUE = {
     ),
 )
 def command() -> None:
-    """Look into the queues of a store; put dead jobs back."""
+    """Inspect the queues of a store, and put dead jobs back."""

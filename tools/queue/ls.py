@@ -25,7 +25,7 @@ HEAD = ("QUEUE", "GROUP", "DEPTH", "WAITING", "IN-FLIGHT", "PAUSED", "DEAD", "OL
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(path: Path, as_json: bool) -> None:
     with opened(path) as store:
         stats = [store.queue(name, group).stats() for name, group in queue_names(store)]

@@ -38,12 +38,20 @@ HEAD = ("ID", "ENQUEUED", "HEADERS", "VALUE")
 @click.argument("name")
 @group_option
 @click.option(
-    "--codec", type=click.Choice(CODECS), default="json", show_default=True, help="Of the values."
+    "--codec",
+    type=click.Choice(CODECS),
+    default="json",
+    show_default=True,
+    help="Codec for the values.",
 )
 @click.option(
-    "--count", type=click.IntRange(1), default=10, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Show at most this many jobs.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     path: Path, name: str, group: str | None, codec: str, count: int, as_json: bool
 ) -> None:

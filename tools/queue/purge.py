@@ -15,7 +15,7 @@ from tidelog.tools.text import examples
 
 
 @click.command(
-    help="Drop every job that is not in flight.",
+    help="Delete every job that is not in flight.",
     epilog=examples(
         "tidelog queue purge orders-data mails --dry-run",
         "tidelog queue purge orders-data mails --yes",
@@ -24,9 +24,11 @@ from tidelog.tools.text import examples
 @click.argument("path", type=STORE_PATH)
 @click.argument("name")
 @group_option
-@click.option("--dry-run", is_flag=True, help="Say how many, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print how many jobs would be deleted; change nothing."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Path, name: str, group: str | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
@@ -42,8 +44,8 @@ def command(
         count = stats.waiting + stats.paused
         in_flight = sum(stats.in_flight.values())
         question = (
-            f"Drop {jobs_text(stats.waiting, 'waiting ')} and {stats.paused:,} paused of"
-            f" {one_line(name)} for good?"
+            f"Delete {jobs_text(stats.waiting, 'waiting ')} and {stats.paused:,} paused of {one_line(name)} "
+            "permanently?"
         )
         if not dry_run:
             if count and not agreed(question, yes):

@@ -21,12 +21,12 @@ from tidelog.tools.text import examples
 def a_number(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     """What click's own range lets through: NaN is none."""
     if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is no number of seconds")
+        raise click.BadParameter("nan is not a number of seconds")
     return value
 
 
 @click.command(
-    help="Say how a queue stands; measure its rates.",
+    help="Show the counts of a queue, and measure its rates.",
     epilog=examples(
         "tidelog queue stats orders-data mails",
         "tidelog queue stats orders-data mails --over 10 --json | jq .done_per_second",
@@ -40,9 +40,9 @@ def a_number(ctx: click.Context, param: click.Parameter, value: float | None) ->
     "seconds",
     type=click.FloatRange(0, 86_400, min_open=True),
     callback=a_number,
-    help="Measure the rates over so many seconds.",
+    help="Measure the rates for this many seconds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Path, name: str, group: str | None, seconds: float | None, as_json: bool) -> None:
     with reading(path, name, group) as (store, queue):
         stats = queue.stats()

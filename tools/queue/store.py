@@ -51,7 +51,7 @@ class Opened(NamedTuple):
 
 group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.option(
     "--group",
-    help="The group of workers; may be left out where there is one, or one named workers.",
+    help="The group of workers. Default: the group named workers, or the only group.",
 )
 
 
@@ -75,7 +75,7 @@ def writing(path: Path, name: str, group: str | None, call: str) -> Iterator[Ope
     except tidelog.StoreLocked as error:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
         raise Locked(
-            f"{root} is open for writing by {holder}: stop it and try again, or call {call} in it"
+            f"{root} is open for writing by {holder}. Stop that process and try again, or call {call} in it"
         ) from error
     with store:
         yield found(store, path, name, group)
@@ -112,7 +112,7 @@ def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Ope
 def listed(what: str, names: dict[str, list[str]] | list[str]) -> str:
     """The names for an error, as many as a line bears."""
     if not names:
-        return "it holds none"
+        return "there are none"
     shown = [one_line(name) for name in sorted(names)[:NAMES_SHOWN]]
     more = len(names) - len(shown)
     return f"{what} {', '.join(shown)}" + (f" and {more:,} more" if more else "")

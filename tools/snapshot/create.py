@@ -15,14 +15,14 @@ from tidelog.tools.text import examples, size_text
 
 
 @click.command(
-    help="Make a snapshot of a store, also beside its writer.",
+    help="Create a snapshot of a store; its writer may be running.",
     epilog=examples(
         "tidelog snapshot create orders-data",
         "tidelog snapshot create orders-data --json | jq -r .path",
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Path, as_json: bool) -> None:
     disk = RealDisk()
     made = create_beside(disk, store_root(disk, path), progress=progress)
@@ -30,7 +30,7 @@ def command(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(facts(made) | {"existed": made.existed}))
         return
     counts = made.manifest.counts
-    what = "is there already" if made.existed else "made"
+    what = "exists already" if made.existed else "made"
     click.echo(
         f"{made.path} {what}: everything through LSN {made.lsn}, {counts.entries:,} entries in "
         f"{counts.streams:,} streams, {size_text(made.manifest.data_bytes)}"

@@ -12,11 +12,11 @@ from tidelog.tools.text import examples
 
 # fmt: off
 SNAPSHOT = {
-    "create":  ("tidelog.tools.snapshot.create", "Make a snapshot of a store, also beside its writer."),
+    "create":  ("tidelog.tools.snapshot.create", "Create a snapshot of a store; its writer may be running."),
     "ls":      ("tidelog.tools.snapshot.ls", "List the snapshots of a store."),
-    "show":    ("tidelog.tools.snapshot.show", "Say what a snapshot holds."),
+    "show":    ("tidelog.tools.snapshot.show", "Show what a snapshot contains."),
     "verify":  ("tidelog.tools.snapshot.verify", "Check every byte, row and count of a snapshot."),
-    "restore": ("tidelog.tools.snapshot.restore", "Make a store of a snapshot, up to an LSN or a time."),
+    "restore": ("tidelog.tools.snapshot.restore", "Restore a snapshot into a new store, up to an LSN or a time."),
     "prune":   ("tidelog.tools.snapshot.prune", "Delete all but the newest snapshots of a store."),
 }
 # fmt: on

@@ -25,7 +25,9 @@ HEAD = ("SNAPSHOT", "LAST WRITE", "CREATED", "KEYS", "STREAMS", "ENTRIES", "PEND
     ),
 )
 @click.argument("path", type=STORE_PATH)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, sizes in bytes.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line; sizes are in bytes."
+)
 def command(path: Path, as_json: bool) -> int:
     disk = RealDisk()
     found = snapshots(disk, snapshots_of(disk, path))

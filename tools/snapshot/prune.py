@@ -23,10 +23,12 @@ from tidelog.tools.text import examples, size_text
 )
 @click.argument("path", type=STORE_PATH)
 @click.option(
-    "--keep", type=click.IntRange(min=0), required=True, help="How many stay, the newest ones."
+    "--keep", type=click.IntRange(min=0), required=True, help="Number of newest snapshots to keep."
 )
-@click.option("--dry-run", is_flag=True, help="Say which, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option(
+    "--dry-run", is_flag=True, help="List the snapshots that would be deleted; change nothing."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
     disk = RealDisk()
     pruned = prune(disk, snapshots_of(disk, path), keep, dry_run=dry_run)
@@ -48,4 +50,4 @@ def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
         f"{len(pruned.deleted):,} snapshots with {size_text(nbytes)} {done}, {len(pruned.kept):,} kept"
     )
     for left in pruned.left:
-        click.echo(f"tidelog: left alone: {left.error}", err=True)
+        click.echo(f"tidelog: not deleted: {left.error}", err=True)

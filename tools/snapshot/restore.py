@@ -24,12 +24,12 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
         return max(parse_time(text, time.time_ns() // 1_000_000), 0)
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{text!r} is no time: give 2026-11-21T10:00:00Z, a unix time, or 15m for as long ago"
+            f"{text!r} is not a time; give 2026-11-21T10:00:00Z, a Unix time, or 15m for 15 minutes ago"
         ) from None
 
 
 @click.command(
-    help="Make a store of a snapshot, up to an LSN or a time.",
+    help="Restore a snapshot into a new store, up to an LSN or a time.",
     epilog=examples(
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
@@ -42,20 +42,20 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
 @click.option(
     "--aof",
     type=DIRECTORY,
-    help="The log to go on with: a store, or its folder aof/. Otherwise that of the store the snapshot lies in.",
+    help="Log to apply after the snapshot: a store or its folder aof/. Default: the store that contains the snapshot.",
 )
 @click.option(
     "--until-lsn",
     type=click.IntRange(min=0),
-    help="Go on behind the snapshot up to this LSN, or the end of the unit before it.",
+    help="Apply the log up to this LSN, or to the end of the last unit before it.",
 )
 @click.option(
     "--until-time",
     "until_ms",
     callback=moment,
-    help="Go on up to the last unit of this time: ISO 8601, a unix time, or 15m for as long ago.",
+    help="Apply the log up to the last unit at or before this time: ISO 8601, a Unix time, or 15m for 15 minutes ago.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     snapshot: Path,
     target: Path,
@@ -78,10 +78,8 @@ def command(
         click.echo(json.dumps(facts))
         return
     written = f", last written {time_text(made.now_ms)}" if made.lsn else ""
-    click.echo(f"{made.path}: a store with everything through LSN {made.lsn}{written}")
+    click.echo(f"{made.path} contains everything through LSN {made.lsn}{written}")
     if made.records:
-        click.echo(f"{made.records:,} of the records are from the log behind the snapshot")
+        click.echo(f"{made.records:,} records were applied from the log after the snapshot")
     if until_lsn is not None and made.lsn != until_lsn:
-        click.echo(
-            f"LSN {until_lsn} lies within a unit, which ends behind it and was left out whole"
-        )
+        click.echo(f"LSN {until_lsn} is in the middle of a unit, so that whole unit was left out")

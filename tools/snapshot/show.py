@@ -15,7 +15,7 @@ from tidelog.tools.text import argument, examples, size_text, time_text
 
 
 @click.command(
-    help="Say what a snapshot holds.",
+    help="Show what a snapshot contains.",
     epilog=examples(
         "tidelog snapshot show orders-data/snapshots/00000000000000004711",
         "tidelog snapshot show orders-data/snapshots/00000000000000004711 --json | jq .entries",
@@ -27,9 +27,9 @@ from tidelog.tools.text import argument, examples, size_text, time_text
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="How many streams to list, the largest first.",
+    help="List at most this many streams, the largest first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object, with all streams.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all streams.")
 def command(snapshot: Path, count: int, as_json: bool) -> None:
     found = read_snapshot(RealDisk(), snapshot)
     manifest, counts = found.manifest, found.manifest.counts

@@ -21,7 +21,7 @@ from tidelog.tools.text import examples
     ),
 )
 @click.argument("snapshot", type=SNAPSHOT_PATH)
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(snapshot: Path, as_json: bool) -> int:
     findings = verify_snapshot(RealDisk(), snapshot, progress)
     if as_json:

@@ -32,7 +32,7 @@ def test_a_checkout_beside_itself(tmp_path: Path) -> None:
 
 def test_what_is_no_checkout_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [str(tmp_path), str(ROOT), "--only", "xadd"])
-    assert done.exit_code == 2 and "is no checkout of tidelog" in done.output
+    assert done.exit_code == 2 and "is not a checkout of tidelog" in done.output
 
 
 def test_the_ratio_is_the_speed_of_the_second() -> None:

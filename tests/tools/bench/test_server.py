@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 def test_the_rate_that_redis_benchmark_tells() -> None:
     assert parsed(CSV.splitlines()) == 23952.10
-    with pytest.raises(RuntimeError, match="told no rate"):
+    with pytest.raises(RuntimeError, match="printed no rate"):
         parsed(["WARNING: Could not fetch server CONFIG"])
 
 

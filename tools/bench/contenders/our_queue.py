@@ -53,7 +53,7 @@ class TidelogQueue(Peer):
                 with job:
                     taken += 1
         if taken != count:
-            raise RuntimeError(f"{taken} of {count} jobs came")
+            raise RuntimeError(f"only {taken} of {count} jobs were delivered")
 
     def close(self) -> None:
         self.db.close()

@@ -36,7 +36,7 @@ def rss_bytes(kind: str = "VmRSS") -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status names no {kind}")
+    raise RuntimeError(f"/proc/self/status has no line {kind}")
 
 
 def trim() -> None:

@@ -31,7 +31,7 @@ def anonymous_bytes(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise ProcessLookupError(f"process {pid} has no memory any more")
+    raise ProcessLookupError(f"process {pid} has ended")
 
 
 class Fresh(AbstractContextManager["Fresh"]):

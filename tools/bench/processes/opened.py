@@ -181,5 +181,5 @@ class Opened:
             page = xrange(STREAM, min=id, max=id)
             spent.append((clock() - start) / 1_000)
             if not page:
-                raise LookupError(f"{id} is not there")
+                raise LookupError(f"{id} is missing")
         return spent

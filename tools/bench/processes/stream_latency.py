@@ -179,7 +179,7 @@ def consume(port: int, total: int, patience_s: float) -> dict[str, float]:
                     named = b"".join([b"$%d\r\n%b\r\n" % (len(id), id) for id in ids])
                     line.sendall(b"*%d\r\n%b%b%b" % (3 + len(ids), acknowledged_in, named, read))
                 else:
-                    raise RuntimeError(f"a consumer was told {reply!r}")
+                    raise RuntimeError(f"a consumer got {reply!r}")
     return {**summary(sent, spent), "last": last}
 
 

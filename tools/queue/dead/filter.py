@@ -52,23 +52,23 @@ def length_of_time(
         return None
     seconds = age_seconds(value) if len(value) <= _AGE_CHARS else None
     if seconds is None or seconds > _AGE_MAX.total_seconds():
-        raise click.BadParameter(f"{value!r} is no length of time: try 90s, 15m, 2h or 7d")
+        raise click.BadParameter(f"{value!r} is not a duration; give 90s, 15m, 2h or 7d")
     return timedelta(seconds=seconds)
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a command whose function takes a `wanted: Filter`."""
 
+    @click.option("--reason", metavar="TEXT", help="Only jobs whose reason contains this text.")
     @click.option(
-        "--reason", metavar="TEXT", help="Only those given up for a reason with this text."
+        "--error", metavar="TEXT", help="Only jobs with an error that contains this text."
     )
-    @click.option("--error", metavar="TEXT", help="Only those with an error with this text.")
     @click.option(
         "--older-than",
         "age",
         metavar="TIME",
         callback=length_of_time,
-        help="Only those dead for longer: 90s, 15m, 2h, 7d.",
+        help="Only jobs that died longer ago than this: 90s, 15m, 2h, 7d.",
     )
     @wraps(function)
     def with_filter(

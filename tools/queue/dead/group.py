@@ -10,9 +10,9 @@ from tidelog.tools.text import examples
 # fmt: off
 DEAD = {
     "ls":      ("tidelog.tools.queue.dead.ls", "List the dead jobs of a queue, oldest first."),
-    "show":    ("tidelog.tools.queue.dead.show", "Show a dead job with all that is known about it."),
+    "show":    ("tidelog.tools.queue.dead.show", "Show everything about a dead job."),
     "redrive": ("tidelog.tools.queue.dead.redrive", "Put dead jobs back into their queue."),
-    "purge":   ("tidelog.tools.queue.dead.purge", "Remove dead jobs for good."),
+    "purge":   ("tidelog.tools.queue.dead.purge", "Delete dead jobs permanently."),
 }
 # fmt: on
 
@@ -27,4 +27,4 @@ DEAD = {
     ),
 )
 def command() -> None:
-    """Look into the jobs that were given up; put them back."""
+    """Inspect dead jobs, and put them back."""

@@ -29,7 +29,9 @@ from tidelog.tools.text import examples, milliseconds
 
 HEAD = ("ID", "DIED", "DELIVERIES", "REASON", "LAST ERROR", "VALUE")
 codec_option = click.option(
-    "--codec", type=click.Choice(CODECS), help="Of the values; else what each job was put with."
+    "--codec",
+    type=click.Choice(CODECS),
+    help="Codec for the values. Default: the codec that each job was put with.",
 )
 
 
@@ -46,8 +48,10 @@ codec_option = click.option(
 @group_option
 @codec_option
 @filter_options
-@click.option("--count", type=click.IntRange(1), help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with everything.")
+@click.option("--count", type=click.IntRange(1), help="List at most this many jobs.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line, with everything."
+)
 def command(
     path: Path,
     name: str,

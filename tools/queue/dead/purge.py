@@ -16,7 +16,7 @@ from tidelog.tools.text import examples
 
 
 @click.command(
-    help="Remove dead jobs for good.",
+    help="Delete dead jobs permanently.",
     epilog=examples(
         "tidelog queue dead purge orders-data mails --older-than 7d --dry-run",
         "tidelog queue dead purge orders-data mails --older-than 7d --yes",
@@ -27,9 +27,9 @@ from tidelog.tools.text import examples
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @group_option
 @filter_options
-@click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--dry-run", is_flag=True, help="List the jobs that would be purged; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Path,
     name: str,
@@ -47,7 +47,7 @@ def command(
     must_be_able_to_ask(yes)
     with writing(path, name, group, "queue.dead.purge()") as (_, queue):
         chosen = [job.id for job in dead_jobs(queue.dead, ids, wanted)]
-        question = f"Remove {jobs_text(len(chosen), 'dead ')} of {one_line(name)} for good?"
+        question = f"Delete {jobs_text(len(chosen), 'dead ')} of {one_line(name)} permanently?"
         if chosen and not agreed(question, yes):
             return
         count = in_batches("purging", chosen, queue.dead.purge)

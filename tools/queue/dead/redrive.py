@@ -28,8 +28,10 @@ from tidelog.tools.text import examples
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @group_option
 @filter_options
-@click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option(
+    "--dry-run", is_flag=True, help="List the jobs that would be redriven; change nothing."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Path,
     name: str,

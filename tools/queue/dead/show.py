@@ -18,7 +18,7 @@ from tidelog.tools.text import examples
 
 
 @click.command(
-    help="Show a dead job with all that is known about it.",
+    help="Show everything about a dead job.",
     epilog=examples(
         "tidelog queue dead show orders-data mails 1700000009000-0",
         "tidelog queue dead show orders-data mails 1700000009000-0 --json | jq .errors",
@@ -29,7 +29,7 @@ from tidelog.tools.text import examples
 @click.argument("job_id", metavar="ID")
 @group_option
 @codec_option
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     path: Path, name: str, job_id: str, group: str | None, codec: str | None, as_json: bool
 ) -> None:
