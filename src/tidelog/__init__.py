@@ -22,6 +22,8 @@ Streams and consumer groups, with the methods, parameters and replies of redis-p
 `aqueue` and `aopen` are the asyncio versions.
 """
 
+# ruff: noqa: F403, F405
+
 from importlib import import_module
 
 # A stand-in for `typing.TYPE_CHECKING`: importing typing would be half of this module's import time.
@@ -33,29 +35,7 @@ if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
     from tidelog.store.aopening import aopen_store as aopen
-    from tidelog.store.errors import (
-        CannotOpen,
-        CheckpointFailed,
-        DataError,
-        DecodeError,
-        EncodeError,
-        ExecAbortError,
-        NewerFormat,
-        NotAStore,
-        NotStored,
-        OutcomeUnknown,
-        OutOfSpace,
-        QueueFull,
-        ReadOnlyError,
-        ResponseError,
-        StoreClosed,
-        StoreDamaged,
-        StoreLocked,
-        StorePoisoned,
-        TidelogError,
-        UnitTooLarge,
-        WatchError,
-    )
+    from tidelog.store.errors import *
     from tidelog.store.faces.aio import AsyncStore
     from tidelog.store.faces.idrange import IdRange
     from tidelog.store.faces.receipts import Receipt
@@ -111,7 +91,7 @@ __all__ = [
 
 
 # Each name is imported on first access. Most programs need neither asyncio nor queues, and the command line must
-# handle Ctrl-C before it imports the rest.
+# handle Ctrl-C before it imports the rest. The names of `__all__` that are not in this table are errors.
 _LATER = {
     "open": ("tidelog.store.opening", "open_store"),
     "Store": ("tidelog.store.faces.sync", "Store"),
@@ -129,38 +109,12 @@ _LATER = {
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
-    **{
-        name: ("tidelog.store.errors", name)
-        for name in (
-            "CannotOpen",
-            "CheckpointFailed",
-            "DataError",
-            "DecodeError",
-            "EncodeError",
-            "ExecAbortError",
-            "NewerFormat",
-            "NotAStore",
-            "NotStored",
-            "OutcomeUnknown",
-            "OutOfSpace",
-            "QueueFull",
-            "ReadOnlyError",
-            "ResponseError",
-            "StoreClosed",
-            "StoreDamaged",
-            "StoreLocked",
-            "StorePoisoned",
-            "TidelogError",
-            "UnitTooLarge",
-            "WatchError",
-        )
-    },
 }
 
 
 def __getattr__(name: str) -> "Any":
-    if name in _LATER:
-        module, there = _LATER[name]
+    if name in __all__:
+        module, there = _LATER.get(name, ("tidelog.store.errors", name))
         found = globals()[name] = getattr(import_module(module), there)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
