@@ -1,4 +1,4 @@
-"""The `tidelog` command: the table of its commands, and what an error looks like.
+"""The `tidelog` command: the table of its commands, and how errors are printed.
 
 One command is one module beside this one, imported only when it runs. An error is one line on standard error that
 says what, where and what to do, never a traceback, and an exit code per kind (tools/exits.py).
@@ -81,7 +81,7 @@ def command() -> None:
 
 
 def exit_code(error: Exception) -> int | None:
-    """The exit code of an expected error; None for one that is a mistake of ours."""
+    """The exit code of an expected error; None for a bug of tidelog."""
     from tidelog.aof import errors as aof
     from tidelog.engine.errors import CorruptBlock
     from tidelog.snapshot import errors as snapshot
@@ -103,9 +103,9 @@ def exit_code(error: Exception) -> int | None:
 
 
 def line_of(error: Exception) -> str:
-    """What an expected error says, on one line."""
+    """The text of an expected error, on one line."""
     if isinstance(error, OSError) and error.strerror:
-        # Whatever we read has a name; an output may have none.
+        # Every file that is read has a name; an output may have none.
         return f"{error.filename or 'while writing the output'}: {error.strerror}"
     return " ".join(str(error).split())
 
@@ -113,7 +113,7 @@ def line_of(error: Exception) -> str:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        # Not cli.main: it turns a broken pipe into exit code 1 before anyone can say otherwise.
+        # Not cli.main, which turns a broken pipe into exit code 1.
         with cli.make_context("tidelog", list(args)) as context:
             result: Any = cli.invoke(context)
             sys.stdout.flush()
@@ -127,7 +127,8 @@ def run(args: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has seen enough (`| head`). Python would complain again when it closes stdout.
+        # The reader of our output has ended (`| head`). Python would report the broken pipe again when it closes
+        # stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     except Exception as error:
@@ -139,7 +140,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def main() -> None:
-    # Both may be closed (`>&-`): then there is nobody to tell.
+    # Either may be closed (`>&-`).
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What the tools show while they work and when they are done. Nothing here decides anything.
+"""Output of the tools: tables and progress bars. This module makes no decisions.
 
 Results go to standard output, plain enough for a pipe. Progress goes to standard error, and only to a terminal.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 Advance = Callable[[int], None]
 
 
-PROSE: Final = 12  # so wide a column of several words has to be, to be read
+PROSE: Final = 12  # characters: the minimum width of a column with several words
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
     """Print a table: drawn with rich on a terminal that is wide enough, in plain columns elsewhere.
 
-    The columns named in `right` (separated by blanks) are set to the right. Nothing is cut off: prose goes on in the
-    next line of its cell, and an ID, a name or a time is there to be copied.
+    The columns named in `right` (separated by blanks) are set to the right. Nothing is cut off: long prose is wrapped
+    in its cell, and an ID, a name or a time stays whole so that it can be copied.
     """
     if not sys.stdout.isatty():
         sys.stdout.write(columns(head, rows, right))
@@ -54,7 +54,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
 
 @contextmanager
 def progress(label: str, total: int, *, size: bool = False) -> Iterator[Advance]:
-    """A progress bar over `total` steps (bytes, with `size`); the block calls what it is given with each advance."""
+    """A progress bar over `total` steps (bytes, with `size`). The block gets a function and calls it with each
+    advance.
+    """
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,4 +1,4 @@
-"""`tidelog info`: what a store holds, found in its checkpoint and by replaying its log."""
+"""`tidelog info`: show the contents of a store, from its checkpoint and a replay of its log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(path: Path, as_json: bool) -> None:
 
 
 def quarantined(files: LogFiles) -> int:
-    """Torn tails that recoveries have put aside."""
+    """The number of torn tails that recoveries moved to quarantine/."""
     directory = files.root / identity.QUARANTINE
     return len(files.disk.listdir(directory)) if files.disk.exists(directory) else 0
 

@@ -1,6 +1,6 @@
-"""The log of a store as it lies on the disk: the one way all tools read it.
+"""The files of a store's log. All tools read the log through this module.
 
-Takes no lock and writes nothing, so it works beside a running writer.
+It takes no lock and writes nothing, so the writer of the store may be running.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.store.read_only import is_snapshot
 
-# Whether it can be read is for the store to say, with its own exit codes.
+# `readable=False`: the store itself checks whether it can be read, and has its own exit codes.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
 def place_of(disk: Disk, path: Path) -> Path:
-    """The directory of a store; its folder aof/ is taken for the store, too. It may be that of a snapshot."""
+    """The directory of a store or snapshot. `path` may also be the folder aof/ of a store."""
     if path.name == identity.AOF and disk.exists(path.parent / identity.NAME):
         path = path.parent
     disk.guard(path)
@@ -36,7 +36,7 @@ def place_of(disk: Disk, path: Path) -> Path:
 
 
 def store_root(disk: Disk, path: Path) -> Path:
-    """The same for tools that look at files which a snapshot does not have. Raises NotAStore for one."""
+    """As `place_of`, for tools that need files which a snapshot does not have. Raises NotAStore for a snapshot."""
     root = place_of(disk, path)
     if is_snapshot(disk, root):
         advice = f"Use  tidelog snapshot show  or  tidelog snapshot verify , or restore it into a new store: {RESTORE}"
@@ -45,19 +45,19 @@ def store_root(disk: Disk, path: Path) -> Path:
 
 
 def say_if_snapshot(files: LogFiles) -> None:
-    """On standard error: why there is nothing of a log."""
+    """For a snapshot, print to standard error that it has no log."""
     if files.snapshot is not None:
         told = f"tidelog: {files.root} is a snapshot: it contains the state at LSN {files.snapshot.lsn} and no log"
         click.echo(told, err=True)
 
 
 class LogFiles:
-    """The log of the store in `root`, or of which that is the folder aof/; with `snapshots`, `root` may be a snapshot.
+    """The log of the store in `root`; `root` may also be the store's folder aof/, and with `snapshots` a snapshot.
 
     `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError;
     for a snapshot NotASnapshot, SnapshotDamaged, NewerSnapshot.
 
-    snapshot   what `root` is, if it is a snapshot: a checkpoint, and a log without a segment
+    snapshot   the snapshot in `root`, or None; its log has no segments
     """
 
     def __init__(self, root: Path, uuid: bytes | None = None, *, snapshots: bool = False) -> None:
@@ -73,7 +73,8 @@ class LogFiles:
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
         self.directory = self.root / identity.AOF
         self.checkpoint = folder / identity.DATA
-        # Where `new` goes on: (segment's name, offset, LSN expected there, header checksum of the frame before).
+        # The position at which `new` continues: (segment's name, offset, LSN expected there, header checksum of the
+        # frame before).
         self._position: tuple[str, int, int, int] | None = None
 
     @property
@@ -81,16 +82,16 @@ class LogFiles:
         return self.disk.exists(self.checkpoint)
 
     def survey(self, *, released: bool = True) -> tuple[list[Promise], list[Segment]]:
-        """What was promised, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
+        """The promises in DURABLE, and the segments, read in this order. Raises Damage, NewerFormat, OSError.
 
-        released   the log need not begin with LSN 1 where a checkpoint holds what came before
+        released   the log need not begin with LSN 1 if a checkpoint holds the earlier records
         """
         if self.snapshot is not None:
             return [], []
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:
-            # Looked for now, since a writer's first checkpoint is there before anything is released.
+            # Look for the checkpoint only now: a writer's first checkpoint exists before it releases any segment.
             if not (released and self.has_checkpoint):
                 raise
         return recovery.survey(self.disk, self.directory, self.uuid, released=True)
@@ -106,10 +107,10 @@ class LogFiles:
         return total
 
     def scans(self, *, released: bool = True) -> Iterator[Scan]:
-        """A scan of each segment, in order; the caller goes through its frames before it asks for the next.
+        """Yield a scan of each segment, in order. The caller reads all frames of one before it asks for the next.
 
-        Raises as `survey`, MissingSegment after the last if a later one must have been there, and Vanished if a
-        writer released one meanwhile.
+        Raises as `survey`. After the last, raises MissingSegment if a later one must have existed. Raises Vanished if
+        a writer released one meanwhile.
         """
         promises, found = self.survey(released=released)
         if self.snapshot is not None:
@@ -127,7 +128,7 @@ class LogFiles:
             raise Vanished(info.path) from None
 
     def frames(self) -> Iterator[tuple[Path, Frame]]:
-        """Every frame of the log with its segment. Raises Damage where one is corrupt."""
+        """Yield every frame of the log with its segment. Raises Damage at a corrupt one."""
         for scan in self.scans():
             for frame in scan.frames():
                 yield scan.path, frame
@@ -136,7 +137,7 @@ class LogFiles:
                 raise error
 
     def frames_past_damage(self) -> Iterator[tuple[Path, Frame | Damage]]:
-        """As `frames`; damage comes as one more item, and after it whatever frames are whole by themselves."""
+        """As `frames`, but yields damage as an item and continues with the frames after it that are intact."""
         try:
             for scan in self.scans():
                 yield from self._pieces(scan)
@@ -155,7 +156,7 @@ class LogFiles:
                 return
 
     def _resume_behind(self, scan: Scan) -> bool:
-        """Let a stopped scan go on at the next header that is whole. False if there is none."""
+        """Let a stopped scan continue at the next intact header. Returns False if there is none."""
         file = self.disk.open(scan.path)
         try:
             for offset, frame in scan.later_headers(scan.offset + 1):
@@ -168,7 +169,7 @@ class LogFiles:
         return False
 
     def new(self) -> Iterator[tuple[Path, Frame]]:
-        """The frames that no earlier call has yielded, in order. For following a writer. Raises as `frames`."""
+        """Yield the frames that no earlier call has yielded, in order, to follow a writer. Raises as `frames`."""
         promises, found = self.survey()
         if self.snapshot is not None:
             return
@@ -180,7 +181,7 @@ class LogFiles:
             if self._position is not None and name < self._position[0]:
                 continue
             scan = self._scan(info, promises)
-            # A segment without a frame may have been replaced by the next life's, of the same name.
+            # A segment without a frame may have been replaced by the next life's segment of the same name.
             if (
                 self._position is not None
                 and name == self._position[0]

@@ -1,4 +1,4 @@
-"""A state made from the files of a store, for tools that say what it holds."""
+"""Load a state from the files of a store, for tools that show its contents."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidelog.tools.logfiles import LogFiles
 
 
 class Contents(NamedTuple):
-    """What a store holds.
+    """The contents of a store.
 
-    state       with all rows, of which those of a checkpoint are read when they are asked for
+    state       with all rows; rows of a checkpoint are read when they are used
     last_lsn    of the newest record in it, 0 if there is none
     now         unix ms of its newest write
     folded_lsn  up to which a checkpoint holds it, 0 if there is none
@@ -33,9 +33,9 @@ class Contents(NamedTuple):
 
 @contextmanager
 def contents(files: LogFiles) -> Iterator[Contents]:
-    """The state after every record: of the checkpoint, if there is one, and of the log behind it.
+    """The state after the last record: the checkpoint, if there is one, and the log after it.
 
-    It may be used inside of the block. Raises as `LogFiles.frames`, and CorruptBlock.
+    It may be used inside the block only. Raises as `LogFiles.frames`, and CorruptBlock.
     """
     if files.has_checkpoint:
         core = open_read_only(files.disk, files.root, SYSTEM)

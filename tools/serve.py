@@ -17,7 +17,7 @@ from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.queue.store import Failed
 from tidelog.tools.text import examples
 
-# Options of the server that have one of their own here; all others go through --option.
+# Options of the server that have their own flag here. All others are set with --option.
 DIRECT = {
     "port": "port",
     "bind": "bind",
@@ -38,7 +38,7 @@ DIRECT = {
 
 
 class Wrong(Failed):
-    """An option that makes no sense."""
+    """An invalid option."""
 
     exit_code = exits.USAGE
 
@@ -63,7 +63,7 @@ def list_options(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 def direct(
     name: str, metavar: str, help: str, **more: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A command line option for one of the server's; what it may be is for the configuration to say."""
+    """A flag for an option of the server. The configuration checks its value."""
     return click.option(name, metavar=metavar, help=help, **more)
 
 
@@ -132,7 +132,7 @@ def direct(
     help="Print all options with their defaults, and exit.",
 )
 def command(path: Path, file: Path | None, others: Sequence[str], **given: str | None) -> int:
-    # What follows takes half a second to import.
+    # These modules take half a second to import.
     from tidelog.server.monitoring.logs import Logs
     from tidelog.server.serving import serve_forever
 
@@ -146,7 +146,7 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
-        # Of an address, or of a file that is not the store's, which has errors of its own.
+        # About an address or a file outside the store; errors of the store have their own classes.
         said = error.strerror or str(error)
         raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
 

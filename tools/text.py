@@ -1,4 +1,4 @@
-"""Bytes, times and sizes as people and programs read them."""
+"""Format and parse bytes, times and sizes, for people and for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def argument(value: bytes) -> str:
-    """One argument as redis-cli takes it: plain where that is unambiguous, else quoted and escaped."""
+    """One argument in the form that redis-cli reads: plain if that is unambiguous, else quoted and escaped."""
     if _PLAIN.fullmatch(value):
         return value.decode("ascii")
     inside = "".join(
@@ -35,7 +35,7 @@ def argument(value: bytes) -> str:
 
 
 def command_line(command: Sequence[bytes]) -> str:
-    """One command on one line, which redis-cli reads back as it was."""
+    """One command on one line, in the form that redis-cli reads."""
     return " ".join(map(argument, command))
 
 
@@ -55,7 +55,7 @@ def resp(command: Sequence[bytes]) -> bytes:
 
 
 def time_text(ms: int) -> str:
-    """Unix milliseconds as ISO 8601 in UTC; as the bare number where the calendar ends."""
+    """Unix milliseconds as ISO 8601 in UTC; beyond the calendar as the bare number."""
     try:
         moment = datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -66,8 +66,8 @@ def time_text(ms: int) -> str:
 def parse_time(text: str, now_ms: int) -> int:
     """Unix ms of `2026-11-21T10:00`, of a unix time, or of `15m` (as long ago: s, m, h, d).
 
-    An ISO time without a zone is UTC. A unix time may be in seconds or, as IDs and `--json` have it, in milliseconds:
-    which it is, its size says, up to the year 5138. Raises ValueError.
+    An ISO time without a zone is UTC. A unix time may be in seconds, or in milliseconds as in IDs and `--json`. Its
+    size tells which, up to the year 5138. Raises ValueError.
     """
     ago = age_seconds(text)
     if ago is not None:
@@ -85,7 +85,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def age_seconds(text: str) -> int | None:
-    """The seconds of `90s`, `15m`, `2h`, `7d`; None for what is no such text."""
+    """The seconds of `90s`, `15m`, `2h`, `7d`; None for any other text."""
     match = re.fullmatch(r"(\d+)([smhd])", text)
     return None if match is None else int(match[1]) * _UNITS[match[2]]
 
@@ -96,7 +96,7 @@ def examples(*lines: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes in the largest unit that leaves one digit or more before the point."""
+    """A number of bytes, in the largest unit in which it is at least 1."""
     value, unit = float(size), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
@@ -106,7 +106,7 @@ def size_text(size: int) -> str:
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:
-    """A table of plain text, two blanks between columns; the column names in `right` are set to the right."""
+    """A table of plain text, two blanks between columns; the columns named in `right` are right-aligned."""
     table = [list(head), *(list(row) for row in rows)]
     widths = [max(len(row[i]) for row in table) for i in range(len(head))]
     to_right = {i for i, name in enumerate(head) if name in right.split()}

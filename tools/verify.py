@@ -1,4 +1,4 @@
-"""`tidelog verify`: everything that a store has on the disk, and that its parts belong together.
+"""`tidelog verify`: check all files of a store, and that they belong together.
 
 The exit code is the highest of the failed checks; those of the log are the codes of `tidelog aof verify`.
 """
@@ -25,8 +25,8 @@ CHECKS: Final = {
     "tail":       exits.VERIFY_TAIL,     # a torn tail: ordinary after a crash, nothing promised is missing
     "durable":    exits.VERIFY_DURABLE,  # DURABLE is unreadable: proof is weaker, no data is missing
     "time":       exits.VERIFY_TIME,     # a frame is older than the one before it
-    "records":    exits.VERIFY_RECORDS,  # a record is no effect that this version knows
-    "blocks":     exits.VERIFY_BLOCKS,   # sealed entries inside of a record do not match their checksum
+    "records":    exits.VERIFY_RECORDS,  # a record is not an effect that this version knows
+    "blocks":     exits.VERIFY_BLOCKS,   # sealed entries in a record do not match their checksum
     "frames":     exits.VERIFY_FRAMES,   # a frame that was promised is damaged
     "segments":   exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
     "headers":    exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
@@ -34,7 +34,7 @@ CHECKS: Final = {
     "snapshot":   exits.VERIFY_SNAPSHOT, # a kept snapshot is damaged
     "checkpoint": exits.VERIFY_CHECKPOINT, # rows of the checkpoint are damaged or missing
     "agreement":  exits.VERIFY_AGREEMENT, # log and checkpoint do not continue each other
-    "files":      exits.VERIFY_FILES,    # something else lies in a file's place: the store does not open
+    "files":      exits.VERIFY_FILES,    # something else has the name of a file: the store does not open
 }
 # fmt: on
 

@@ -4,8 +4,8 @@ A line is
 
     LSN  time  segment@offset  unit  [db]  command
 
-`unit` shows what belongs together: `-` a record that is a unit by itself, `/` the first of several, `|` one in the
-middle, `\\` the last. A record that is many commands has as many lines; one that is none is a comment.
+`unit` shows the place of the record in its unit: `-` is the only record, `/` the first of several, `|` one in the
+middle, `\\` the last. A record prints one line per command; a record without a command is printed as a comment.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def command(
 
 
 class Wanted(NamedTuple):
-    """Which records to print. LSNs and times (unix ms) include both ends; no keys or names means all."""
+    """The records to print. LSNs and times (unix ms) include both ends; no keys or names means all."""
 
     keys: frozenset[bytes]
     names: list[tuple[bytes, ...]]
@@ -119,12 +119,12 @@ class Wanted(NamedTuple):
     time_max: float
 
     def skips(self, frame: Frame) -> bool:
-        """Whether nothing of a frame can be wanted; known without decoding it."""
+        """Whether a frame surely has no wanted record. Does not decode it."""
         too_early = frame.lsn + frame.count <= self.lsn_min or frame.now < self.time_min
         return too_early or self.ended(frame)
 
     def ended(self, frame: Frame) -> bool:
-        """Whether neither this frame nor any later one can be wanted."""
+        """Whether this frame and all later ones surely have no wanted record."""
         return frame.lsn > self.lsn_max or frame.now > self.time_max
 
     def has(self, record: Record) -> bool:
@@ -138,7 +138,7 @@ class Wanted(NamedTuple):
 def read(
     files: LogFiles, wanted: Wanted, found: list[Damage], *, follow: bool, past_damage: bool
 ) -> Iterator[Record]:
-    """The wanted records of the log; damage that was passed goes to `found`, and to standard error."""
+    """Yield the wanted records. Skipped damage is added to `found` and printed to standard error."""
     while True:
         items: Iterable[tuple[Path, Frame | Damage]] = (
             files.frames_past_damage() if past_damage else files.new() if follow else files.frames()
@@ -176,7 +176,7 @@ def as_lines(record: Record) -> str:
 
 
 def comment(record: Record) -> str:
-    """A record that is no command: its name and fields."""
+    """The name and fields of a record that has no command."""
     if record.effect[0] & OPCODE == EPOCH:
         _, number, incarnation = record.effect
         return f"EPOCH {number} {incarnation:016x}"

@@ -1,10 +1,12 @@
 """`tidelog aof export --resp`: the log as a stream of commands for `redis-cli --pipe`.
 
-As Redis propagates (spec 11): SELECT when the database changes, MULTI and EXEC around a unit of several commands, so
-that the receiver too has all of a unit or nothing. Only whole units are written, also when the log ends in damage.
+The form is that of Redis's propagation (spec 11): SELECT when the database changes, MULTI and EXEC around a unit of
+several commands, so that the receiver also gets all of a unit or nothing. Only whole units are written, even if the
+log ends in damage.
 
-Where the first part of the log was released, its place is taken by the state of the checkpoint, written as Redis
-rewrites its own log (engine/commands/rewrite.py). What that form cannot carry is listed on standard error at the end.
+If the first part of the log was released, the export begins with the state of the checkpoint, written as Redis
+rewrites its own log (engine/commands/rewrite.py). The command lists everything that this form cannot carry on standard
+error at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ ADVANCE_EVERY: Final = 256  # commands between two steps of the progress bar
 class Base(NamedTuple):
     """Where an export begins.
 
-    lsn       what comes before it and with it is in `state`; 0 = the log is whole
+    lsn       `state` contains everything through this LSN; 0 = the log is complete
     state     of the checkpoint, None if the log is whole
     frames    everything after `lsn`, of `size` bytes
     """
@@ -48,7 +50,7 @@ class Base(NamedTuple):
 
 @contextmanager
 def base_of(path: Path) -> Iterator[Base]:
-    """The base of a store; what is open for it is closed with the block."""
+    """The base of a store. Files opened for it are closed at the end of the block."""
     files = LogFiles(path, snapshots=True)
     found = files.survey()[1]
     if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
@@ -121,7 +123,7 @@ def command(
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to be written, never over what is there; removed if that fails, since half an export looks like all."""
+    """Create a new file to write. If writing fails, delete it: half an export looks complete."""
     file = path.open("xb")
     try:
         with file:
@@ -134,7 +136,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iterator[Command]:
-    """The commands of the state, then those of the log; with progress on standard error."""
+    """Yield the commands of the state, then those of the log. Shows progress on standard error."""
     if base.state is not None:
         yield from state_commands(base.state, lost, target)
     with console.progress("exporting", base.size, size=True) as advance:
@@ -148,7 +150,7 @@ def exported(base: Base, lost: Lost, to_lsn: int | None, target: Target) -> Iter
 
 
 def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command]:
-    """`rewrite` with a progress bar, which costs a look at every key beforehand."""
+    """`rewrite` with a progress bar, for which all keys are counted first."""
     total = commands_about(state) if sys.stderr.isatty() else 0
     with console.progress("exporting the checkpoint", total) as advance:
         for number, line in enumerate(rewrite(state, lost, target), 1):
@@ -158,7 +160,7 @@ def state_commands(state: State, lost: Lost, target: Target) -> Iterator[Command
 
 
 def as_objects(lost: Lost) -> list[dict[str, object]]:
-    """What is lost, for JSON."""
+    """The losses, for JSON."""
     return [
         {"kind": kind.value, "db": db, "key": json_value(key), "count": count, "what": kind.told}
         for (kind, db, key), count in lost.counts.items()
@@ -166,7 +168,7 @@ def as_objects(lost: Lost) -> list[dict[str, object]]:
 
 
 def as_table(lost: Lost) -> str:
-    """What is lost, for people: a line per kind, with the keys that lose most."""
+    """The losses, for people: a line per kind, with the keys that lose most."""
     rows = []
     for kind in Kind:
         found = lost.of(kind)
@@ -178,7 +180,7 @@ def as_table(lost: Lost) -> str:
 
 
 def keys_text(found: dict[tuple[int, bytes], int]) -> str:
-    """The keys with the greatest counts, and how many more there are. Those of database 0 go without it."""
+    """The keys with the greatest counts, and how many more there are. The database is shown unless it is 0."""
     most = sorted(found, key=lambda at: (-found[at], at))
     shown = [(f"[{db}] " if db else "") + argument(key) for db, key in most[:KEYS_SHOWN]]
     more = len(most) - len(shown)
@@ -186,7 +188,7 @@ def keys_text(found: dict[tuple[int, bytes], int]) -> str:
 
 
 def units(records: Iterable[Record], to_lsn: int | None = None) -> Iterator[list[Record]]:
-    """Whole units, up to the one that holds `to_lsn`."""
+    """Yield whole units, up to the one that contains `to_lsn`."""
     unit: list[Record] = []
     for record in records:
         unit.append(record)
@@ -208,7 +210,7 @@ def stream(all_units: Iterable[list[Record]]) -> Iterator[Command]:
             db = database(record.effect)
             if made and db is not None and db != wanted:
                 select = [b"SELECT", b"%d" % db]
-                # The first one may go ahead of MULTI; a change inside of the unit belongs into it.
+                # The first SELECT may precede MULTI; one in the middle of the unit must be inside.
                 if lines:
                     lines.append(select)
                 else:

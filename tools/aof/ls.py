@@ -51,7 +51,7 @@ def command(path: Path, as_json: bool) -> int:
 
 
 def facts(scan: Scan, frames: int) -> dict[str, Any]:
-    """What is to be said of a segment whose frames were gone through."""
+    """The facts about a segment whose frames were read."""
     assert scan.verdict is not None
     return {
         "segment": scan.path.name,

@@ -125,7 +125,7 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
 
 
 def fault(effect: Effect) -> str:
-    """What is wrong with a record, in words; empty if nothing is."""
+    """A description of the first fault of a record; empty if it has none."""
     opcode, fields = effect[0] & OPCODE, effect[1:]
     if opcode not in FIELDS or effect[0] >> 7:
         return f"unknown opcode {effect[0]}"

@@ -1,8 +1,8 @@
-"""`tidelog aof repair`: what of a damaged log can be kept, and a repaired copy of it.
+"""`tidelog aof repair`: show what can be kept of a damaged log, and write a repaired copy.
 
-The damaged store itself is never changed. Kept is everything before the first damage, which is a prefix of whole
-units; what lies behind is listed, since only a person may give it up. A torn tail is no damage: the next opening
-takes it out by itself.
+The damaged store itself is never changed. The copy keeps everything before the first damage, a prefix of whole units.
+Readable records after the damage are listed, because only a person may decide to lose them. A torn tail is not damage:
+the next open removes it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ KEYS_SHOWN: Final = 20
 
 
 class Kept(NamedTuple):
-    """What of one segment goes into the copy: its bytes up to the offset."""
+    """The part of one segment that goes into the copy: its bytes up to the offset."""
 
     path: Path
     offset: int
 
 
 class Plan(NamedTuple):
-    """What can be kept, and what is wrong behind it (None: nothing is)."""
+    """The part of the log that can be kept, and the damage after it (None: there is none)."""
 
     kept: list[Kept]
     last_lsn: int
@@ -50,9 +50,9 @@ class Plan(NamedTuple):
 
 
 def open_files(root: Path) -> tuple[LogFiles, DamagedFile | None]:
-    """The log, and the damage of its STORE file, if that alone is why it does not open.
+    """The log, and the damage of its STORE file if only that file prevents the store from opening.
 
-    The uuid is in every segment as well. Raises what LogFiles raises, if no segment helps.
+    The uuid is also in every segment. If no segment can be read, raises what LogFiles raises.
     """
     try:
         return LogFiles(root), None
@@ -67,7 +67,7 @@ def open_files(root: Path) -> tuple[LogFiles, DamagedFile | None]:
 
 
 def plan(files: LogFiles) -> Plan:
-    """Walk the log to the first damage."""
+    """Read the log up to the first damage."""
     promises = durable.read(files.disk, files.directory, files.uuid)
     try:
         found, damage = headers(files, segment_paths(files.disk, files.directory))
@@ -99,7 +99,7 @@ def plan(files: LogFiles) -> Plan:
 
 
 def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage | None]:
-    """The segments up to the first whose header cannot be believed, and what is wrong with that one."""
+    """The segments before the first one with a wrong header, and the damage of that one."""
     found: list[Segment] = []
     for path in paths:
         try:
@@ -187,7 +187,7 @@ def command(path: Path, target: Path | None) -> int:
 
 
 def opens_through(files: LogFiles) -> int | None:
-    """The last LSN of a store that opens in spite of the damage in its log, every row included; None if none does."""
+    """The last LSN of the store if it opens despite the damage in its log and every row can be read; else None."""
     try:
         if any(walk(files.disk, files.checkpoint.parent, progress)):
             return None
@@ -198,7 +198,7 @@ def opens_through(files: LogFiles) -> int | None:
 
 
 def show_lost(files: LogFiles, found: Plan) -> None:
-    """Say what lies behind the damage and can still be read."""
+    """Print the records after the damage that can still be read."""
     count = 0
     by_key: Counter[bytes] = Counter()
     try:
@@ -210,7 +210,7 @@ def show_lost(files: LogFiles, found: Plan) -> None:
                     count += 1
                     by_key.update(keys(record.effect))
             except (Damage, NewerFormat):
-                continue  # its frame holds, its records do not, or are of kinds not known: it cannot be shown
+                continue  # the frame is intact, but its records are damaged or of an unknown kind
     except Damage as error:
         click.echo(
             f"The records after the damage cannot be listed: {error.path}, byte {error.offset}: {error.reason}"
@@ -226,9 +226,10 @@ def show_lost(files: LogFiles, found: Plan) -> None:
 
 
 def write_copy(files: LogFiles, found: Plan, target: Path) -> None:
-    """A store in `target` that holds what is kept. Its STORE comes last: before that it is none.
+    """Create a store in `target` with the part that is kept. Its file STORE is written last: without it, the directory
+    is not a store.
 
-    There is no DURABLE in it, since the promises of the damaged store are not kept there.
+    It has no DURABLE, because it does not keep the promises of the damaged store.
     """
     if files.disk.exists(target) and files.disk.listdir(target):
         raise click.UsageError(f"{target} is not empty; name a new directory")

@@ -1,6 +1,7 @@
-"""`tidelog aof verify`: every check that can be made on a log, one line and one exit code each.
+"""`tidelog aof verify`: run every check of a log; each has its own line and exit code.
 
-It goes on after a failed check as far as that makes sense. The exit code is the highest of the failed checks.
+After a failed check it continues with all checks that still make sense. The exit code is the highest of the failed
+checks.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ CHECKS: Final = {
     "tail":      exits.VERIFY_TAIL,     # a torn tail: ordinary after a crash, nothing promised is missing
     "durable":   exits.VERIFY_DURABLE,  # DURABLE is unreadable: proof is weaker, no data is missing
     "time":      exits.VERIFY_TIME,     # a frame is older than the one before it
-    "records":   exits.VERIFY_RECORDS,  # a record is no effect that this version knows
-    "blocks":    exits.VERIFY_BLOCKS,   # sealed entries inside of a record do not match their checksum
+    "records":   exits.VERIFY_RECORDS,  # a record is not an effect that this version knows
+    "blocks":    exits.VERIFY_BLOCKS,   # sealed entries in a record do not match their checksum
     "replay":    exits.VERIFY_REPLAY,   # the records cannot be applied one after the other
     "frames":    exits.VERIFY_FRAMES,   # a frame that was promised is damaged
     "segments":  exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
     "headers":   exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
     "identity":  exits.VERIFY_IDENTITY, # the file STORE is damaged
-    "files":     exits.VERIFY_FILES,    # something else lies in a file's place: the store does not open
+    "files":     exits.VERIFY_FILES,    # something else has the name of a file: the store does not open
 }
 # fmt: on
 
@@ -64,7 +65,7 @@ class Failure(NamedTuple):
 
 
 class Verification:
-    """Runs the checks and gathers what they find."""
+    """Runs the checks and collects their findings."""
 
     def __init__(self, root: Path, *, with_replay: bool) -> None:
         self.root = root
@@ -75,14 +76,14 @@ class Verification:
         self.digest = ""
         self.state: State | None = State()
         self.released = (
-            False  # the log begins behind what a checkpoint holds: the replay is of both
+            False  # the first part of the log was released: the replay begins with the checkpoint
         )
         self.now = 0
 
     def fail(self, check: str, text: str) -> None:
         self.failures.append(Failure(check, text))
         if check not in ("tail", "durable", "time"):
-            self.state = None  # whatever came after would be built on sand
+            self.state = None  # the replay would start from a wrong state
 
     def run(self) -> None:
         """All checks. Raises NotAStore, NewerFormat, OSError."""
@@ -188,7 +189,7 @@ class Verification:
             APPLY[effect[0]](self.state, effect)
         except (
             Exception
-        ) as error:  # apply is total over what decide made, so whatever it is, it is found here
+        ) as error:  # apply accepts every effect that decide makes, so any exception is a finding
             self.fail("replay", f"{place}: {type(error).__name__}: {error}")
 
 

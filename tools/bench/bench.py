@@ -48,7 +48,7 @@ class Bench(AbstractContextManager["Bench"]):
     """Passed to every subject. Closing it stops every server it started.
 
     directory   fresh, on the file system to be measured
-    missing     baseline -> why it could not take part; the report says so
+    missing     baseline -> why it could not be measured; the report shows it
     """
 
     directory: Path
@@ -78,14 +78,14 @@ class Bench(AbstractContextManager["Bench"]):
         return path
 
     def once(self, name: str, make: Callable[[Path], T]) -> T:
-        """What `make` made in a directory of that name, made when first asked for: for what several subjects need."""
+        """The result of `make` in a directory of that name. Made at the first call, for several subjects."""
         if name not in self._made:
             self._made[name] = make(self.fresh(name))
         made: T = self._made[name]
         return made
 
     def scaled(self, count: int) -> int:
-        """A size meant for a full run; a fifth of it when quick."""
+        """The size for this run: `size`, or a fifth of it if the run is quick."""
         return count // 5 if self.quick else count
 
     def race(
@@ -112,11 +112,11 @@ class Bench(AbstractContextManager["Bench"]):
         return self._start("redis-py", STORES["redis-py"], messages, durable)
 
     def peers(self, messages: Messages, *, durable: bool) -> AbstractContextManager[list[Peer]]:
-        """Every store of messages that can run here and keeps that promise, open and empty."""
+        """Every store of messages that can run here with that durability, open and empty."""
         return self._opened(STORES, messages, durable)
 
     def queues(self, messages: Messages, *, durable: bool) -> AbstractContextManager[list[Peer]]:
-        """The same for what people use as a work queue: what is done is gone, or can be cleared away."""
+        """The same for work queues, in which finished messages are deleted or can be cleared."""
         return self._opened(QUEUES, messages, durable)
 
     @contextmanager

@@ -1,10 +1,10 @@
 """`python -m tidelog.tools.bench.compare A B`: two checkouts by turns in one run, by processor time.
 
 This is a tool for the developers of tidelog. Each side is a process of its own (see `side`) with the `src` of its
-checkout. Both do the same slices and change places after each, so a busy moment of the machine meets both alike. A
-ratio is the speed of B divided by the speed of A: 1.05 means that B is 5% faster. Where the machine is too noisy to
-tell, `--instructions` counts the instructions that the interpreter runs. That count hardly differs between two runs;
-the work of C code is not in it.
+checkout. Both do the same slices and swap their order after each, so a busy moment of the machine affects both. A
+ratio is the speed of B divided by the speed of A: 1.05 means that B is 5% faster. On a noisy machine, `--instructions`
+counts the instructions that the interpreter runs. That count hardly differs between two runs, but does not include the
+work of C code.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ROWS: Final = (
 
 
 class Process:
-    """A side, running. `checkout`: the root of a working copy."""
+    """A running side. `checkout`: the root of a working copy."""
 
     def __init__(self, checkout: Path, place: Path) -> None:
         source = (checkout / "src").resolve()
@@ -129,7 +129,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """The speed of B in terms of A's: of the medians."""
+        """The speed of B divided by the speed of A, from the medians."""
         return statistics.median(self.before) / statistics.median(self.after)
 
     @property
@@ -138,7 +138,7 @@ class Result:
 
 
 def fit(side: Process, row: Row, slice_s: float) -> int:
-    """How many operations make a slice; warms the side up on the way."""
+    """The number of operations of a slice. Also warms the side up."""
     count = row.quantum
     while True:
         spent = side.slice(row, count)
@@ -168,12 +168,12 @@ def compare(
 
 
 def fewest(side: Process, row: Row) -> float:
-    """Instructions of a slice. Rare events, such as the extension of a segment, are not in the fewest."""
+    """Instructions of a slice: the smallest count, which has no rare events such as the extension of a segment."""
     return min(side.slice(row, row.counted, True) for _ in range(COUNTS))
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """Lines: the figures of each row, then the geometric means."""
+    """The lines of the report: the figures of each row, then the geometric means."""
     head = f"{'':28} {'A, us':>12} {'B, us':>12} {'B / A':>7} {'slices':>15} {'instructions':>13}"
     lines = [head]
     for each in results:
@@ -196,7 +196,7 @@ def mean(ratios: Sequence[float]) -> float:
 
 
 def slower(results: Sequence[Result]) -> list[str]:
-    """The rows that miss their bound, where instructions were counted those, as they are not noisy."""
+    """The rows that miss their bound; by instructions if these were counted, because they are not noisy."""
     names = []
     for each in results:
         decisive = (

@@ -1,4 +1,4 @@
-"""What the figures were measured on. A figure without its machine and file system says nothing."""
+"""The machine of the measurement. A figure without its machine and file system says nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-DISTINCT: Final = 1_000  # messages repeat after so many; enough that no cache helps
+DISTINCT: Final = 1_000  # messages repeat after this many; enough to defeat caches
 BATCH: Final = 1_000  # messages in one batch, everywhere
 
 
@@ -39,13 +39,13 @@ class Messages:
         return self.blobs * whole + self.blobs[:rest]
 
     def some_values(self, count: int) -> list[Any]:
-        """The same messages as a queue with a codec takes them."""
+        """The same messages as values for a queue with a codec."""
         return self.some_blobs(count)
 
 
 @dataclass(frozen=True)
 class JsonMessages(Messages):
-    """Values that are encoded whenever they are asked for: the encoding is part of everybody's work."""
+    """Values that are encoded at each use, so that every contender's time includes the encoding."""
 
     values: list[Any]
 

@@ -1,8 +1,8 @@
-"""Races: contenders take turns in short slices, so that the machine's moods meet all of them alike.
+"""Races: contenders take turns in short slices, so that busy moments of the machine affect all of them.
 
-A slice is a number of operations, found once per contender so that it lasts about `slice_s`. What a slice
-needs (messages to consume) is prepared outside the measured time. The order is drawn anew in each round.
-The result of a contender is the median of its slices.
+A slice is a number of operations, found once per contender so that it lasts about `slice_s`. Everything a slice needs
+(messages to consume) is prepared outside the measured time. The order is drawn anew in each round. The result of a
+contender is the median of its slices.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Contender:
     """One side of a race.
 
     run         does that many operations; only this is measured
-    prepare     makes ready for a run of that many
-    settle      clears up after it
+    prepare     prepares a run of that many operations
+    settle      cleans up after it
     quantum     operations come in multiples of this
     most        no slice is larger than this (what a store of 1,000 pending entries has to offer)
     """
@@ -50,7 +50,7 @@ class Contender:
         return spent
 
     def fit(self, slice_s: float) -> int:
-        """How many operations make a slice. Warms up on the way."""
+        """The number of operations of a slice. Also warms the contender up."""
         count = self.quantum
         while True:
             spent = self.slice(count)

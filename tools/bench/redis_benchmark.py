@@ -14,13 +14,17 @@ from tidelog.tools.bench.wire import STREAM
 
 XADD = ("XADD", STREAM, "*", "user", "100042", "qty", "7")  # as messages.SMALL
 CALLS_MAX = 4_000_000
-WARM_CALLS = 20_000  # a server that has just started is slower; so is a slice of which connecting is the most part
+WARM_CALLS = (
+    20_000  # a server that has just started is slower, and so is a slice that mostly connects
+)
 STOP_S_MAX = 600
 
 
 @dataclass(frozen=True)
 class Load:
-    """What redis-benchmark does: so many connections, each with so many commands under way, all the same command."""
+    """The work of redis-benchmark: a number of connections, each with a number of pipelined commands; always the same
+    command.
+    """
 
     clients: int
     pipeline: int = 1

@@ -1,4 +1,4 @@
-"""One figure of the benchmark: what was measured, beside what, and what it had to reach."""
+"""One figure of the benchmark: the measurement, its baselines and its target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Bound:
     over: bool = False
 
     def holds(self, row: Row) -> bool:
-        """Whether the row keeps to it. A baseline that could not run proves nothing: False."""
+        """Whether the row meets the bound. False if the baseline could not run."""
         limit = self.value
         if self.of is not None:
             if self.of not in row.baselines:

@@ -1,4 +1,4 @@
-"""One side of a comparison of two checkouts: a process that does what `compare` asks for, and says what it took.
+"""One side of a comparison of two checkouts: a process that runs slices for `compare` and reports their cost.
 
     python side.py DIRECTORY
 
@@ -78,7 +78,7 @@ class Side:
         self._server: Server | None = None
 
     def do(self, row: str, count: int, meter: Meter) -> None:
-        """One slice. Every row begins with an empty store, since nothing frees the log of the one before."""
+        """Run one slice. Every row begins with an empty store, because nothing frees the log of the row before."""
         if row != self._row:
             self.close()
             self.db = tidelog.open(self.place / row, **UNASKED)
@@ -198,7 +198,7 @@ class Side:
                     assert db.xlen("s") == STORED and db.xrange("s", count=1)
 
     def imported(self, count: int, meter: Meter) -> None:
-        """Each in a fresh interpreter, which says itself what the import took."""
+        """Each import runs in a fresh interpreter, which measures it itself."""
         program = (
             "import time; s = time.process_time(); import tidelog; print(time.process_time() - s)"
         )
@@ -224,7 +224,7 @@ class Side:
 
 
 class Server:
-    """`tidelog serve` in a process of its own, on a unix socket, and redis-benchmark as its only client."""
+    """`tidelog serve` in a separate process on a Unix socket, with redis-benchmark as its only client."""
 
     def __init__(self, root: Path) -> None:
         self._socket = root.parent / "socket"

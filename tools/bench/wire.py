@@ -1,4 +1,4 @@
-"""Commands as bytes, for clients that are not to cost more than they must."""
+"""Commands as bytes, for clients that should cost as little as possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def packed(*words: str | bytes) -> bytes:
 
 
 def connected(port: int) -> socket.socket:
-    """A connection to a server on this machine; what is sent leaves at once."""
+    """A connection to a server on this machine, without delay (TCP_NODELAY)."""
     line = socket.create_connection(("127.0.0.1", port))
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return line

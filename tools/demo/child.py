@@ -1,16 +1,16 @@
-"""The process that the demo kills: it puts the lines into one queue, and works on them with several workers.
+"""The process that the demo kills. It puts the lines into one queue and processes them with several workers.
 
-Run as `python -m tidelog.tools.demo.child DIRECTORY` with a JSON `Task` on the first line of standard input.
-It may die at any instruction. Everything it has to know after that, it finds in the store:
+Run as `python -m tidelog.tools.demo.child DIRECTORY` with a JSON `Task` on the first line of standard input. It may
+die at any instruction. After that, the next child finds everything it needs in the store:
 
-* how many lines were put already: the stream's `entries-added` (a batch is one unit, there whole or not at all);
-* what a worker had in hand: the queue gives it back to the worker's name, and counts the delivery.
+* how many lines were put already: the stream's `entries-added` (a batch is one unit, stored whole or not at all);
+* the jobs that a worker held: the queue delivers them to the worker's name again, and counts the delivery.
 
 A line's result, its digest, is a job of a second queue, put by `done_and` in one unit with the acknowledgement. One
-line makes its worker raise, delivery after delivery, until the queue gives it up.
+line, the poisoned one, makes its worker raise at every delivery, until the queue makes it a dead job.
 
-It ends by itself when no line is waiting, in hand or paused, and at once when standard input closes (the parent is
-gone).
+The child ends by itself when no line is waiting, in flight or paused. It ends at once when standard input closes,
+because the parent has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import tidelog
 LINES: Final = "lines"
 RESULTS: Final = "results"
 PUT_BATCH: Final = 200
-# A job that is killed too often in somebody's hands dies, so there are not too many in hand, and not for long.
+# A job whose worker is killed too often becomes a dead job. So few jobs are in flight at a time, and not for long.
 IN_HAND_MAX: Final = 40  # of all workers together
 STEP_SECONDS_MAX: Final = 0.05  # of one line
 MAX_DELIVERIES: Final = 4
@@ -42,19 +42,19 @@ RETRY_AFTER: Final = (
 )
 POISON: Final = "poisoned"
 NOBODY: Final = -1  # for `Task.poisoned`
-WHOLE_LOG: Final = 1 << 62  # bytes: none of it is released, since the proof reads all of it
+WHOLE_LOG: Final = 1 << 62  # bytes: none of the log is released, because the proof reads all of it
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the parent tells its child."""
+    """The settings that the parent sends to its child."""
 
     lines: str  # path of the file with the lines
     workers: int
     fsync: str
-    rate: float  # lines per second that all workers together are to take
+    rate: float  # lines per second, the target of all workers together
     seed: int
-    poisoned: int  # number of the line that no worker gets through, or NOBODY
+    poisoned: int  # number of the line that no worker can finish, or NOBODY
 
     def dump(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -71,7 +71,7 @@ def decode(raw: bytes) -> tuple[int, bytes]:
 
 
 def result(line: bytes) -> bytes:
-    """What a worker makes of a line."""
+    """The result that a worker computes from a line."""
     return hashlib.blake2b(line, digest_size=8).hexdigest().encode()
 
 
@@ -114,7 +114,7 @@ class Life:
             self.all_put.set()
 
     def produce(self) -> None:
-        """Put the lines that are not there yet, faster than they are worked on."""
+        """Put the lines that are not stored yet, faster than the workers process them."""
         pause_s = PUT_BATCH / (self.task.rate * 3)
         for start in range(self.put_before, len(self.texts), PUT_BATCH):
             self.lines.put_many(enumerate(self.texts[start : start + PUT_BATCH], start))
@@ -141,7 +141,7 @@ class Life:
 
 
 def leave_with_the_parent() -> None:
-    """A parent that is gone closes our standard input; nobody would read what we do."""
+    """End this process when standard input closes, which means that the parent has ended."""
 
     def wait() -> None:
         # Not sys.stdin: the interpreter cannot end while a thread holds that buffer's lock.
@@ -155,7 +155,8 @@ def leave_with_the_parent() -> None:
 def main() -> None:
     task = Task(**json.loads(sys.stdin.buffer.readline()))
     leave_with_the_parent()
-    # The failures of the poisoned line are on record; on the terminal they would look like the demo's own.
+    # The queue stores the failures of the poisoned line. Printed on the terminal, they would look like failures of the
+    # demo.
     logging.getLogger("tidelog.queue").addHandler(logging.NullHandler())
     try:
         with tidelog.open(sys.argv[1], fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:

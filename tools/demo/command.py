@@ -1,9 +1,9 @@
 """`tidelog demo`: put the lines of a real file through a queue whose process is killed again and again.
 
-The parent starts a child (tools/demo/child.py), kills it with SIGKILL at a random moment, starts it again, until a
-child ends by itself because every line is done, or dead: one of them is poisoned. That one is redriven, and more
-children, which get through it, are started and killed as before. What is true then is read from the files of the log,
-not from the store (tools/demo/proof.py).
+The parent starts a child (tools/demo/child.py), kills it with SIGKILL at a random moment and starts it again, until a
+child ends by itself because every line is done or dead: one line is poisoned. The parent redrives that one, and starts
+and kills more children, which can finish it. The proof reads only the files of the log, not the store
+(tools/demo/proof.py).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from tidelog.tools.queue.stats import a_number
 from tidelog.tools.text import examples
 
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
-LINES_MIN: Final = 1000  # fewer make no demo
+LINES_MIN: Final = 1000  # fewer are too short for a demo
 LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
-# How much faster than asked for the workers go, since they are dead much of the time.
+# The workers go this many times faster than asked for, because they are dead much of the time.
 PACE: Final = 4
 POLL_SECONDS: Final = 0.05
-PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for, then something hangs
+PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for; after that something hangs
 
 
 @dataclass
 class Course:
-    """How the killing went. `begun`: monotonic seconds."""
+    """Figures about the kills. `begun`: monotonic seconds."""
 
     begun: float
 
@@ -127,21 +127,21 @@ def command(
     source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
     click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
-        # A copy, since a log of the system may grow or be rotated away while the demo runs.
+        # A copy, because a log of the system may grow or be rotated while the demo runs.
         copy = Path(place, "lines")
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
-        # What cannot be opened is said here, and not by a child.
+        # Errors of the open are reported here and not by a child.
         tidelog.open(directory, retain_bytes=WHOLE_LOG).close()
         dice = random.Random(seed)
-        poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes its time to die
+        poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes several deliveries to die
         task = Task(str(copy), workers, fsync, len(texts) / seconds * PACE, seed, poisoned)
         course, seen = Course(time.monotonic()), Progress(directory)
         run(task, seen, course, dice, seconds, len(texts))
         show_poisoned(task, directory)
         while count := redrive(
             task, directory
-        ):  # a line that was killed too often may be among the dead, too
+        ):  # a line whose worker was killed too often may be dead, too
             click.echo(f"jobs redriven to workers that can finish them: {count:,}")
             run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
         code = prove(directory, texts, task, course)
@@ -161,17 +161,17 @@ def read_lines(files: list[Path], limit: int) -> list[bytes]:
 
 
 def default_files() -> list[Path]:
-    """The system's package log where there is one of some size, else the sources of Python's own library."""
+    """The system's package log if it is long enough, else the sources of Python's standard library."""
     try:
         if SYSTEM_LOG.read_bytes().count(b"\n") >= LINES_MIN:
             return [SYSTEM_LOG]
     except OSError:
-        pass  # absent, or not for everyone
+        pass  # missing, or not readable
     return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
 
 def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
-    """A child with this interpreter and this import path, told its task."""
+    """Start a child with this interpreter and import path, and send it its task."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tidelog.tools.demo.child", str(directory)],
         stdin=subprocess.PIPE,
@@ -179,7 +179,7 @@ def start(task: Task, directory: Path) -> subprocess.Popen[bytes]:
     )
     assert child.stdin is not None
     child.stdin.write(task.dump())
-    child.stdin.flush()  # and left open: its end means that we are gone
+    child.stdin.flush()  # stays open: the child ends when it closes
     return child
 
 
@@ -191,7 +191,7 @@ def run(
     with console.progress("done", lines) as advance:
         advance(seen.done)
         while True:
-            # Lives grow longer where they are too short for this machine, and when the time is up.
+            # Let the children live longer if their lives are too short for this machine, or when the time is up.
             overtime = course.seconds > seconds
             patience = patience * 1.5 if seen.stalled or overtime else 1.0
             life_s = dice.uniform(*LIFE_SECONDS) * patience
@@ -213,7 +213,7 @@ def run(
 def one_life(
     child: subprocess.Popen[bytes], life_s: float, seen: Progress, advance: console.Advance
 ) -> int:
-    """Let a child live for so long, unless it ends earlier. Its exit code; -9 if it was killed."""
+    """Let a child live for `life_s` seconds, unless it ends earlier. Returns its exit code; -9 if it was killed."""
     before = seen.done
     end = time.monotonic() + life_s
     try:
@@ -231,16 +231,16 @@ def one_life(
 
 
 class Progress:
-    """How many lines have their results, as the log says it, read beside the running child."""
+    """Counts the lines that have results, by reading the log while the child runs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.files: LogFiles | None = None  # until the first child has made the store
+        self.files: LogFiles | None = None  # None until the first child has created the store
         self.done = 0
-        self.stalled = False  # whether the last life got nothing done
+        self.stalled = False  # whether the last child finished no line
 
     def look(self) -> int:
-        """Read what is new in the log; how many results that were."""
+        """Read the new part of the log. Returns the number of results in it."""
         if self.files is None:
             try:
                 self.files = LogFiles(self.directory)
@@ -270,13 +270,13 @@ def show_poisoned(task: Task, directory: Path) -> None:
 
 
 def redrive(task: Task, directory: Path) -> int:
-    """Put back what died; how many."""
+    """Redrive all dead jobs. Returns their number."""
     with tidelog.open(directory, fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:
         return lines_of(db).dead.redrive()
 
 
 def prove(directory: Path, texts: list[bytes], task: Task, course: Course) -> int:
-    """Read the whole log, compare, and say the result. An exit code."""
+    """Read the whole log, compare, and print the result. Returns an exit code."""
     ledger = Ledger()
     files = LogFiles(directory)
     size = 0

@@ -1,7 +1,7 @@
-"""What the files say about a run of the demo: every line put once, delivered, done with one result; the poisoned one
-dead for a while.
+"""The proof of a demo, read from its files: every line was put once, delivered, and done with one result; the poisoned
+one was dead for a while.
 
-`Ledger` takes the effects of the log in order and believes nothing else: no reply, no state, no counter of a store.
+`Ledger` reads the effects of the log in order and uses nothing else: no reply, no state, no counter of a store.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidelog.tools.demo.child import LINES, POISON, RESULTS, decode, result
 JOBS = LINES.encode()
 DONE = RESULTS.encode()
 DEAD = JOBS + b":dead"
-# Pauses and failures; what matters of them shows in the rest.
+# Pauses and failures. The other streams show the part of them that matters.
 NOTES = JOBS + b":holds", JOBS + b":failures"
 ADDS = (e.XADD, e.XADD_NODE, e.XADD_MANY)
 OF_ALL = (e.EPOCH, e.XREOPEN)
-OTHERS = {  # what is written beside that which is counted
+OTHERS = {  # other effects that the demo writes
     JOBS: (e.STREAM_CREATE, e.XGROUP_CREATE, e.XGROUP_CREATECONSUMER, e.XGROUP_SETID),
     DONE: (e.STREAM_CREATE,),
-    # Whether all that died was redriven is seen in what the log replays to.
+    # The state after the replay shows whether all dead jobs were redriven.
     DEAD: (e.STREAM_CREATE, e.XDEL),
     **dict.fromkeys(NOTES, (*ADDS, e.STREAM_CREATE, e.XDEL, e.XTRIM)),
 }
@@ -41,11 +41,11 @@ class Ledger:
     """Counts by entry ID, filled effect by effect.
 
     put            job -> its entry's fields and values, in the order of the log; redriven ones in `redriven`
-    deliveries     job -> how often it was given to a worker: renewed leases are claims with the same count
+    deliveries     job -> number of its deliveries; a renewed lease is a claim with the same count
     retries        deliveries after a failure, as opposed to those after a kill
-    acks           job -> how often it was acknowledged
+    acks           job -> number of its acknowledgements
     results        line number -> its results
-    dead           entry among the dead -> its row; those that were redriven stay listed
+    dead           dead entry -> its row, also after it was redriven
     """
 
     def __init__(self) -> None:
@@ -62,12 +62,12 @@ class Ledger:
         self.foreign = 0
         self._counts: dict[int, int] = {}
         self._paused: set[int] = set()
-        # Of the unit under way: line numbers that were acknowledged, and that got a result or died.
+        # Of the current unit: line numbers that were acknowledged, and line numbers that got a result or died.
         self._acked: Counter[int] = Counter()
         self._ended: Counter[int] = Counter()
 
     def take(self, effect: Effect) -> None:
-        """Book one effect of the log."""
+        """Count one effect of the log."""
         opcode = effect[0] & OPCODE
         if opcode not in OF_ALL:
             self._book(opcode, effect)
@@ -129,7 +129,7 @@ class Ledger:
         return self.deliveries.total() - len(self.deliveries)
 
     def faults(self, lines: Sequence[bytes], poisoned: int) -> list[str]:
-        """What contradicts the promise, in words; [] if the promise was kept for these lines."""
+        """A line for each violation of the promise; [] if the promise was kept for these lines."""
         expected = [(b"value", b"%d %b" % item) for item in enumerate(lines)]
         rows = list(self.put.values())
         ids = {**self.put, **self.redriven}
@@ -168,7 +168,9 @@ class Ledger:
 
 
 def leftovers(state: State, results: int) -> list[str]:
-    """What the state that the log replays to still holds, and should not; [] if it is only the results."""
+    """A line for each thing that is left in the state after the replay and should not be; [] if it is only the
+    results.
+    """
     out = []
     for key in (JOBS, DEAD):
         stream = state.databases[0].keys.get(key)

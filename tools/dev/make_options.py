@@ -42,7 +42,9 @@ def groups() -> dict[str, list[Option]]:
 
 
 def values(kind: Kind) -> str:
-    """What an option may be, in a few words. What every kind takes is said once, by hand, above the tables."""
+    """The values that an option accepts, in a few words. The text above the tables, which is written by hand,
+    describes each kind once.
+    """
     if isinstance(kind, Memory):
         least = f" from {size(kind.low)}" if kind.low else ""
         most = f" to {size(kind.high)}" if kind.high != INT64_MAX else ""
@@ -90,7 +92,7 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def tables() -> str:
-    """What stands between the marks."""
+    """The text between the marks."""
     parts = []
     fixed: list[Option] = []
     for group, options in groups().items():

@@ -1,4 +1,4 @@
-"""What the commands that change a queue share: the rehearsal, the question, and many jobs in batches."""
+"""Shared by the commands that change a queue: the dry run, the confirmation, and batches of jobs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidelog.tools.queue.dead.filter import Filter, dead_jobs
 from tidelog.tools.queue.dead.ls import table
 from tidelog.tools.queue.value import jobs_text
 
-BATCH: Final = 100  # dead jobs per call, so that progress can be shown; as many as the queue changes as one unit
+BATCH: Final = 100  # dead jobs per call, so that progress can be shown; the queue changes this many in one unit
 
 
 def rehearse(queue: Queue, ids: Iterable[str], wanted: Filter, verb: str, as_json: bool) -> None:
-    """The end of --dry-run: show which dead jobs would be `verb` (redriven, purged)."""
+    """Carry out --dry-run: print the dead jobs that would be `verb` (redriven, purged)."""
     jobs = list(dead_jobs(queue.dead, ids, wanted))
     if as_json:
         chosen = [job.id for job in jobs]
@@ -31,9 +31,9 @@ def rehearse(queue: Queue, ids: Iterable[str], wanted: Filter, verb: str, as_jso
 
 
 def in_batches(label: str, ids: Sequence[str], call: Callable[[Sequence[str]], int]) -> int:
-    """Call `call` with all IDs, some at a time, behind a progress bar; the sum of what it returns.
+    """Call `call` with all IDs in batches, with a progress bar. Returns the sum of its results.
 
-    What was done before an interrupt or an error is done, and is said.
+    After an interrupt or an error, prints how many jobs were done before it.
     """
     done = 0
     try:
@@ -49,7 +49,7 @@ def in_batches(label: str, ids: Sequence[str], call: Callable[[Sequence[str]], i
 
 
 def must_be_able_to_ask(yes: bool) -> None:
-    """Refuse to begin where nobody could answer. Raises UsageError."""
+    """Raise UsageError if --yes is missing and there is no terminal to ask."""
     if not yes and not (sys.stdin and sys.stdin.isatty()):
         raise click.UsageError(
             "there is no terminal to ask for confirmation; repeat the command with --yes"
@@ -57,7 +57,7 @@ def must_be_able_to_ask(yes: bool) -> None:
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Whether it was said beforehand (`yes`) or is now said that it may be done."""
+    """Whether the user agrees, by --yes or by answering the question."""
     if yes or click.confirm(question, err=True):
         return True
     click.echo("Nothing was changed.", err=True)

@@ -1,4 +1,4 @@
-"""`tidelog queue failures`: what went wrong lately, and is tried again or given up."""
+"""`tidelog queue failures`: the latest failures of jobs, whether they are tried again or dead."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command(
 
 
 def as_object(failure: Failure) -> dict[str, Any]:
-    """A failure as it also stands in the evidence of a dead job."""
+    """A failure, in the same form as in the evidence of a dead job."""
     return {
         "at_ms": milliseconds(failure.at),
         "delivery": failure.deliveries,
@@ -83,7 +83,7 @@ def shown(failure: Failure) -> tuple[str, ...]:
 
 
 def show(failure: Failure, job: str = "") -> None:
-    """A failure with its traceback, or its error where it has none, below a line of its own."""
+    """Print a failure: a heading, then its traceback, or its error if it has no traceback."""
     click.echo(
         f"{one_line(job)}{moment_text(failure.at)}  delivery {failure.deliveries},"
         f" worker {one_line(failure.worker)}"

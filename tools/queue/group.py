@@ -1,7 +1,8 @@
 """`tidelog queue`: the durable queues of a store.
 
-Looking reads the log as all tools do, beside a running writer. What changes a queue (`dead redrive`, `dead purge`,
-`purge`) opens the store for writing, and says what to do where another process has it.
+Commands that only read a queue read the log as all tools do, so the writer may be running. The commands that change a
+queue (`dead redrive`, `dead purge`, `purge`) open the store for writing; if another process has it open, the error
+says what to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tidelog queue peek`: the next waiting jobs, as they lie there."""
+"""`tidelog queue peek`: the next waiting jobs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
 
 
 def value_of(job: WaitingJob, codec: str) -> Value:
-    """Its value as `codec` reads it; some other program's entry may have none."""
+    """The value, decoded with `codec`; an entry of another program may have none."""
     return decoded(job.raw, codec) if job.problem is None else undecodable(job.raw, job.problem)
 
 

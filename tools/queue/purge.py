@@ -1,4 +1,4 @@
-"""`tidelog queue purge`: every waiting and paused job away for good."""
+"""`tidelog queue purge`: delete every waiting and paused job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelog queue stats`: how a queue stands, and with --over how fast it moves."""
+"""`tidelog queue stats`: the counts of a queue, and with --over its rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog.tools.text import examples
 
 
 def a_number(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """What click's own range lets through: NaN is none."""
+    """Refuse NaN, which click's range check lets through."""
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is not a number of seconds")
     return value
@@ -62,7 +62,7 @@ def command(path: Path, name: str, group: str | None, seconds: float | None, as_
 
 
 def ever_added(store: tidelog.Store, name: str) -> int:
-    """How many jobs were ever put."""
+    """The number of jobs ever put."""
     return int(store.xinfo_stream(name)["entries-added"]) if store.exists(name) else 0
 
 

@@ -1,4 +1,4 @@
-"""Opening a store for a queue, and finding the queue in it: what all commands of `tidelog queue` begin with."""
+"""Open a store and find a queue in it. All commands of `tidelog queue` begin with this."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Locked(Failed):
 
 
 class Opened(NamedTuple):
-    """An open store and a queue in it, whose values come as bytes: showing them is for queue_value."""
+    """An open store and a queue in it. Values come as bytes; tools/queue/value.py shows them."""
 
     store: tidelog.Store
     queue: Queue
@@ -57,18 +57,18 @@ group_option: Final[Callable[[Callable[..., Any]], Callable[..., Any]]] = click.
 
 @contextmanager
 def reading(path: Path, name: str, group: str | None) -> Iterator[Opened]:
-    """A queue to look into, also beside a running writer. Raises NoSuch; the store's errors."""
+    """A queue to read; the writer of the store may be running. Raises NoSuch; the store's errors."""
     with opened(path) as store:
         yield found(store, path, name, group)
 
 
 @contextmanager
 def writing(path: Path, name: str, group: str | None, call: str) -> Iterator[Opened]:
-    """A queue to change; `call` is the method that does the same in the process that may have it open.
+    """A queue to change. `call` names the method that does the same in a process that has the store open.
 
     Raises Locked, NoSuch; the store's errors.
     """
-    # Opening for writing would make a store where there is none.
+    # Opening for writing would create a store if there is none.
     root = LogFiles(path).root
     try:
         store = tidelog.open(root, clock=CLOCK)
@@ -87,12 +87,12 @@ def now_ns() -> int:
 
 
 def opened(path: Path) -> tidelog.Store:
-    """A store to look into."""
+    """A store to read."""
     return tidelog.open(place_of(RealDisk(), path), read_only=True, clock=CLOCK)
 
 
 def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Opened:
-    """The queue of that name and group. Raises NoSuch, which names those that there are."""
+    """The queue of that name and group. Raises NoSuch, whose text lists the existing ones."""
     groups: dict[str, list[str]] = {}
     for known, its_group in queue_names(store):
         groups.setdefault(known, []).append(its_group)
@@ -110,7 +110,7 @@ def found(store: tidelog.Store, path: Path, name: str, group: str | None) -> Ope
 
 
 def listed(what: str, names: dict[str, list[str]] | list[str]) -> str:
-    """The names for an error, as many as a line bears."""
+    """The names for an error, NAMES_SHOWN of them at most."""
     if not names:
         return "there are none"
     shown = [one_line(name) for name in sorted(names)[:NAMES_SHOWN]]

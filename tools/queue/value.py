@@ -1,7 +1,7 @@
-"""The values of jobs, and the texts that came with them, as people and programs read them.
+"""Show the values and texts of jobs, for people and for programs.
 
-Whatever bytes a job holds can be shown: what its codec cannot read comes as escaped bytes with the reason, and no
-text can move the cursor of a terminal.
+All bytes can be shown: a value that its codec cannot decode is printed as escaped bytes with the reason. No text can
+send control characters to a terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")
 CELL: Final = 60  # characters of a value or an error in a table
-DEPTH_MAX: Final = 100  # of a value that is shown; far below what the interpreter can recurse
+DEPTH_MAX: Final = 100  # of a value that is shown; far below the interpreter's recursion limit
 
 
 class Value(NamedTuple):
@@ -28,30 +28,30 @@ class Value(NamedTuple):
     problem: str | None
 
     def fields(self) -> dict[str, Any]:
-        """What a JSON object says of it."""
+        """Its fields in a JSON object."""
         return {"value": self.plain, "undecodable": self.problem}
 
 
 def decoded(raw: bytes, codec: str) -> Value:
-    """The value in `raw` as one of CODECS reads it."""
+    """The value in `raw`, decoded with one of CODECS."""
     if codec == "bytes":
         return Value(argument(raw), json_value(raw), None)
     try:
         value = plain(NAMED[codec].decode(raw))
         text = value if codec == "str" else json.dumps(value, ensure_ascii=False)
-    except Exception as error:  # anything may stand there, and a codec has many ways to refuse it
+    except Exception as error:  # the bytes may be anything, and a codec may raise any error
         reason = one_line(str(error) or type(error).__name__)
         return undecodable(raw, f"not {'UTF-8' if codec == 'str' else codec}: {reason}")
     return Value(one_line(text), value, None)
 
 
 def undecodable(raw: bytes, problem: str) -> Value:
-    """Bytes that are shown as they are, and why."""
+    """Bytes that are shown undecoded, with the reason."""
     return Value(f"{argument(raw)}  ({problem})", json_value(raw), problem)
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A decoded value as JSON can hold it. Raises ValueError where it is nested too deeply."""
+    """A decoded value in a form that JSON can hold. Raises ValueError if it is nested too deeply."""
     if depth > DEPTH_MAX:
         raise ValueError(f"nested more than {DEPTH_MAX} levels deep")
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def one_line(text: str) -> str:
-    """Text without anything that is no printable character, escaped; in what standard output can encode."""
+    """Text with everything escaped that is not printable or that standard output cannot encode."""
     escaped = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
@@ -80,17 +80,17 @@ def one_line(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a text of several, a traceback, each as `one_line`, with its indentation."""
+    """The lines of a longer text such as a traceback, each as `one_line`, with its indentation."""
     return [one_line(line.expandtabs()) for line in text.splitlines()]
 
 
 def cell(text: str) -> str:
-    """A text of one line as a table has room for it."""
+    """A text of one line, shortened to fit into a table."""
     return text if len(text) <= CELL else text[: CELL - 3] + "..."
 
 
 def value_cell(value: Value) -> str:
-    """A value in a table; the reason why it is undecodable is not what is left out."""
+    """A value, shortened to fit into a table. The reason why it is undecodable is not shortened."""
     if value.problem is None:
         return cell(value.text)
     raw = value.text.removesuffix(f"  ({value.problem})")
@@ -103,7 +103,7 @@ def jobs_text(count: int, kind: str = "") -> str:
 
 
 def moment_text(moment: datetime | None) -> str:
-    """As all commands show a time; `-` for one that is not known."""
+    """A time in the form that all commands use; `-` if it is unknown."""
     return "-" if moment is None else time_text(milliseconds(moment))
 
 

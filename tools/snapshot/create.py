@@ -1,4 +1,4 @@
-"""`tidelog snapshot create`: the newest checkpoint and the log behind it, in one portable copy."""
+"""`tidelog snapshot create`: copy the newest checkpoint and the log after it into one portable snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `tidelog snapshot` share: the store they name, and a snapshot in words."""
+"""Shared by the commands of `tidelog snapshot`: finding the store's snapshots, and describing a snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.tools import console
 from tidelog.tools.logfiles import store_root
 from tidelog.tools.text import json_value
 
-# Whether it can be read is for us to say, with our own exit codes.
+# `readable=False`: the command itself checks whether it can be read, and has its own exit codes.
 SNAPSHOT_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
@@ -28,12 +28,12 @@ def snapshots_of(disk: Disk, path: Path) -> Path:
 
 
 def progress(what: str, nbytes: int) -> AbstractContextManager[console.Advance]:
-    """A progress bar over bytes, for what takes its time."""
+    """A progress bar over bytes."""
     return console.progress(what, nbytes, size=True)
 
 
 def facts(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot in JSON, without the single streams."""
+    """A snapshot in JSON, without its streams one by one."""
     manifest = snapshot.manifest
     counts = manifest.counts
     return {
@@ -54,7 +54,7 @@ def facts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def stream_facts(snapshot: Snapshot, count: int | None) -> list[dict[str, Any]]:
-    """The largest streams of a snapshot in JSON, `count` of them or all that are known."""
+    """The largest streams of a snapshot in JSON, `count` of them, or all that the manifest lists."""
     return [
         row._asdict() | {"key": json_value(row.key)}
         for row in snapshot.manifest.counts.largest[:count]

@@ -1,6 +1,6 @@
-"""`tidelog snapshot`: portable copies of a store at one moment, and stores made of them.
+"""`tidelog snapshot`: create portable copies of a store, and restore stores from them.
 
-Making one reads the store as all tools do, beside a running writer, and writes below its folder snapshots/ only.
+Creating one reads the store as all tools do, so its writer may be running, and writes only into its folder snapshots/.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tidelog snapshot restore`: a store of its own out of a snapshot, and of the log behind it."""
+"""`tidelog snapshot restore`: create an independent store from a snapshot and the log after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelog snapshot show`: what the manifest of a snapshot says."""
+"""`tidelog snapshot show`: print the manifest of a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelog snapshot verify`: is a snapshot what was published?"""
+"""`tidelog snapshot verify`: check that a snapshot is unchanged since it was published."""
 
 from __future__ import annotations
 

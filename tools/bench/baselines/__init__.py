@@ -1,1 +1,1 @@
-"""What tidelog is measured beside. Each module names what it promises and what it does not."""
+"""The baselines that tidelog is measured beside. Each module says what its store promises and what it does not."""

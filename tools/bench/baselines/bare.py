@@ -13,7 +13,7 @@ FILL_BYTES = 64 * 1024  # larger writes leave large folios, which slow every lat
 
 
 class Bare:
-    """A file under system calls. `close()` removes nothing; the run's directory goes as a whole."""
+    """A file written with system calls. `close()` removes nothing; the bench deletes the run's directory."""
 
     def __init__(self, directory: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC

@@ -1,7 +1,7 @@
-"""huey's SqliteStorage, the queue beneath its tasks: a transaction per message, no batches.
+"""huey's SqliteStorage, the queue that its tasks use: a transaction per message, no batches.
 
-It has no acknowledgement either: `dequeue` deletes the message, and a worker that dies has lost it. Durable:
-fsync=True. Relaxed: synchronous=NORMAL, set from outside; its own fsync=False would mean OFF.
+It also has no acknowledgement: `dequeue` deletes the message, which is lost if the worker dies. Durable: fsync=True.
+Relaxed: synchronous=NORMAL, set from outside; its own fsync=False would mean OFF.
 """
 
 from __future__ import annotations

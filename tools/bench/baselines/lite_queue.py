@@ -1,7 +1,7 @@
 """litequeue: one SQLite table in WAL mode; messages are text, claimed and marked done one at a time.
 
-Durable: synchronous=FULL, set from outside. Relaxed: synchronous=NORMAL, which is what it opens with. It has no
-batches, but its transactions are public: puts go 1,000 to a transaction, and so do the marks of a hundred claims.
+Durable: synchronous=FULL, set from outside. Relaxed: synchronous=NORMAL, its default. It has no batches, but its
+transactions are public: puts go 1,000 to a transaction, and so do the marks of a hundred claims.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LiteQueuePeer(Peer):
         contender = super().taking(at_once)
 
         def prepare(count: int) -> None:
-            self._queue.prune()  # what is done stays in the table until then
+            self._queue.prune()  # finished messages stay in the table until then
             self.add_batches(count)
 
         contender.prepare = prepare

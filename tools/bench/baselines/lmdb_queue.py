@@ -1,6 +1,6 @@
-"""A queue as one makes it with lmdb: messages by number in one table, claimed ones in a second.
+"""A typical queue on lmdb: messages by number in one table, claimed ones in a second.
 
-Durable: every commit is synced. Relaxed: sync=False, the kernel writes when it likes. No groups, no counters.
+Durable: every commit is synced. Relaxed: sync=False, the kernel decides when to write. No groups, no counters.
 """
 
 from __future__ import annotations

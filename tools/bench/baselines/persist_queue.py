@@ -1,6 +1,6 @@
-"""persist-queue's SQLiteAckQueue: SQLite underneath, a commit per put, get and ack; it has no batches.
+"""persist-queue's SQLiteAckQueue: on SQLite, a commit per put, get and ack; it has no batches.
 
-Durable: synchronous=FULL, which is what it opens with. Relaxed: synchronous=NORMAL, set from outside.
+Durable: synchronous=FULL, its default. Relaxed: synchronous=NORMAL, set from outside.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PersistQueue(Peer):
         contender = super().taking(at_once)
 
         def prepare(count: int) -> None:
-            # Its get walks past every acked row, so they are cleared as its manual asks.
+            # Its get reads past every acked row, so these are cleared, as its manual recommends.
             self._queue.clear_acked_data(max_delete=None, keep_latest=None)
             self.add(count)
 

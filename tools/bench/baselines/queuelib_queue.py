@@ -1,4 +1,4 @@
-"""queuelib's FifoDiskQueue: one write per message, never synced; a message popped is gone, there are no acks."""
+"""queuelib's FifoDiskQueue: one write per message, never synced; a popped message is deleted, so there are no acks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What redis-server does in the place of a checkpoint: BGSAVE while a client writes, and loading at a restart."""
+"""redis-server's counterpart of a checkpoint: BGSAVE while a client writes, and loading at a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUIET_S_MIN = 0.5
 
 
 def feed(server: Served, batches: Iterable[bytes]) -> None:
-    """Send packed commands and wait until all are done; replies to them are not even made."""
+    """Send packed commands and wait until all are done. The server sends no replies."""
     with closing(connected(server.port)) as line:
         line.sendall(packed("CLIENT", "REPLY", "OFF"))
         for batch in batches:
@@ -32,7 +32,7 @@ def feed(server: Served, batches: Iterable[bytes]) -> None:
 
 
 def adding(count: int, keys: Iterable[str]) -> Iterator[bytes]:
-    """XADDs of `count` sensor readings by the batch, each to the next of the keys."""
+    """XADDs of `count` sensor readings in batches; the keys take turns."""
     key = iter(keys)
     for at in range(0, count, BATCH):
         some = SENSOR.some(min(BATCH, count - at))
@@ -43,7 +43,7 @@ def adding(count: int, keys: Iterable[str]) -> Iterator[bytes]:
 
 
 def adding_to_one(count: int) -> Iterator[bytes]:
-    """The same to one stream, packed once."""
+    """As `adding`, to one stream; the commands are packed once."""
     batch = b"".join(adding(BATCH, iter(lambda: STREAM, None)))
     for _ in range(count // BATCH):
         yield batch
@@ -77,9 +77,10 @@ def _fill_and_save(directory: Path, entries: int) -> None:
 
 
 def saving(directory: Path, what: str, count: int) -> dict[str, Any]:
-    """A client that adds one at a time beside a BGSAVE of that many entries, pending entries or streams.
+    """The pauses of a client that adds one entry at a time beside a BGSAVE of so many entries, pending entries or
+    streams.
 
-    As `Pauses.beside`; `memory` is what the server had to copy meanwhile. Raises FileNotFoundError.
+    As `Pauses.beside`; `memory` is the memory that the server had to copy meanwhile. Raises FileNotFoundError.
     """
     with closing(RedisServer(directory, EVERYSEC)) as server:
         if what == "streams":

@@ -1,4 +1,4 @@
-"""redis-py with hiredis, to a redis-server on this machine that the bench starts for itself."""
+"""redis-py with hiredis, on a redis-server that the bench starts on this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ GROUP, CONSUMER = "billing", "worker-1"
 
 
 class RedisServer(Served):
-    """A redis-server of its own: free loopback port, AOF in `directory`, no RDB unless one is asked for.
+    """A new redis-server: free loopback port, AOF in `directory`, no RDB unless requested.
 
-    With `aof=False` it loads the RDB file of that directory. Raises FileNotFoundError where there is none to start.
+    With `aof=False` it loads the RDB file of that directory. Raises FileNotFoundError if redis-server is not
+    installed.
     """
 
     def __init__(self, directory: Path, appendfsync: str, *, aof: bool = True) -> None:
@@ -72,7 +73,7 @@ class RedisPeer(Peer):
             client.xack(STREAM, GROUP, *[id for id, _ in reply[0][1]])
 
     def scan(self, pages: int, size: int) -> float:
-        """Entries per second through XRANGE, so many pages of so many from the beginning."""
+        """Entries per second through XRANGE, page by page from the beginning."""
         start = time.perf_counter()
         last, found = "-", 0
         for _ in range(pages):
@@ -86,7 +87,7 @@ class RedisPeer(Peer):
 
 
 class RedisQueue(RedisPeer):
-    """The same streams as a queue that is worked off: a done message is deleted in the transaction of its ack."""
+    """The same streams used as a work queue: a done message is deleted in the transaction of its ack."""
 
     def take(self, count: int, at_once: int) -> None:
         client = self._client

@@ -1,4 +1,4 @@
-"""A queue as one makes it with sqlite3: one table in WAL mode.
+"""A typical queue on sqlite3: one table in WAL mode.
 
 Durable: synchronous=FULL, every commit is synced. Relaxed: synchronous=NORMAL, the WAL is synced at checkpoints.
 """

@@ -1,1 +1,1 @@
-"""What takes part in the races of the bench: tidelog in its forms, and the interface of a peer."""
+"""The contenders in the races of the bench: the forms of tidelog, and the interface of a peer."""

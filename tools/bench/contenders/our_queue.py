@@ -13,7 +13,7 @@ from tidelog.tools.bench.messages import Messages
 from tidelog.tools.bench.race import Contender
 
 QUEUE, WORKER = "jobs", "worker-1"
-DRAINED = 100  # jobs in a batch where a slice's own puts are worked off again
+DRAINED = 100  # jobs in a batch when a slice's own puts are consumed again
 
 
 class TidelogQueue(Peer):
@@ -43,7 +43,7 @@ class TidelogQueue(Peer):
         self.queue.put_many(self._messages.some_values(count))
 
     def take(self, count: int, at_once: int) -> None:
-        """`count` jobs through one consumer; when it is closed, all of them are acknowledged.
+        """Consume `count` jobs with one consumer. They are all acknowledged when it is closed.
 
         Raises RuntimeError when the queue has fewer.
         """
@@ -59,7 +59,7 @@ class TidelogQueue(Peer):
         self.db.close()
 
     def adding_at_depth(self) -> Contender:
-        """Puts, one at a time; each slice leaves as many jobs waiting as it found, which `taking` does anyhow."""
+        """Puts, one at a time. Each slice leaves as many jobs waiting as it found, as `taking` does too."""
 
         def drain(count: int) -> None:
             self.take(count, DRAINED)
@@ -68,7 +68,7 @@ class TidelogQueue(Peer):
 
 
 class Commands(Tidelog):
-    """The stream commands that a queue stands on, called bare: what it costs more than they is the queue's own."""
+    """The stream commands that a queue uses, called directly. The difference is the cost of the queue itself."""
 
     def take(self, count: int, at_once: int) -> None:
         db = self.db

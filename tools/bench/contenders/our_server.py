@@ -1,4 +1,4 @@
-"""`tidelog serve` in a process of its own."""
+"""`tidelog serve` in a separate process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tidelog.tools.bench.processes.served import Served, free_port
 
 
 class TidelogServer(Served):
-    """A server of a new store in `directory`; no checkpoint before its end: redis-server is told to save nothing."""
+    """A server of a new store in `directory`. It makes no checkpoint before its end, because redis-server is
+    configured to save nothing either.
+    """
 
     def __init__(self, directory: Path, appendfsync: str) -> None:
         port = free_port()

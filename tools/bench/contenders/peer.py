@@ -1,4 +1,4 @@
-"""A peer: any queue that takes messages and hands them out again to be acknowledged."""
+"""A peer: any queue that stores messages and delivers them to be acknowledged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.tools.bench.race import Contender
 
 
 class Peer(ABC):
-    """One queue in one state of durability, open.
+    """One open queue with one level of durability.
 
     When a method returns, all of its messages hold at the peer's level: handed to the kernel
     (relaxed), or synced to the disk (durable).

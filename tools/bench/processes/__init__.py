@@ -1,1 +1,1 @@
-"""What the bench runs in processes of its own: servers, clients, and stores that are opened anew."""
+"""The parts of the bench that run in separate processes: servers, clients, and stores that are reopened."""

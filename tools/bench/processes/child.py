@@ -1,10 +1,10 @@
-"""What has to be measured in a process of its own: memory, and the import.
+"""Measurements that need a separate process: memory, and the import.
 
-`python -m tidelog.tools.bench.processes.child memory DIRECTORY small|random ENTRIES` answers one JSON object: growth of
+`python -m tidelog.tools.bench.processes.child memory DIRECTORY small|random ENTRIES` prints one JSON object: growth of
 the resident set, bytes per entry and per pending entry.
 
-`python -m tidelog.tools.bench.processes.child worked-off DIRECTORY JOBS` answers what is left of so many jobs once
-they are done.
+`python -m tidelog.tools.bench.processes.child worked-off DIRECTORY JOBS` prints the memory that remains after so many
+jobs are done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 ANON = "RssAnon"
-# What an object refers to but does not own: the walk of `deep_bytes` stops there.
+# Types that an object refers to but does not own. The walk of `deep_bytes` stops at them.
 NOT_STATE = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
 
 
@@ -31,7 +31,7 @@ def ask(*arguments: object) -> dict[str, float]:
 
 
 def rss_bytes(kind: str = "VmRSS") -> int:
-    """The resident set of this process; RssAnon: without what is mapped of files, the checkpoint's and the log's."""
+    """The resident set of this process; RssAnon: without the mapped files of the checkpoint and the log."""
     gc.collect()
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{kind}:"):
@@ -40,7 +40,7 @@ def rss_bytes(kind: str = "VmRSS") -> int:
 
 
 def trim() -> None:
-    """Have the C library give free memory back to the system, where it can be told to."""
+    """Make the C library return free memory to the system, if it supports that."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
@@ -80,12 +80,12 @@ def measure_memory(directory: Path, kind: str, entries: int) -> dict[str, float]
 
 
 def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
-    """Put `jobs` jobs, then consume them all with keep=0. What is left, against a queue that has done a first thousand.
+    """Put `jobs` jobs, then consume them all with keep=0. Returns the growth since the first thousand jobs were done.
 
     left        XLEN of the queue's stream
-    state       bytes of the engine's state, walked through; `before`: the same before
-    peak        growth of anonymous memory while all jobs were waiting; `stayed`: what of it stayed
-    trimmed     what stayed when the allocator had been asked to give back what is free (as `stayed` without glibc)
+    state       bytes of all objects of the engine's state; `before`: before the jobs
+    peak        growth of anonymous memory while all jobs were waiting; `stayed`: the part that remained
+    trimmed     the part that remained after the allocator returned free memory (as `stayed` without glibc)
     """
     from tidelog.tools.bench.contenders.our_queue import QUEUE, TidelogQueue
     from tidelog.tools.bench.messages import BATCH, TEXT

@@ -1,11 +1,11 @@
-"""A fresh interpreter that holds one object, usually a store: what can be measured only there, and its memory.
+"""A fresh interpreter with one object, usually a store, for measurements that need a new process.
 
     with Fresh(Opened, path, "sensors") as fresh:       imports everything there, then makes Opened(path, "sensors")
         seconds = fresh.call("add", 1_000_000)          runs a method there
         fresh.peak()                                    the most anonymous memory since it was asked last
 
-Arguments and answers travel as JSON, one line each. Memory is sampled from the outside, so that it costs the measured
-process nothing: RssAnon of /proc/PID/status, in which mapped files are not counted.
+Arguments and results are sent as JSON, one line each. Memory is sampled from outside, so that sampling costs the
+measured process nothing: RssAnon of /proc/PID/status, in which mapped files are not counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Fresh(AbstractContextManager["Fresh"]):
         self._sampler.start()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Run a method there. Raises RuntimeError if it fails; why stands on stderr."""
+        """Run a method there. Raises RuntimeError if it fails; the reason is on stderr."""
         return self._ask({"method": method, "arguments": list(map(_plain, arguments))})
 
     def anonymous(self) -> int:
@@ -61,7 +61,7 @@ class Fresh(AbstractContextManager["Fresh"]):
         return anonymous_bytes(self._process.pid)
 
     def peak(self) -> int:
-        """The most there was since this was asked last, in bytes."""
+        """The highest anonymous memory since the last call, in bytes."""
         peak = max(self._peak, self.anonymous())
         self._peak = 0
         return peak
@@ -109,7 +109,7 @@ def _plain(argument: object) -> object:
 
 
 def import_all() -> None:
-    """Import whatever an open store may need, so that no first call pays for it."""
+    """Import everything that an open store may need, so that no first call includes an import."""
     for package in IMPORTED:
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):

@@ -1,4 +1,4 @@
-"""Clients that wait in a blocking read: what they cost a server while nothing comes, and when something does."""
+"""The cost of clients in a blocking read for a server, while they are idle and when an entry arrives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAKES = 50
 def many_files(clients: int) -> Iterator[int]:
     """Raise the soft limit of open files of this process, and of those it starts meanwhile.
 
-    Gives how many clients it is enough for: fewer where the hard limit forbids more.
+    Returns the number of clients that it is enough for, which the hard limit may lower.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, clients + RESERVED)
@@ -51,7 +51,7 @@ def cost(server: Served, clients: int, idle_s: float) -> dict[str, float]:
 
 
 def waking(server: Served, consumers: int) -> float:
-    """Milliseconds of an XADD that is for one of so many consumers of a group, all of them blocked: the median."""
+    """Median milliseconds of an XADD that wakes one of so many blocked consumers of a group."""
     server.client.delete(STREAM)
     server.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
     reads = [

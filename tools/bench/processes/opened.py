@@ -1,6 +1,6 @@
-"""What runs in a fresh process on a store with checkpoints: filling, the first call after a restart, cold reads.
+"""Calls on a store with checkpoints, run in a fresh process: filling, the first call after a restart, cold reads.
 
-Every method returns what JSON can carry; times are seconds unless they say otherwise.
+Every method returns values that JSON can carry. Times are in seconds unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST: dict[str, Callable[..., object]] = {
 def first(path: str, what: str, *arguments: object) -> dict[str, float]:
     """Open a store and call one command: the seconds of both, and of the command alone.
 
-    The store has an empty tail again when it is closed, for the next one.
+    When the store is closed, it has an empty tail again, for the next call.
     """
     call = FIRST[what]
     start = time.perf_counter()
@@ -60,7 +60,7 @@ class First:
 
 
 class Opened:
-    """An open store with one stream and one group, made if they are not there.
+    """An open store with one stream and one group, created if missing.
 
     kind        of the messages added: "sensors" or "random"
     options     of `tidelog.open`; by default nothing but `checkpoint` makes a checkpoint
@@ -162,7 +162,7 @@ class Opened:
     # --- reading
 
     def scan(self, pages: int) -> float:
-        """Entries per second over the next `pages` pages; at the end of the stream it begins anew."""
+        """Entries per second over the next `pages` pages; at the end of the stream it starts again."""
         xrange = self.db.xrange
         found = 0
         start = time.perf_counter()

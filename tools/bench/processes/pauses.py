@@ -1,7 +1,7 @@
-"""How long a writer stands still while a checkpoint is written: what runs in a fresh process.
+"""The pauses of a writer while a checkpoint is written. This module runs in a fresh process.
 
-A writer adds entries one at a time without pause. What is measured is the time from the end of one call to the end of
-the next: whoever keeps the interpreter lock between two calls holds the writer up as much as in one.
+A writer adds entries one at a time without pause. The time from the end of one call to the end of the next is
+measured, because a thread that holds the interpreter lock between two calls delays the writer as much as during one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ QUIET_S_MAX = 15.0
 
 
 class Gaps:
-    """Nanoseconds between the ends of successive calls. Made beforehand: growing a list is a pause of its own."""
+    """Nanoseconds between the ends of successive calls. Allocated beforehand, because growing a list would itself be a
+    pause.
+    """
 
     def __init__(self, most: int = CALLS_MAX) -> None:
         self._spent = array("q", [0]) * most
@@ -48,14 +50,14 @@ class Gaps:
 
 
 class Pauses(Opened):
-    """A store whose checkpoints are made by hand, a writer, and what makes it dirty."""
+    """A store with explicit checkpoints, and a writer that makes it dirty."""
 
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__(path, **options)
         self._gaps = Gaps()
 
     def dirty(self, what: str, count: int) -> None:
-        """Have that many entries, pending entries or streams that no checkpoint holds, and nothing else."""
+        """Make that many entries, pending entries or streams that no checkpoint holds, and nothing else."""
         if what == "streams":
             self._add_streams(count)
             return

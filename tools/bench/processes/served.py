@@ -1,4 +1,4 @@
-"""A server in a process of its own, on a free port of loopback; and what it costs, from outside."""
+"""A server in a separate process, on a free port of loopback, with its memory and processor time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Served:
     """The process, from its start until `close`, which waits for its end.
 
     name      of the contender
-    ready_s   how long it took to answer a first XLEN
+    ready_s   seconds until it answered a first XLEN
     """
 
     def __init__(self, name: str, command: Sequence[str], port: int) -> None:
@@ -61,7 +61,7 @@ class Served:
                 time.sleep(0.005)
 
     def command(self, *arguments: str) -> None:
-        """Run one, whatever it answers. Raises redis.ResponseError."""
+        """Run one command and ignore its reply. Raises redis.ResponseError."""
         self.client.execute_command(*arguments)  # type: ignore[no-untyped-call]
 
     def anonymous(self) -> int:
@@ -69,8 +69,8 @@ class Served:
         return anonymous_bytes(self._process.pid)
 
     def cpu_s(self) -> float:
-        """Seconds of processor time that all its threads have used, to a tick of the kernel (mostly 10 ms)."""
-        # The name of the program stands in parentheses and may hold anything; utime and stime follow as 14 and 15.
+        """Seconds of processor time that all its threads have used, with the kernel's resolution (mostly 10 ms)."""
+        # The name of the program is in parentheses and may contain anything; utime and stime are fields 14 and 15.
         text = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Stores of a size, closed behind a checkpoint: made once in a run, in a process of their own, for all subjects."""
+"""Large stores, closed after a checkpoint. Each is made once per run, in a separate process, for all subjects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sensor_store(bench: Bench, entries: int) -> Stored:
 
 
 def pending_store(bench: Bench, pending: int) -> Stored:
-    """A group with so many entries delivered and not acknowledged."""
+    """A group with so many delivered and unacknowledged entries."""
 
     def make(directory: Path) -> Stored:
         path = directory / "store"

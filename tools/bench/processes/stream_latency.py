@@ -1,13 +1,12 @@
-"""From XADD to the consumer: how long a message is under way, with clients in processes of their own.
+"""The latency of a message from XADD to the consumer, with clients in separate processes.
 
-    measure(port, rate=10_000, seconds=5)        milliseconds: p50, p99, p99.9, and the rate that was carried
+    measure(port, rate=10_000, seconds=5)        milliseconds: p50, p99, p99.9, and the rate that was reached
 
 One process adds messages at an even pace, each an XADD of its own; it never waits for a reply before the next one.
 Another holds ten connections: consumers of one group that read with COUNT and BLOCK, and send XACK of what they got
-together with the next read. Neither uses a client library, and both are made to need little of the processor: on a
-machine with few of them, it would be the clients' turns that a message waits for.
-A message carries the moment at which it was sent, of the clock that all processes of the machine share. COUNT is what
-it was where the Redis Streams introduction tells of such a measurement.
+together with the next read. Neither uses a client library, and both need little processor time: on a machine with few
+processors, a message would otherwise wait for the clients. A message contains the time at which it was sent, by the
+clock that all processes of the machine share. COUNT is that of the measurement in the Redis Streams introduction.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def produce(port: int, total: int, rate: int) -> dict[str, float]:
 
 
 def _replies(line: socket.socket, flags: int) -> int:
-    """How many IDs came. Raises RuntimeError for an error."""
+    """The number of IDs in the replies. Raises RuntimeError for an error reply."""
     try:
         data = line.recv(1 << 16, flags)
     except BlockingIOError:
@@ -184,7 +183,7 @@ def consume(port: int, total: int, patience_s: float) -> dict[str, float]:
 
 
 def main(what: str, port: str, total: str, last: str) -> None:
-    gc.disable()  # its pauses would be taken for the server's
+    gc.disable()  # its pauses would count as the server's
     if what == "produce":
         found = produce(int(port), int(total), int(last))
     else:

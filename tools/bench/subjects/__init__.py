@@ -32,7 +32,7 @@ SUBJECTS = {
 
 
 def rows(subject: str, bench: Bench) -> Iterator[Row]:
-    """Measure one subject. Raises KeyError for a name that is none."""
+    """Measure one subject. Raises KeyError for an unknown name."""
     SUBJECTS[subject]
     module = importlib.import_module(f"tidelog.tools.bench.subjects.{subject}")
     measure: Callable[[Bench], Iterator[Row]] = module.rows

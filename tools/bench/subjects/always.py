@@ -1,4 +1,4 @@
-"""fsync=always: a call returns when the disk has it. Alone, and with 16 threads that share syncs."""
+"""fsync=always: a call returns when it is on disk. With one thread, and with 16 threads that share syncs."""
 
 from __future__ import annotations
 

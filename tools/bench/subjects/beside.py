@@ -1,6 +1,6 @@
 """XADD one at a time while another thread of the process computes: the usual case, an application's own work.
 
-Whoever gives up the interpreter lock beside such a thread gets it back only after the switch interval.
+A thread that gives up the interpreter lock beside such a thread gets it back only after the switch interval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A backlog far larger than memory_budget: what memory the process takes, and what that costs in throughput."""
+"""A backlog far larger than memory_budget: the memory of the process, and the loss of throughput."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MIB = 1 << 20
 BUDGET = 64 * MIB
 OVER_BUDGET_MIB = 150
 BACKLOG = 50_000_000  # entries of 100 bytes: 5 GB
-PARTS = 20  # the two stores take turns, so that the machine's moods meet both
+PARTS = 20  # the two stores take turns, so that busy moments of the machine affect both
 LESS = 10  # the one that keeps everything in memory does so much less
 
-# What happens to the backlog: the phase, which share of it, and the calls.
+# The phases of the backlog: name, share of it, and the calls.
 PHASES = (
     ("adding", 1, "add"),
     ("consuming and acknowledging", 5, "take"),

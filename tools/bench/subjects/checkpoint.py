@@ -1,4 +1,4 @@
-"""Checkpoints: how long a writer beside one stands still, what one costs, and how large the file is.
+"""Checkpoints: how long a writer pauses beside one, the cost of one, and the size of the file.
 
 The writer adds one entry after another in the same process; a pause is the time from the end of one call to the end of
 the next. `quiet` is the same writer for as long, but 15 s at most, right after the checkpoint. The collector is on.
@@ -83,7 +83,7 @@ def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
 
 
 def _measured(bench: Bench, what: str, count: int, *, busy: bool) -> tuple[list[Any], int]:
-    """What `Pauses.beside` found in each round, in a store of its own; the most that memory grew in one."""
+    """The results of `Pauses.beside`, each round in a new store; and the largest growth of memory in a round."""
     found: list[Any] = []
     grown = 0
     for _ in range(QUICK_TIMES if bench.quick else BUSY_TIMES if busy else TIMES):
@@ -129,7 +129,7 @@ def _cost(bench: Bench) -> Row:
         Fresh(Opened, sensor_store(bench, few).path) as small,
         Fresh(Opened, sensor_store(bench, many).path) as large,
     ):
-        os.sync()  # what was written before these is not theirs to wait for
+        os.sync()  # so that they do not wait for earlier writes
         for _ in range(times):
             for entries, fresh in ((few, small), (many, large)):
                 fresh.call("add", DIRTY)

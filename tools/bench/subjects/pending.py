@@ -1,4 +1,4 @@
-"""A million pending entries beside a thousand: what each command costs more for it."""
+"""A million pending entries beside a thousand: the extra cost of each command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Delivered(Tidelog):
             self._ids += [id for id, _ in reply[0][1]]
 
     def choose(self, count: int) -> None:
-        """Make up for what was acknowledged, and draw what will be, anywhere among the pending."""
+        """Deliver as many entries as were acknowledged, and draw the next ones to acknowledge at random."""
         self._deliver(len(self._chosen))
         ids = self._ids
         self._chosen = []

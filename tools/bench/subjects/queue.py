@@ -1,4 +1,5 @@
-"""The durable queue beside other queues; ten million waiting jobs beside a thousand; what a million done ones leave.
+"""The durable queue beside other queues; ten million waiting jobs beside a thousand; the memory left after a million
+done jobs.
 
 Every job has 100 bytes unless its row says otherwise, and is gone when it is done (keep=0).
 """
@@ -79,14 +80,16 @@ def _consuming(bench: Bench, fsync: str, batch: int, *target: Bound) -> Row:
 
 
 def _deep(bench: Bench) -> Iterator[Row]:
-    """The same calls on a deep queue and a shallow one. What a slice consumes is put behind the rest before it."""
+    """The same calls on a deep queue and a shallow one. The jobs that a slice consumes are put at the end of the queue
+    before it.
+    """
 
     def holding(jobs: int) -> TidelogQueue:
         name = f"{jobs:,} waiting"
         made = TidelogQueue(bench.fresh("deep"), TINY, fsync=EVERYSEC, name=name)
         for start in range(0, jobs, 100_000):
             made.add_batches(min(100_000, jobs - start))
-        made.db.checkpoint()  # else one that the filling called for runs beside the race
+        made.db.checkpoint()  # otherwise the checkpoint that the filling caused would run beside the race
         return made
 
     with closing(holding(FEW)) as few, closing(holding(bench.scaled(MANY))) as many:

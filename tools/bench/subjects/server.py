@@ -35,7 +35,7 @@ LOADS = {
 PAGE = 100
 COUNT = 10
 
-RATES = 10_000, 7_500, 5_000, 2_500, 1_000  # messages/s; the first that both carry is measured
+RATES = 10_000, 7_500, 5_000, 2_500, 1_000  # messages/s; the first that both reach is measured
 CARRIED = 0.97  # of the rate that was meant
 TRIAL_S = 2.0
 RUN_S, QUICK_RUN_S = 5.0, 2.0
@@ -152,7 +152,7 @@ def _latency(bench: Bench) -> Iterator[Row]:
             target = Bound(LATENCY_TIMES, REDIS, most=True)
             yield from _latencies(_by_turns(bench, servers, rate), f"{rate:,}/s{beside}", target)
             if not pending:
-                # Far from what the machine can carry: how long a message takes that waits for no other.
+                # A rate far below the limit of the machine, so that no message waits for another.
                 rate //= 2
                 yield from _latencies(_by_turns(bench, servers, rate), f"{rate:,}/s")
 
@@ -173,7 +173,7 @@ def _latencies(found: dict[str, dict[str, float]], name: str, *bounds: Bound) ->
 
 
 def _leave_pending(server: Served, count: int) -> None:
-    """So many entries that a consumer of the group got and never acknowledged."""
+    """Leave so many entries delivered to a consumer and unacknowledged."""
     feed(server, adding_to_one(count))
     read = packed(
         *("XREADGROUP", "GROUP", stream_latency.GROUP, "gone", "COUNT", str(BATCH)),
@@ -186,7 +186,7 @@ def _leave_pending(server: Served, count: int) -> None:
 
 
 def _carried(servers: Servers) -> int:
-    """The highest rate that this machine carries through every server."""
+    """The highest rate that every server reaches on this machine."""
     for rate in RATES:
         runs = [stream_latency.measure(server.port, rate, TRIAL_S) for server in servers.values()]
         if all(min(run["carried"], run["produced"]) >= rate * CARRIED for run in runs):
@@ -231,7 +231,7 @@ def _idle(bench: Bench) -> Iterator[Row]:
     yield Row("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
 
 
-# --- one command, or many clients, that hold up the others
+# --- one command, or many clients, that delay the others
 
 
 def _crowd(bench: Bench) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Start-up: what importing the library costs a process, and opening a store that holds nothing."""
+"""Start-up: the cost of importing the library, and of opening an empty store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The slowest calls: XADD one at a time over several segments, each call timed by itself.
 
-What preparing and ending segments costs the calls that meet it shows here and in no median. The collector stays
-on, as an application has it.
+The cost of preparing and ending segments appears here and in no median. The garbage collector stays on, as in an
+application.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which dead jobs: the IDs and filters that `dead ls`, `dead redrive` and `dead purge` share."""
+"""The IDs and filters that select dead jobs, for `dead ls`, `dead redrive` and `dead purge`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidelog.tools.queue.store import NoSuch, now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import age_seconds
 
-_AGE_MAX: Final = timedelta(days=36_525)  # before that no calendar need reach
+_AGE_MAX: Final = timedelta(days=36_525)  # a century is enough, and stays within the calendar
 _AGE_CHARS: Final = 10  # nine digits and the unit
 _LISTED: Final = 10
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}")
 
 
 class Filter(NamedTuple):
-    """What a dead job must be; None: it does not matter. Texts are parts, in capitals or not."""
+    """The conditions on a dead job; None: any. A text may be a part, and its case does not matter."""
 
     reason: str | None
     error: str | None

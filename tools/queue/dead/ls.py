@@ -75,7 +75,7 @@ def table(jobs: Iterable[DeadJob], codec: str | None) -> None:
 
 
 def value_of(job: DeadJob, codec: str | None) -> Value:
-    """Its value, as `codec` or else its own codec reads it; JSON if that is a program's own."""
+    """The value, decoded with `codec`, or else with the job's codec; with JSON if that codec belongs to a program."""
     return decoded(job.raw, codec or (job.codec if job.codec in CODECS else "json"))
 
 
@@ -92,7 +92,7 @@ def shown(job: DeadJob, codec: str | None) -> tuple[str, ...]:
 
 
 def as_object(job: DeadJob, codec: str | None) -> dict[str, Any]:
-    """All that is known about a dead job."""
+    """Everything about a dead job."""
     return {
         "id": job.id,
         "original_id": job.original_id,

@@ -1,4 +1,4 @@
-"""`tidelog queue dead purge`: dead jobs away for good."""
+"""`tidelog queue dead purge`: delete dead jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelog queue dead redrive`: dead jobs back into their queue, as new ones."""
+"""`tidelog queue dead redrive`: put dead jobs back into their queue as new jobs."""
 
 from __future__ import annotations
 

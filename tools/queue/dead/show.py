@@ -38,7 +38,7 @@ def command(
             if as_json:
                 click.echo(json.dumps(as_object(job, codec)))
                 continue
-            if number:  # one has this ID among the dead, another had it as a job
+            if number:  # one dead job has this ID, another had it before it died
                 click.echo()
             show(job, codec)
 
