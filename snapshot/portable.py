@@ -330,7 +330,7 @@ def walk_or_raise(disk: Disk, folder: Path, progress: Progress) -> None:
 
 
 def there(disk: Disk, path: Path) -> Snapshot | None:
-    """The snapshot at `path`, with `existed` set; None if there is none that can be read."""
+    """The snapshot at `path`, with `existed` set; None if no snapshot can be read there."""
     try:
         return read_snapshot(disk, path)._replace(existed=True)
     except (NotASnapshot, SnapshotDamaged):

@@ -153,7 +153,7 @@ def _verify_once(
 
 
 def _start(disk: Disk, root: Path) -> Start | None:
-    """The position of the current checkpoint; None if there is none that can be read."""
+    """The position of the current checkpoint; None if no checkpoint can be read."""
     try:
         real, folder = beneath(disk, root / CHECKPOINT)
         opened = open_copy(real, folder)

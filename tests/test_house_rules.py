@@ -1,8 +1,10 @@
-"""House rules that no ready-made linter knows: who may touch files, and what no text may mention."""
+"""House rules that no ready-made linter knows: which folders may touch files, and which words no text may have."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -149,3 +151,90 @@ def test_a_fast_path_names_its_general_path_and_the_test_that_holds_it(call: ast
 
 def test_there_are_fast_paths() -> None:
     assert FAST_PATHS
+
+
+# Comments, docstrings, messages and pages are in plain English. A statement begins with its subject, so not with a
+# relative clause; a question may, and so may the heading of a list, which ends with a colon.
+OPENER = re.compile(r"(?:^|[.!?] )((?:Who|Whoever|What|Whatever|Whichever)\b[^.!?:]*(?:$|[.!]))")
+PHRASES = re.compile(
+    r"\b(?:whoever|whomever|there is none (?:that|of which)|(?:is|are) not to [a-z]+|so far as|be it|"
+    r"of (?:its|their) own accord|nobody who|somebody who|it is said that|lest|thereof|whereof)\b",
+    re.IGNORECASE,
+)
+PLAIN_ENGLISH = (*WITHOUT_FILES, "disk", "testing", "tools", "docs", "README.md", "CHANGELOG.md")
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of every comment, string and paragraph of a file, each on one line."""
+    source = path.read_text()
+    if path.suffix == ".md":
+        plain = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), source, flags=re.M | re.S)
+        for block in re.finditer(r"(?:^(?![#|]).*\S.*\n?)+", plain, re.M):
+            for item in re.split(r"\n\s*(?:[*-]|\d+\.) ", block[0]):
+                yield plain[: block.start()].count("\n") + 1, " ".join(item.split())
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for paragraph in node.value.split("\n\n"):
+                yield node.lineno, " ".join(paragraph.split())
+    comment: list[str] = []
+    first = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            alone = token.line.lstrip().startswith("#")
+            if comment and not (alone and token.start[0] == first + len(comment)):
+                yield first, " ".join(comment)
+                comment = []
+            first = first if comment else token.start[0]
+            comment.append(token.string.lstrip("# "))
+    if comment:
+        yield first, " ".join(comment)
+
+
+def hard_to_read(text: str) -> Iterator[str]:
+    """The parts of a text that the rule forbids."""
+    yield from (match[1] for match in OPENER.finditer(text))
+    yield from (match[0] for match in PHRASES.finditer(text))
+
+
+def test_texts_are_in_plain_english() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {part}"
+        for path in tracked_files()
+        if path.suffix in (".py", ".md") and path.relative_to(ROOT).parts[0] in PLAIN_ENGLISH
+        for line, text in prose(path)
+        for part in hard_to_read(text)
+    ]
+    assert not found, "begin with the subject: subject, verb, object"
+
+
+# fmt: off
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.py", "# What is due goes first.\n"),
+    ("a.py", "x = 1  # one\n# The lock is held. Whoever\n# waits is woken.\n"),
+    ("a.py", "def f():\n    \"\"\"Serve waiters.\n\n    Who waits is served.\n    \"\"\"\n"),
+    ("a.py", "raise ValueError(f'{x} is not to change')\n"),
+    ("a.py", "say('as long as it runs, be it long or short')\n"),
+    ("a.md", "Some text.\n\n* An item.\n* What a client sends is\n  parsed.\n"),
+    ("a.md", "The fastest, so far as we know.\n"),
+])
+# fmt: on
+def test_plain_english_sees(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert [part for _, text in prose(path) for part in hard_to_read(text)]
+
+
+# fmt: off
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.py", "# What does a reader see? The prefix.\n"),
+    ("a.py", "# The lock says what is held.\n"),
+    ("a.md", "## What a reply means\n\nA reply means that the data is on disk.\n"),
+    ("a.md", "What is better:\n\n* You do not write the loop.\n"),
+    ("a.md", "```text\nWhat the command prints.\n```\n"),
+])
+# fmt: on
+def test_plain_english_leaves_alone(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert not [part for _, text in prose(path) for part in hard_to_read(text)]

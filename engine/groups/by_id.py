@@ -1,7 +1,7 @@
 """The pending entries of a group by ID: chunks of (IDs, times, owners, counts), and their queries and changes.
 
-Inside, an ID is represented by its key (`engine.idlist`), or by itself in the wide form. Whatever has to load a chunk
-may raise CorruptBlock.
+Inside, an ID is represented by its key (`engine.idlist`), or by itself in the wide form. Every method that loads a
+chunk may raise CorruptBlock.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a server tells about itself: INFO, CLIENT LIST, slow commands, latencies, metrics, log lines."""
+"""The figures of a server about itself: INFO, CLIENT LIST, slow commands, latencies, metrics, log lines."""

@@ -86,7 +86,7 @@ class Waits:
     def wake(self, waiter: Waiter) -> None:
         """A parked caller woke: serve what is due at its timers, or answer it if its time is up."""
         landing, monotonic = self._landing, self._clock.monotonic
-        # What is due first: a caller that wakes late must not miss what came in time.
+        # Look for due work first: a caller that wakes late must not miss entries that came in time.
         if waiter.ask_at is not None and monotonic() >= waiter.ask_at:
             waiter.ask_at = None
             landing.begin(waiter.db, False)
