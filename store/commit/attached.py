@@ -50,7 +50,7 @@ class Folding(Protocol):
 
     @property
     def meta(self) -> Meta | None:
-        """What the newest checkpoint says of itself; None if there is none."""
+        """The meta row of the newest checkpoint; None if there is none."""
 
     @property
     def damage(self) -> Exception | None:

@@ -33,7 +33,7 @@ log = logging.getLogger("tidelog.queue")
 
 
 class Drained(Protocol):
-    """What a drain asks of the leases."""
+    """The methods of the leases that a drain calls."""
 
     def stop(self) -> None:
         """Stop all queues from handing out jobs."""
