@@ -135,7 +135,7 @@ class Config:
             if fsync is not None and option.of != SERVER:
                 owner = {STORE: "tidelog.open", LOGS: "the program's own logging"}[option.of]
                 raise ConfigError(
-                    f"{given} cannot be set here: the store is already open, so set it with {owner}"
+                    f"{given} cannot be set here: the store is already open, so set it in {owner}"
                 )
             self._put(option, value, "", native=True)
             if option.name == "port":

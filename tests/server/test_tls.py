@@ -207,8 +207,8 @@ def test_what_is_wrong_with_the_files(ours: Files, other: Files, tmp_path: Path)
         ),
         (
             {**files(ours), "tls_auth_clients": "yes"},
-            "tls-auth-clients is yes: name the certificates that those of clients must rest on with "
-            "tls-ca-cert-file or tls-ca-cert-dir, or set tls-auth-clients no",
+            "tls-auth-clients is yes, but there are no CA certificates to verify clients against: set "
+            "tls-ca-cert-file or tls-ca-cert-dir, or set tls-auth-clients to no",
         ),
         (
             {**files(ours), "tls_ca_cert_file": str(missing)},
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_the_files(ours: Files, other: Files, tmp_path: Path)
         ),
         (
             {**files(ours), "tls_auth_clients": "no", "tls_ciphers": "rot13"},
-            "tls-ciphers: OpenSSL knows none of rot13",
+            "tls-ciphers: OpenSSL knows no cipher of rot13",
         ),
     ):
         with pytest.raises(ConfigError) as caught:

@@ -323,7 +323,9 @@ def test_a_full_queue_refuses_at_once_if_told_so(db: tidelog.Store) -> None:
     queue = db.queue("jobs", max_depth=2)
     queue.put(1)
     queue.put(2)
-    with pytest.raises(tidelog.QueueFull, match=r"'jobs' is full: 2 jobs.*max_depth"):
+    with pytest.raises(
+        tidelog.QueueFull, match=r"'jobs' is full: it has 2 unfinished jobs.*max_depth"
+    ):
         queue.put(3, timeout=0)
     assert len(queue) == 2
 
