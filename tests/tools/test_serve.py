@@ -376,7 +376,7 @@ def test_what_keeps_it_from_starting(run: Run, tmp_path: Path) -> None:
     for nowhere in (["--port", "0"], ["--port", free_port(), "--option", "bind=-192.0.2.77"]):
         done = run("serve", root, *nowhere)
         assert done.code == exits.USAGE
-        assert done.err.splitlines()[-1].startswith("tidelog: nobody could reach it: ")
+        assert done.err.splitlines()[-1].startswith("tidelog: the server would listen nowhere: ")
 
     file = tmp_path / "tidelog.toml"
     file.write_text('users = ["user ann on fast"]\n')
