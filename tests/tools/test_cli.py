@@ -128,9 +128,9 @@ def test_a_reader_who_has_seen_enough(made: Made) -> None:
     """`tidelog aof dump | head -1` ends quietly."""
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from tidelog.tools import aof_dump, cli; from itertools import repeat\n"
-        "show = aof_dump.as_lines\n"
-        "aof_dump.as_lines = lambda record: show(record) * 10_000\n"
+        "from tidelog.tools import cli; from tidelog.tools.aof import dump; from itertools import repeat\n"
+        "show = dump.as_lines\n"
+        "dump.as_lines = lambda record: show(record) * 10_000\n"
         f"sys.exit(cli.run(['aof', 'dump', {str(made.root)!r}]))"
     )
     child = subprocess.Popen(
