@@ -138,7 +138,9 @@ def live(root: Path, turn: int) -> None:
 
 KEPT_SMALL: Any = {"fsync": "no", "segment_bytes": 4096, "retain_bytes": 0}
 REFUSED: dict[str, Callable[[Path], object]] = {
-    "the segments before this one are missing": lambda root: shutil.rmtree(root / "checkpoint"),
+    "the segments before this one are missing, and so is": lambda root: shutil.rmtree(
+        root / "checkpoint"
+    ),
     "the log ends with LSN": lambda root: older(root, "aof"),
     "the log begins with LSN": lambda root: older(root, "checkpoint"),
     "there are no segments, but the checkpoint holds records through": emptied,

@@ -86,7 +86,9 @@ def test_where_it_is_in_a_long_log(made: Made) -> None:
         made.unit(T0 + 5002, SET)
     offset, lsn = made.offsets[-31], made.lsn - 32
     made.write()
-    with pytest.raises(tidelog.NewerFormat, match=rf"byte {offset}: the record with LSN {lsn} has kind"):
+    with pytest.raises(
+        tidelog.NewerFormat, match=rf"byte {offset}: the record with LSN {lsn} has kind"
+    ):
         tidelog.open(made.root)
 
 
