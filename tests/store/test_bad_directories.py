@@ -101,7 +101,7 @@ DAMAGES: dict[str, tuple[Damage, type[tidelog.CannotOpen], str]] = {
     "segments missing":   (without_segments, DAMAGED, "DURABLE proves that records existed"),
     "first missing":      (lambda r: segment(r, 0).unlink(), DAMAGED, "the segments before this one are missing"),
     "middle missing":     (lambda r: segment(r, 2).unlink(), DAMAGED, "a segment is missing here"),
-    "last missing":       (lambda r: segment(r, -1).unlink(), DAMAGED, "DURABLE proves that records existed"),
+    "last missing":       (lambda r: segment(r, -1).unlink(), DAMAGED, "DURABLE proves records"),
     "segment empty":      (lambda r: segment(r, 2).write_bytes(b""), DAMAGED, "inside the segment's header"),
     "segment junk":       (lambda r: segment(r, 2).write_bytes(b"junk" * 99), DAMAGED, "does not begin like a segment"),
     "segment renamed":    (lambda r: segment(r, 2).rename(r / f"aof/{9999:020}.aof"), DAMAGED, "9999.aof, byte 40"),
