@@ -772,7 +772,7 @@ class Crowd:
                 assert again.digest() == digest
 
 
-BROKEN: Final = ("the log could not be written", "memory could not be rebuilt")
+BROKEN: Final = ("the log could not be written", "DEBUG RELOAD could not rebuild memory")
 ORDINARY_ERRORS: Final = (b"NOGROUP", b"UNBLOCKED", b"BUSYGROUP")
 OTHERS: Final = (
     *(b"XREADGROUP GROUP g c BLOCK 3 STREAMS s >", b"XREAD BLOCK 2 STREAMS q $", b"XREAD BLOCK 0 STREAMS q $"),
