@@ -42,7 +42,7 @@ from tidelog.engine import ids, rowkeys
 from tidelog.engine.errors import CorruptBlock, echo
 from tidelog.engine.groups.group import LostGroup
 from tidelog.engine.keys import keyrow
-from tidelog.engine.keys.freeze import load_stream
+from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.node import highest_live
 from tidelog.engine.streams.pages import ColdPages, Page
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint

@@ -12,7 +12,7 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.keys.expiries import NEVER
 from tidelog.engine.keys.state import Database, State
-from tidelog.engine.keys.values import RawString, copy_value
+from tidelog.engine.keys.values import RawString
 from tidelog.engine.streams.stream import Stream
 
 
@@ -74,7 +74,7 @@ def apply_move(state: State, effect: Effect) -> None:
 def apply_copy(state: State, effect: Effect) -> None:
     _, db, source, target_db, target = effect
     database, target_database = state.databases[db], state.databases[target_db]
-    value = copy_value(state, database.keys[source])
+    value = _copy(state, database.keys[source])
     if value.__class__ is Stream:
         state.changes.touch(value)
     target_database.keys[target] = value
@@ -102,6 +102,17 @@ def apply_flushall(state: State, effect: Effect) -> None:
         database.keys.end()
     state.databases = [state.new_database() for _ in state.databases]
     state.next_expiry = NEVER
+
+
+def _copy(state: State, value: Stream | bytes) -> Stream | bytes:
+    """An independent copy. A stream is copied with groups, pending entries and dedup tables, under a new number."""
+    if isinstance(value, bytes):
+        return value
+    number = state.next_stream_number
+    state.next_stream_number = number + 1
+    stream = value.copy(number)
+    stream.groups = {name: group.copy() for name, group in value.groups.items()}
+    return stream
 
 
 def _move(

@@ -10,13 +10,29 @@ None of this is state: no effect depends on it, and it may differ between equal 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidelog.engine.cold import ColdStore
-    from tidelog.engine.keys.freeze import Frozen
-    from tidelog.engine.keys.frozen_keys import FrozenTable
-    from tidelog.engine.streams.stream import Stream
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.streams.stream import Stream
+
+
+class FrozenStreams(Protocol):
+    """The streams of a checkpoint in flight (engine.keys.freeze), as this module sees them.
+
+    generation  the generation whose changes the checkpoint writes
+    """
+
+    generation: int
+
+    def take(self, stream: Stream) -> None:
+        """Copy a stream that is about to change, unless it is copied already."""
+
+
+class FrozenNames(Protocol):
+    """The keys of one table in a checkpoint in flight (engine.keys.frozen_keys), as this module sees them."""
+
+    def keep(self, key: bytes) -> None:
+        """Copy a key that is about to change, unless it is copied already."""
 
 
 class Changes:
@@ -40,7 +56,7 @@ class Changes:
         self.streams: dict[int, Stream] = {}
         self.ended: list[int] = []
         self.tables_ended: list[tuple[int, Collection[bytes]]] = []
-        self.frozen: Frozen | None = None
+        self.frozen: FrozenStreams | None = None
 
     def touch(self, stream: Stream) -> None:
         """Record that a stream is about to change for the first time in this generation (its mark differs)."""
@@ -87,7 +103,7 @@ class Table:
         self.changes = Changes() if changes is None else changes
         self.changed: dict[bytes, None] = {}
         self.frozen: dict[bytes, None] = {}
-        self.keeper: FrozenTable | None = None
+        self.keeper: FrozenNames | None = None
 
     def stored(self, key: bytes) -> bool:
         """Whether the checkpoint is valid for a key: its KEY row, or the absence of one, is the current state."""

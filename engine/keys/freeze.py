@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.keys.frozen_keys import FrozenKeys
@@ -28,13 +28,10 @@ from tidelog.engine.streams.frozen_stream import (
     copy_plain,
     pack_plain,
     take_back,
-    unpack_stream,
 )
 from tidelog.engine.streams.pages import forget_pages
+from tidelog.engine.streams.stream import Stream
 from tidelog.engine.untracked import untracked
-
-if TYPE_CHECKING:
-    from tidelog.engine.streams.stream import Stream
 
 
 class Frozen:
@@ -164,11 +161,6 @@ def thaw(state: State, frozen: Frozen) -> None:
 def load_state(cold: ColdStore, meta: dict[str, Any]) -> State:
     """The state that a checkpoint holds, with nothing in memory. `meta`: the result of `tables_meta` at its freeze."""
     return State.over(cold, meta)
-
-
-def load_stream(cold: ColdStore, number: int) -> Stream:
-    """Load a stream with its tail and groups; its sealed nodes stay in the checkpoint. Raises CorruptBlock."""
-    return unpack_stream(cold, number)
 
 
 def release(state: State, stream: Stream, stop: int | None = None) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.keys import keyrow
 from tidelog.engine.keys.changes import Table
 from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.keyspace import Keyspace, resident
+from tidelog.engine.keys.state import State
 from tidelog.engine.rowkeys import (
     KIND_STREAM,
     REST,
@@ -28,9 +29,6 @@ from tidelog.engine.rowkeys import (
     stream_prefixes,
 )
 from tidelog.engine.streams.stream import Stream
-
-if TYPE_CHECKING:
-    from tidelog.engine.keys.state import State
 
 # (key, value, expire_at): the value is a string, a stream's number, or None if the key did not exist; expire_at is unix
 # ms or NO_EXPIRY.

@@ -27,6 +27,7 @@ from tidelog.engine.keys.changes import Table
 from tidelog.engine.keys.expiries import NEVER, Expiries
 from tidelog.engine.keys.keyrow import NO_EXPIRY, KeyRow
 from tidelog.engine.rowkeys import KIND_STREAM, PLACE_BYTES, key_prefix, key_row, place_hash
+from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.stream import Stream
 
 Value = Stream | bytes
@@ -429,8 +430,6 @@ class Keyspace(dict[bytes, Value]):
         if kind != KIND_STREAM:
             string: bytes = held
             return string
-        from tidelog.engine.keys.freeze import load_stream  # here, since it imports this module
-
         try:
             return load_stream(self._cold(), held)
         except CorruptBlock as damage:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.engine.integers import read_int64
 from tidelog.engine.streams.stream import Stream
-
-if TYPE_CHECKING:
-    from tidelog.engine.keys.state import State
 
 _EMBEDDED_BYTES_MAX = 44  # up to this length Redis stores a string together with its header
 # Approximate overhead in CPython, in bytes.
@@ -22,17 +17,6 @@ class RawString(bytes):
     """A string that APPEND has changed. Only OBJECT ENCODING distinguishes it from other strings."""
 
     __slots__ = ()
-
-
-def copy_value(state: State, value: Stream | bytes) -> Stream | bytes:
-    """An independent copy. A stream is copied with groups, pending entries and dedup tables, under a new number."""
-    if isinstance(value, bytes):
-        return value
-    number = state.next_stream_number
-    state.next_stream_number = number + 1
-    stream = value.copy(number)
-    stream.groups = {name: group.copy() for name, group in value.groups.items()}
-    return stream
 
 
 def type_name(value: Stream | bytes) -> bytes:

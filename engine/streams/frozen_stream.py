@@ -437,7 +437,7 @@ class _StoredPages:
                 yield "put", data_row(self._number, first), self._data[first]
 
 
-def unpack_stream(cold: ColdStore, number: int) -> Stream:
+def load_stream(cold: ColdStore, number: int) -> Stream:
     """Load a stream from its STREAM row, with its groups; one that cannot be read becomes a LostGroup.
 
     Raises CorruptBlock if the STREAM row is missing or damaged.

@@ -12,9 +12,10 @@ from tests.engine.rows_in_memory import RowsInMemory
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX
-from tidelog.engine.keys.freeze import freeze, load_state, load_stream, release, settle
+from tidelog.engine.keys.freeze import freeze, load_state, release, settle
 from tidelog.engine.rowkeys import DATA, PAGE, data_row, page_prefix, page_row, stream_row
 from tidelog.engine.streams import pages
+from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.stream import Stream
 
 NODES = 80
