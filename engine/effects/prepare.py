@@ -29,7 +29,7 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
             continue
         stream = state.databases[effect[1]].keys.get(effect[2])
         group = stream.groups.get(effect[3]) if isinstance(stream, Stream) else None
-        if group is None or not group.pending.away:
+        if group is None or not group.pending.orders.away:
             continue
         if opcode == e.XGROUP_SETID:
             continue  # a damaged group has already raised
@@ -39,15 +39,15 @@ def prepare(state: State, effects: Sequence[Effect]) -> None:
         named = before.setdefault(id(group), [])
         if opcode in (e.XACK, e.XACKDEL):
             ids = effect[4]
-            group.pending.prepare_remove(ids)
+            group.pending.orders.prepare_remove(ids)
         elif opcode == e.XNACK:
             ids = effect[4]
-            group.pending.prepare_deliver(ids, NOBODY, 0, named)
+            group.pending.orders.prepare_deliver(ids, NOBODY, 0, named)
         else:
             ids = effect[5]
             consumer = group.consumers.get(effect[4])
             owner = None if consumer is None else consumer.index
-            group.pending.prepare_deliver(ids, owner, effect[6], named)
+            group.pending.orders.prepare_deliver(ids, owner, effect[6], named)
         named.append(ids)
 
 
@@ -56,6 +56,6 @@ def _drop(group: Group, name: bytes, alone: bool) -> None:
     if consumer is None:
         return
     if alone:
-        group.pending.prepare_drop(consumer.index)
+        group.pending.orders.prepare_drop(consumer.index)
     elif group.pending.held_by(consumer.index):
-        group.pending.load_all()  # the unit's other effects may change any chunk
+        group.pending.orders.load_all()  # the unit's other effects may change any chunk

@@ -112,12 +112,12 @@ class Group:
 
     def thaw(self, frozen: FrozenGroup) -> None:
         """Undo the freeze of a checkpoint that failed: the next one writes everything in `frozen` again."""
-        self.pending.thaw(frozen.pending)
+        self.pending.orders.thaw(frozen.pending)
         self._handed = None
 
     def evict(self, cold: ColdStore, stream: int) -> None:
         """Evict the chunks that the checkpoint holds; `stream` is the stream's number. No freeze may be in flight."""
-        self.pending.evict(cold, stream, self.number, self.name)
+        self.pending.orders.evict(cold, stream, self.number, self.name)
 
     # --- changing: called by apply alone
 
@@ -128,7 +128,7 @@ class Group:
 
     def create_consumer(self, name: bytes, now: int) -> Consumer:
         """Create a consumer that does not exist yet, with seen-time `now` (unix ms)."""
-        index = self.pending.add_owner()
+        index = self.pending.orders.add_owner()
         consumer = self.consumers[name] = Consumer(name, index, now)
         if index == len(self.owners):
             self.owners.append(consumer)
@@ -237,7 +237,7 @@ def load_group(cold: ColdStore, stream: int, number: int) -> Group:
         name, last_id, entries_read, consumers, directory = msgpack.unpackb(payload)
         group = Group(name, int.from_bytes(last_id, "big"), entries_read, number)
         group.pending = pending = Pending.restored(directory, cold, stream, number, name)
-        group.owners = [None] * pending.owner_numbers()
+        group.owners = [None] * pending.orders.owner_numbers()
         for consumer_name, index, seen_time, active_time in consumers:
             consumer = Consumer(consumer_name, index, seen_time, active_time)
             group.consumers[consumer_name] = group.owners[index] = consumer

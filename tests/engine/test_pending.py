@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.engine.groups import by_id, by_owner, by_time, chunks, pending_orders
+from tidelog.engine.groups import by_id, by_owner, by_time, chunks, orders
 from tidelog.engine.groups import pending as module
 from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import pack, unpack
@@ -36,10 +36,9 @@ times = st.integers(0, 8)
 
 def set_load(load: int) -> None:
     """Entries of a chunk, and of what is young beside it; each module has its own name for it."""
-    for each in (by_id, by_owner, by_time, chunks, pending_orders):
+    for each in (by_id, by_owner, by_time, chunks, orders, module):
         setattr(each, "LOAD", load)
-    for each in (pending_orders, module):
-        setattr(each, "YOUNG", 2 * load - load // 4)
+    setattr(module, "YOUNG", 2 * load - load // 4)
     setattr(module, "YOUNG_BYTES", 2 * load)  # a quarter of the load, 8 bytes an entry
 
 
@@ -52,7 +51,7 @@ class PendingMachine(RuleBasedStateMachine):
         self.pending = Pending()
         self.model: dict[int, tuple[int, int, int]] = {}  # id -> time, owner, count
         self.zone: list[int] = []  # NACKed ids in order
-        self.owners = [self.pending.add_owner() for _ in range(3)]
+        self.owners = [self.pending.orders.add_owner() for _ in range(3)]
 
     def teardown(self) -> None:
         set_load(64)
@@ -115,9 +114,9 @@ class PendingMachine(RuleBasedStateMachine):
         owner = self.owners.pop(n % len(self.owners))
         self.pending.drop_owner(owner)
         self.forget([id for id, row in self.model.items() if row[1] == owner])
-        self.owners.append(self.pending.add_owner())
+        self.owners.append(self.pending.orders.add_owner())
 
-    @precondition(lambda self: not self.pending.wide)
+    @precondition(lambda self: not self.pending.orders.wide)
     @rule(id=st.sampled_from(WIDE), n=st.integers(0, 2), luck=st.integers(0, 9))
     def deliver_wide(self, id: int, n: int, luck: int) -> None:
         if luck == 0:
@@ -203,7 +202,7 @@ TestLargerChunks.settings = FEW
 def many() -> Iterator[Pending]:
     """Ten consumers, deliveries by 100 in turn, 20,000 entries."""
     pending = Pending()
-    owners = [pending.add_owner() for _ in range(10)]
+    owners = [pending.orders.add_owner() for _ in range(10)]
     for n in range(200):
         run = [(1000 + n) << 64 | seq for seq in range(100)]
         pending.deliver(pack(run), owners[n % 10], 1000 + n, 1)

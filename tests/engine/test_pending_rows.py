@@ -43,7 +43,7 @@ def everything(group: Group) -> Any:
     last = pending.last() if rows else None
     return (
         *(group.name, group.last_id, group.entries_read, consumers, rows, held, of_each, by_age),
-        *(len(pending), pending.nacked(), pending.wide, last),
+        *(len(pending), pending.nacked(), pending.orders.wide, last),
     )
 
 
@@ -81,8 +81,8 @@ class CheckpointMachine(RuleBasedStateMachine):
         counts = [count + i for i in range(len(run))]
         held = self.held() if each else []
         removed = pack([id for id in held[2:9] if id not in run])
-        self.group.pending.prepare_remove(removed)
-        self.group.pending.prepare_deliver(pack(run), self.owner(n), time, [removed])
+        self.group.pending.orders.prepare_remove(removed)
+        self.group.pending.orders.prepare_deliver(pack(run), self.owner(n), time, [removed])
         reads = self.rows.reads
         for group in (self.plain, self.group):
             group.pending.remove(removed)
@@ -99,14 +99,14 @@ class CheckpointMachine(RuleBasedStateMachine):
         first = max(self.held(), default=1 << 64) + 1
         run = pack(list(range(first, min(first + size, 1 << 128))))
         if ready:
-            self.group.pending.prepare_deliver(run, self.owner(n), time + 10)
+            self.group.pending.orders.prepare_deliver(run, self.owner(n), time + 10)
         self.both("claim", NAMES[n], run, time + 10, 1, time)
 
     @rule(some=some_ids, ready=st.booleans())
     def remove(self, some: list[int], ready: bool) -> None:
         if ready:  # an effect names what is pending, and nothing else
             some = self.plain.pending.among(some)
-            self.group.pending.prepare_remove(pack(some))
+            self.group.pending.orders.prepare_remove(pack(some))
         reads = self.rows.reads
         self.plain.pending.remove(pack(some))
         self.group.pending.remove(pack(some))
@@ -126,7 +126,7 @@ class CheckpointMachine(RuleBasedStateMachine):
 
     @rule(some=st.lists(ids, max_size=10, unique=True), count=st.integers(0, 3))
     def nack(self, some: list[int], count: int) -> None:
-        self.group.pending.prepare_deliver(pack(some), NOBODY, 0)
+        self.group.pending.orders.prepare_deliver(pack(some), NOBODY, 0)
         reads = self.rows.reads
         self.plain.pending.nack(pack(some), count)
         self.group.pending.nack(pack(some), count)
@@ -137,12 +137,12 @@ class CheckpointMachine(RuleBasedStateMachine):
     def drop_consumer(self, n: int) -> None:
         name = NAMES[n]
         if name in self.plain.consumers:
-            self.group.pending.prepare_drop(self.group.consumers[name].index)
+            self.group.pending.orders.prepare_drop(self.group.consumers[name].index)
             reads = self.rows.reads
             self.both("drop_consumer", name)
             assert self.rows.reads == reads
 
-    @precondition(lambda self: not self.plain.pending.wide)
+    @precondition(lambda self: not self.plain.pending.orders.wide)
     @rule(id=st.sampled_from(WIDE), n=st.integers(0, 2), luck=st.integers(0, 9))
     def deliver_wide(self, id: int, n: int, luck: int) -> None:
         if luck == 0:
@@ -171,7 +171,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         assert everything(again) == self.at_freeze
         again.pending.check()
         written = len(list(self.rows.rows(chunk_prefix(STREAM, NUMBER))))
-        assert written == sum(len(order.serials) for order in again.pending._orders())
+        assert written == sum(len(order.serials) for order in again.pending.orders.all())
 
     @precondition(lambda self: self.frozen is not None)
     @rule(part=st.booleans())
@@ -291,7 +291,11 @@ def stored_group(deliveries: int = 40) -> tuple[Group, RowsInMemory]:
 
 def serial_of(group: Group, order: str, i: int) -> int:
     pending = group.pending
-    orders = {"id": pending._by_id, "time": pending._by_time, "owner": pending._owner(1)}
+    orders = {
+        "id": pending.orders.by_id,
+        "time": pending.orders.by_time,
+        "owner": pending.orders.owner(1),
+    }
     return orders[order].serials[i]
 
 
@@ -328,12 +332,12 @@ def test_a_damaged_chunk_is_found_before_anything_changes(order: str) -> None:
     rows.put(chunk_row(STREAM, NUMBER, serial_of(group, order, 0)), None)
     run = pack([1000 << 64 | seq for seq in range(100)])
     with pytest.raises(CorruptBlock, match="group 'workers'.*1000-99"):
-        group.pending.prepare_remove(run)
+        group.pending.orders.prepare_remove(run)
     with pytest.raises(CorruptBlock, match="group 'workers'.*1000-99"):
-        group.pending.prepare_deliver(run, 2, 7000)
+        group.pending.orders.prepare_deliver(run, 2, 7000)
     with pytest.raises(CorruptBlock, match="group 'workers'.*1000-99"):
-        group.pending.prepare_drop(1)
-    group.pending.prepare_remove(pack([1001 << 64]))
+        group.pending.orders.prepare_drop(1)
+    group.pending.orders.prepare_remove(pack([1001 << 64]))
     group.pending.remove(pack([1001 << 64]))
     assert len(group.pending) == 3999
 
@@ -406,8 +410,8 @@ def test_many_entries_of_one_time_are_found_without_reading_them_all() -> None:
 
 def test_a_plain_pending_needs_no_rows() -> None:
     pending = Pending()
-    pending.deliver(pack([1, 2, 3]), pending.add_owner(), 5, 1)
-    pending.prepare_remove(pack([1]))
-    pending.prepare_drop(1)
-    assert not pending.away
+    pending.deliver(pack([1, 2, 3]), pending.orders.add_owner(), 5, 1)
+    pending.orders.prepare_remove(pack([1]))
+    pending.orders.prepare_drop(1)
+    assert not pending.orders.away
     assert pending.resident() == 3

@@ -13,8 +13,7 @@ from tests.engine.test_pending import WIDE, ids, runs, set_load, some_ids, times
 
 from tidelog.engine.groups.chunk_rows import pack_chunk
 from tidelog.engine.groups.group import Group, load_group
-from tidelog.engine.groups.pending import Pending
-from tidelog.engine.groups.pending_orders import YOUNG
+from tidelog.engine.groups.pending import YOUNG, Pending
 from tidelog.engine.idlist import id_of, keys, pack
 
 END = 1 << 128
@@ -66,7 +65,7 @@ def change(pending: Pending, step: Step, held: list[int]) -> None:
         pending.nack(pack(args[0]), 1)
     elif kind == "drop":
         pending.drop_owner(args[0])
-        assert pending.add_owner() == args[0]
+        assert pending.orders.add_owner() == args[0]
     elif args[0]:
         pending.deliver(pack([args[0]]), 1, 5, 1)
 
@@ -75,7 +74,7 @@ def answers(pending: Pending, held: list[int]) -> Iterator[Any]:
     """All that can be asked."""
     asked = [*held, 1 << 64, 2 << 64 | 19, *WIDE]
     borders = [0, *held[:: len(held) // 3 + 1], WIDE[0]]
-    yield len(pending), pending.wide, pending.nacked(), pending.resident(), pending.oldest()
+    yield len(pending), pending.orders.wide, pending.nacked(), pending.resident(), pending.oldest()
     yield [pending.held_by(owner) for owner in range(1, OWNERS + 1)]
     yield list(pending.entries())
     yield [(pending.get(id), pending.contains(id)) for id in asked]
@@ -102,7 +101,7 @@ def same(steps: list[Step]) -> None:
     """A group whose deliveries go into the orders at once, beside one where they are young."""
     ordered, pending = Pending(), Pending()
     for each in (ordered, pending):
-        assert [each.add_owner() for _ in range(OWNERS)] == [1, 2, 3]
+        assert [each.orders.add_owner() for _ in range(OWNERS)] == [1, 2, 3]
     for step in steps:
         held = [id for id, *_ in ordered.entries()]
         change(ordered, step, held)
@@ -169,7 +168,7 @@ def test_what_is_young_reads_nothing_and_changes_no_chunk(
         group.claim(b"alice", pack([job]), 2000 + n, 1, 2000 + n)
         assert pending.get(job) == (2000 + n, 1, 1)
         assert pending.present(pack([job])) == pack([job])
-        pending.prepare_remove(pack([job]))
+        pending.orders.prepare_remove(pack([job]))
         pending.remove(pack([job]))
     assert rows.reads == reads
     assert len(pending) == 200
@@ -195,7 +194,7 @@ def test_a_consumer_with_young_deliveries_goes(
     group, rows = cold
     for n in range(20):
         group.claim(b"alice", pack(ids_of(2000 + n, 1)), 2000 + n, 1, 2000 + n)
-    group.pending.prepare_drop(group.consumers[name].index)
+    group.pending.orders.prepare_drop(group.consumers[name].index)
     reads = rows.reads
     group.drop_consumer(name)
     assert rows.reads == reads
@@ -213,7 +212,7 @@ def test_how_a_consumer_goes_is_decided_before_the_young_are_in_the_orders() -> 
     group = load_group(rows, 7, 3)
     for n in range(100):
         group.claim(b"alice", pack(ids_of(3000 + n, 1)), 3000, 1, 3000)
-    group.pending.prepare_drop(group.consumers[b"alice"].index)
+    group.pending.orders.prepare_drop(group.consumers[b"alice"].index)
     reads = rows.reads
     group.drop_consumer(b"alice")
     assert rows.reads == reads
@@ -224,19 +223,19 @@ def test_how_a_consumer_goes_is_decided_before_the_young_are_in_the_orders() -> 
 @pytest.mark.parametrize("n", [1, 2, 15, 16])
 def test_many_that_are_never_acknowledged_lie_in_full_chunks(n: int) -> None:
     pending = Pending()
-    pending.add_owner()
+    pending.orders.add_owner()
     for first in range(1, 10_000, n):
         pending.deliver(pack(ids_of(first, n)), 1, first, 1)
         assert len(pending.young) < YOUNG
-    for order in pending._orders():
+    for order in pending.orders.all():
         sizes = [len(order.peek(i)[0]) for i in range(len(order.chunks))]
         assert sum(sizes) / len(sizes) > 60
-    assert len(pack_chunk(pending._by_id.peek(0))) > 64
+    assert len(pack_chunk(pending.orders.by_id.peek(0))) > 64
 
 
 def test_a_time_in_the_past_is_put_in_its_place() -> None:
     pending = Pending()
-    pending.add_owner()
+    pending.orders.add_owner()
     for n, time in ((1, 50), (2, 40), (3, 45), (4, 60)):
         pending.deliver(pack(ids_of(n, 1)), 1, time, 1)
     assert [time for time, _ in pending.by_age()] == [40, 45, 50, 60]

@@ -111,17 +111,17 @@ def test_what_is_new_and_what_follows_from_it_read_nothing(
             prepare(engine.state, [effect])
             APPLY[effect[0]](engine.state, effect)
     assert rows.reads == reads
-    assert engine.group().pending.away
+    assert engine.group().pending.orders.away
 
 
 def test_nothing_is_away_once_all_of_it_is_acknowledged(cold: tuple[Engine, RowsInMemory]) -> None:
     engine, rows = cold
-    assert engine.group().pending.away
+    assert engine.group().pending.orders.away
     for start in range(1, 2001, 80):
         unit: list[Effect] = [(e.XACK, 0, b"s", b"g", ids(*range(start, start + 80)))]
         prepare(engine.state, unit)
         APPLY[e.XACK](engine.state, unit[0])
-    assert not engine.group().pending.away
+    assert not engine.group().pending.orders.away
     assert rows.reads <= 3 * (2000 // 64 + 1 + 20)
 
 
@@ -132,4 +132,4 @@ def test_each_chunk_is_read_once(cold: tuple[Engine, RowsInMemory], by_owner: bo
     reads = rows.reads
     prepare(engine.state, [(e.XACK, 0, b"s", b"g", ids(*range(1, 2001)))])
     assert rows.reads == reads
-    assert not engine.group().pending.away
+    assert not engine.group().pending.orders.away

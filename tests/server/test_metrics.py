@@ -164,7 +164,7 @@ def test_a_scrape_loads_nothing(watched: Watched) -> None:
     assert found["group_pending", group] == 1
     assert found["group_oldest_pending_seconds", group] < 20
     stream = db._core.state.databases[0].keys[b"a"]
-    assert isinstance(stream, Stream) and stream.groups[b"g"].pending.away
+    assert isinstance(stream, Stream) and stream.groups[b"g"].pending.orders.away
 
 
 def test_the_server_and_its_commands(watched: Watched) -> None:

@@ -97,7 +97,7 @@ def copy(ctx: Context, args: list[bytes]) -> Reply:
     if isinstance(value, Stream):  # load it now, since apply must not read
         value.load_all()
         for group in value.groups.values():
-            group.pending.load_all()
+            group.pending.orders.load_all()
     ctx.effects.append((COPY, ctx.db, source, target_db, target))
     return 1
 
