@@ -38,7 +38,6 @@ from tidelog.engine.rowkeys import (
 )
 from tidelog.engine.streams.block import Block, Decoded, Row, encode
 from tidelog.engine.streams.idmp import Idmp
-from tidelog.engine.streams.nodes import NEVER_HANDED, NO_CUT
 from tidelog.engine.streams.pages import (
     ID_BYTES,
     PAGE_BYTES_MAX,
@@ -50,7 +49,7 @@ from tidelog.engine.streams.pages import (
     mask_bytes,
     unpack_page,
 )
-from tidelog.engine.streams.stream import LOADED, Stream
+from tidelog.engine.streams.stream import LOADED, NEVER_HANDED, NO_CUT, Stream
 
 # A last page with at most this many nodes and bytes is rewritten together with the new nodes.
 _SMALL_NODES: Final = PAGE_NODES // 2

@@ -27,41 +27,276 @@ number of live entries; cold ends at first_ordinal, and is None if no cold node 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from functools import reduce
+from itertools import chain, repeat
 from operator import or_
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.groups.group import Group
 from tidelog.engine.idlist import EMPTY, IdList, last_id, unpack
-from tidelog.engine.ids import MAX, SEQ_MAX
+from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.streams import listpack
 from tidelog.engine.streams.block import Block, Row, encode
+from tidelog.engine.streams.idmp import Idmp
+from tidelog.engine.streams.marks import Marks
 from tidelog.engine.streams.node import (
     COUNTERS_MAX,
     MS_DIFF_MAX,
     NODE_BYTES_BASE,
     SEQ_LARGE_BYTES,
     SEQ_SMALL_MAX,
+    Node,
     highest_live,
+    lowest_live,
     row_bytes_max,
     rows_bytes_max,
 )
-from tidelog.engine.streams.nodes import Nodes
 from tidelog.engine.streams.pages import ColdPages
 from tidelog.engine.untracked import untracked
-
-if TYPE_CHECKING:
-    from tidelog.engine.cold import ColdStore
 
 COUNTER_MAX: Final = (1 << 63) - 1
 LOADED: Final = 1
 COMPACT_AT: Final = 64  # dropped positions kept at the start of `blocks` before they are deleted
+NEVER_HANDED: Final = 0  # not a generation: a state over a checkpoint begins with generation 2
+NO_CUT: Final = 1 << 62
 
 
-class Stream(Nodes):
-    """The value of a stream key."""
+class Stream:
+    """The value of a stream key. Functions that return entries are in engine.streams.reading.
 
-    __slots__ = ()
+    Only apply, the modules beside this one and the deciders of XADD use the attributes that begin with `tail_`.
+    """
+
+    __slots__ = (
+        *("number", "length", "last_id", "max_deleted_id", "entries_added", "groups", "idmp"),
+        "removed_max",
+        *("first_ordinal", "head", "holes", "blocks", "firsts"),
+        *("tail_ids", "tail_rows", "tail_deleted"),
+        *("tail_bound", "tail_until", "tail_body", "tail_counted", "first_known"),
+        *("mark", "handed_gen", "handed_stop", "stored_stop", "cold", "marks", "cut", "next_group"),
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.length = 0
+        self.last_id = 0
+        self.max_deleted_id = 0
+        self.entries_added = 0
+        # No entry above this ID was ever removed, by any command. Never lowered. Removals raise it to the last slot of
+        # their node, since apply does not know the IDs that it removes. Not visible to users, not part of the digest.
+        self.removed_max = 0
+        self.groups: dict[bytes, Group] = untracked({})
+        self.idmp: Idmp | None = None  # None: never used, all settings default
+        self.first_ordinal = 0  # of blocks[head], or of the tail
+        self.head = 0
+        self.holes = 0  # number of Nones in blocks after the head
+        self.blocks: list[Block | None] = untracked([])
+        self.firsts: list[int] = untracked([])
+        self.tail_ids: list[int] = untracked([])
+        self.tail_rows: list[Row] = untracked([])
+        self.tail_deleted = 0
+        # Caches. tail_bound: upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
+        # tail_body: exact size of the first `tail_counted` slots, without the two counters. first_known: ID of the
+        # first live entry, None if not known.
+        self.tail_bound = 0
+        self.tail_until = 0
+        self.tail_body = 0
+        self.tail_counted = 0
+        self.first_known: int | None = None
+        # State for checkpoints; engine.keys.changes and engine.keys.freeze write it too.
+        self.mark = 0  # generation of the last change; 0: unchanged since it was loaded
+        self.handed_gen = NEVER_HANDED  # generation of the last handover; >= 1 if it was loaded
+        self.handed_stop = 0
+        self.stored_stop = 0
+        self.cut = NO_CUT  # stored nodes from this ordinal on no longer belong to the stream
+        self.cold: ColdPages | None = None
+        self.marks: Marks | None = None  # created with the first handover
+        self.next_group = 1  # number of the next group
+        untracked(self)
+
+    # --- finding entries
+
+    def first_id(self) -> int:
+        """ID of the first live entry, 0 if there is none."""
+        if not self.length:
+            return 0
+        if self.first_known is None:
+            if self.cold is not None:
+                self.first_known = self.cold.first_live()
+            elif self.head < len(self.blocks):
+                block = self.blocks[self.head]
+                assert block is not None
+                slot = lowest_live(block.deleted)
+                self.first_known = block.decoded().id_at(slot) if slot else self.firsts[self.head]
+            else:
+                self.first_known = self.tail_ids[lowest_live(self.tail_deleted)]
+        return self.first_known
+
+    def last_live_id(self) -> int:
+        """ID of the last live entry, 0 if there is none."""
+        if self.tail_ids:
+            if not self.tail_deleted:
+                return self.tail_ids[-1]
+            return self.tail_ids[highest_live(self.tail_deleted, len(self.tail_ids))]
+        if not self.length:
+            return 0
+        if self.head == len(self.blocks):
+            assert self.cold is not None
+            return self.cold.last_live()
+        block = self.blocks[-1]
+        assert block is not None
+        if not block.deleted >> (block.count - 1):
+            return block.last
+        return block.decoded().id_at(highest_live(block.deleted, block.count))
+
+    def find(self, entry_id: int) -> tuple[int, int] | None:
+        """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
+        if entry_id == self.first_known and self.cold is None:
+            # The first live entry, known without a search: consumers mostly take entries in order.
+            block = self.blocks[self.head] if self.head < len(self.blocks) else None
+            deleted = self.tail_deleted if block is None else block.deleted
+            return self.first_ordinal, (~deleted & deleted + 1).bit_length() - 1  # as `lowest_live`
+        ids = self.tail_ids
+        if ids and entry_id >= ids[0]:
+            slot = bisect_left(ids, entry_id)
+            if slot < len(ids) and ids[slot] == entry_id and not self.tail_deleted >> slot & 1:
+                return self.first_ordinal + len(self.blocks) - self.head, slot
+            return None
+        at = bisect_right(self.firsts, entry_id, self.head) - 1
+        if at < self.head:
+            found = self.cold.find(entry_id) if self.cold is not None else None
+            return (found[0].ordinal, found[1]) if found is not None else None
+        block = self.blocks[at]
+        if block is None or block.last < entry_id:
+            return None
+        slot = block.decoded().find(entry_id)
+        if slot < 0 or block.deleted >> slot & 1:
+            return None
+        return self.first_ordinal + at - self.head, slot
+
+    def places(self, entry_ids: list[int]) -> tuple[list[int], list[int]]:
+        """(the IDs that exist, (ordinal, slot, ordinal, slot, ...) of each) of a list of distinct ascending IDs.
+
+        Same as `find` for each, but works node by node: consecutive IDs of a node are found as one run. Raises
+        CorruptBlock.
+        """
+        if len(entry_ids) == 1:
+            alone = self.find(entry_ids[0])
+            return ([], []) if alone is None else (entry_ids, [*alone])
+        found: list[int] = []
+        slots: list[int] = []
+        at = 0
+        while at < len(entry_ids):
+            place = self.find(entry_ids[at])
+            if place is None:
+                at += 1
+                continue
+            ordinal, slot = place
+            node = ordinal - self.first_ordinal + self.head
+            if node == len(self.blocks):
+                ids, deleted = self.tail_ids, self.tail_deleted
+            elif node < self.head:
+                assert self.cold is not None
+                ids, deleted = self.cold.slots(ordinal, entry_ids[at])
+            else:
+                block = self.blocks[node]
+                assert block is not None
+                ids, deleted = block.decoded().ids(), block.deleted
+            run = ids[slot : slot + len(entry_ids) - at]
+            if deleted >> slot or run != entry_ids[at : at + len(run)]:
+                run = run[:1]
+            found += run
+            slots += chain.from_iterable(zip(repeat(ordinal), range(slot, slot + len(run))))
+            at += len(run)
+        return found, slots
+
+    def contains(self, entry_id: int) -> bool:
+        """Whether the entry exists. May raise CorruptBlock."""
+        return self.find(entry_id) is not None
+
+    def still_has(self, entry_id: int) -> bool:
+        """`contains` for an ID that once existed, such as a pending one. In most cases it reads no block.
+
+        May raise CorruptBlock.
+        """
+        return entry_id > self.removed_max or self.find(entry_id) is not None
+
+    def get(self, entry_id: int) -> Row | None:
+        """The row of an entry, or None. May raise CorruptBlock."""
+        found = self.slot_of(entry_id)
+        if found is None:
+            return None
+        block, slot = found
+        return self.tail_rows[slot] if block is None else block.decoded().row(slot)
+
+    def slot_of(self, entry_id: int) -> tuple[Block | None, int] | None:
+        """(block, slot) of a live entry, with block None in the tail; None if there is no such entry."""
+        if self.cold is not None:
+            warm = self.firsts[self.head : self.head + 1] or self.tail_ids[:1]
+            if not warm or entry_id < warm[0]:
+                return self.cold.find(entry_id)
+        found = self.find(entry_id)
+        if found is None:
+            return None
+        at = found[0] - self.first_ordinal + self.head
+        return (self.blocks[at] if at < len(self.blocks) else None), found[1]
+
+    # --- nodes
+
+    def nodes(self) -> int:
+        """The number of nodes (XINFO's radix-tree-keys)."""
+        resident = len(self.blocks) - self.head - self.holes + bool(self.tail_ids)
+        return resident if self.cold is None else resident + self.cold.nodes
+
+    def walk(self) -> Iterator[Node]:
+        """Yield every node, ascending. May raise CorruptBlock."""
+        if self.cold is not None:
+            yield from self.cold.walk()
+        for at in range(self.head, len(self.blocks)):
+            block = self.blocks[at]
+            if block is not None:
+                ordinal = self.first_ordinal + at - self.head
+                yield Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+        if self.tail_ids:
+            yield self.tail_node()
+
+    def walk_back(self) -> Iterator[Node]:
+        """Yield every node, descending. May raise CorruptBlock."""
+        if self.tail_ids:
+            yield self.tail_node()
+        for at in range(len(self.blocks) - 1, self.head - 1, -1):
+            block = self.blocks[at]
+            if block is not None:
+                ordinal = self.first_ordinal + at - self.head
+                yield Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+        if self.cold is not None:
+            yield from self.cold.walk_back()
+
+    def tail_node(self) -> Node:
+        """The open tail. The stream must have one."""
+        ids = self.tail_ids
+        ordinal = self.first_ordinal + len(self.blocks) - self.head
+        return Node(ordinal, self.tail_deleted, ids[0], ids[-1], None, ids, self.tail_rows)
+
+    def last_sealed(self) -> Node | None:
+        """The last sealed node, or None. Reads no entries. May raise CorruptBlock."""
+        at = len(self.blocks) - 1
+        if at < self.head:
+            return self.cold.last_node() if self.cold is not None and not self.tail_ids else None
+        block = self.blocks[at]
+        if block is None:
+            return None
+        ordinal = self.first_ordinal + at - self.head
+        return Node(ordinal, block.deleted, self.firsts[at], block.last, block, [], [])
+
+    def memory(self) -> int:
+        """Approximate bytes of memory: the resident blocks, and the lists and rows of the tail."""
+        sealed = sum(len(block.data) + 240 for block in self.blocks if block is not None)
+        rows = sum(sum(map(len, row)) + 40 * len(row) + 140 for row in self.tail_rows)
+        return 600 + sealed + rows
 
     # --- the tail's size
 
@@ -196,7 +431,7 @@ class Stream(Nodes):
             self._mark(first, (1 << floor) - 1)
         self._mark_slots(slots)
         self.length = length
-        self._first = None
+        self.first_known = None
 
     def delete(self, ids: IdList, slots: tuple[int, ...]) -> None:
         """Delete the entries of an ascending ID list. slots: where they are, (ordinal, slot, ...).
@@ -206,7 +441,7 @@ class Stream(Nodes):
         last = last_id(ids)
         if last > self.max_deleted_id:
             self.max_deleted_id = last
-        self._first = None
+        self.first_known = None
         if len(slots) == 2:
             self.length -= 1
             self._mark(slots[0], 1 << slots[1], last)
@@ -229,7 +464,7 @@ class Stream(Nodes):
         CorruptBlock.
         """
         other = Stream(number)
-        for name in Nodes.__slots__:
+        for name in Stream.__slots__:
             if name not in _OWN:
                 setattr(other, name, getattr(self, name))
         blocks = [block.copy() if block is not None else None for block in self.blocks]
@@ -411,7 +646,7 @@ class Stream(Nodes):
             assert self.cold.head < self.cold.stop == self.first_ordinal <= self.stored_stop
         assert self.stored_stop <= self.handed_stop <= self.cut
         before = -1
-        length = 0
+        first = length = 0
         nodes = 0
         for node in self.walk():
             ids = node.ids()
@@ -421,6 +656,7 @@ class Stream(Nodes):
             assert not node.deleted >> node.count
             assert node.live
             before = ids[highest_live(node.deleted, node.count)]
+            first = first or ids[lowest_live(node.deleted)]
             length += node.live
             nodes += 1
         assert length == self.length
@@ -432,9 +668,7 @@ class Stream(Nodes):
             assert self.tail_bytes() == exact
         else:
             assert not self.tail_until
-        assert (
-            self._first is None or not self.length or self._first == self.range(0, MAX, 1).ids()[0]
-        )
+        assert not self.length or self.first_known in (None, first)
 
 
 # Attributes that `copy` does not take from the original.

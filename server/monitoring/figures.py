@@ -102,7 +102,7 @@ def _first(core: Core, count: int) -> list[_Place]:
 def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
     """[lock] Measure one group without reading the checkpoint."""
     # The lag needs the first entry. If that is unknown, finding it may read a page of the checkpoint, so skip the lag.
-    known = stream.cold is None or stream._first is not None or not stream.length
+    known = stream.cold is None or stream.first_known is not None or not stream.length
     return GroupFigures(
         _label(group.name),
         len(group.pending),

@@ -22,6 +22,7 @@ from tidelog.engine.effects.effect import END, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Reply
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
@@ -315,7 +316,7 @@ class _Batch:
         group, consumers = given
         stream = self._landing.state.databases[db].keys[key]
         assert isinstance(stream, Stream)
-        new = list(stream.after(group.last_id, len(consumers)))
+        new = list(reading.after(stream, group.last_id, len(consumers)))
         given = group, consumers[: len(new)]
         self._core.waits.hand_out(db, key, given, new, self._flush)
 

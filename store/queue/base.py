@@ -19,6 +19,7 @@ from tidelog.engine.ids import MAX
 from tidelog.engine.keys.state import State
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
@@ -400,7 +401,7 @@ class QueueBase:
                     oldest.append(group.pending.first())
             if stream is not None and unread:
                 after = 0 if group is None else group.last_id
-                oldest += stream.range(after + 1, MAX, 1).ids()
+                oldest += reading.between(stream, after + 1, MAX, 1).ids()
             age = max(0, now - (min(oldest) >> 64)) / 1000 if oldest else None
             added = 0 if stream is None else stream.entries_added
             put, done = shared.sample(mono, added, unread + pending)
@@ -453,7 +454,7 @@ class QueueBase:
             found: list[Any] = [(job, row) for job in due if (row := stream.get(job)) is not None]
             if len(found) < number:
                 after = 0 if group is None else group.last_id
-                found += stream.range(after + 1, MAX, number - len(found))
+                found += reading.between(stream, after + 1, MAX, number - len(found))
             return found
 
         answer: Answer = self._core.look(at)
@@ -470,7 +471,7 @@ class QueueBase:
             value = state.databases[self._db].keys.get(options.failures_key)
             found: list[Failure] = []
             if isinstance(value, Stream):
-                for entry, row in value.range(0, MAX, None, reverse=True):
+                for entry, row in reading.between(value, 0, MAX, None, reverse=True):
                     if row is None:
                         continue
                     failure = rows.failure_of(entry, row)
@@ -504,7 +505,7 @@ class QueueBase:
                 return [_create_group(options)]
             self._shared.fresh(ctx, options, stream, group)
             paused = list(islice((job for t, job in group.pending.by_age() if t < 0), PURGE_JOBS))
-            unread = stream.range(group.last_id + 1, MAX, PURGE_JOBS - len(paused))
+            unread = reading.between(stream, group.last_id + 1, MAX, PURGE_JOBS - len(paused))
             jobs = [*paused, *unread.ids()]
             if not jobs:
                 return None

@@ -12,6 +12,7 @@ from tidelog.engine import ids
 from tidelog.engine.commands.context import Context
 from tidelog.engine.ids import MAX
 from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
@@ -44,7 +45,7 @@ class DeadBase:
         """One page of dead jobs from the ID `start`, the ID where the next page starts, and the promise."""
 
         def at(stream: Stream | None) -> list[Any]:
-            return [] if stream is None else list(stream.range(start, end, count))
+            return [] if stream is None else list(reading.between(stream, start, end, count))
 
         found, promise = self._look(at)
         codec = self._queue._options.codec

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidelog.engine.ids import MAX
 from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue.options import SUFFIXES
 from tidelog.store.queue.rows import VALUE, shown
@@ -31,7 +32,9 @@ def _names(state: State, db: int) -> list[tuple[str, str]]:
         if not isinstance(value, Stream):
             continue
         groups = sorted(value.groups)
-        if not groups and any(row and row[0] == VALUE for _, row in value.range(0, MAX, 1)):
+        if not groups and any(
+            row and row[0] == VALUE for _, row in reading.between(value, 0, MAX, 1)
+        ):
             groups = [b"workers"]
         found += [(name, shown(group)) for group in groups]
     return sorted(found)

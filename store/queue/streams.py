@@ -9,6 +9,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.keys.state import State
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import ResponseError
@@ -64,7 +65,7 @@ def waiting(stream: Stream | None, group: Group | None) -> int:
         return 0
     counted = lag(stream, group)
     if counted is None:  # entries that wait were deleted, so the lag is unknown
-        return len(stream.range(group.last_id + 1, MAX))
+        return len(reading.between(stream, group.last_id + 1, MAX))
     return counted
 
 

@@ -22,6 +22,7 @@ from tidelog.engine.idlist import pack, unpack
 from tidelog.engine.ids import MAX, parse_many
 from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Park
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.lag import estimate
 from tidelog.engine.streams.stream import Stream
 
@@ -172,13 +173,18 @@ def test_what_comes_after_an_id_and_what_is_still_there(actions: list[str], node
     assert isinstance(stream, Stream)
     for start in range(0, last + 2):
         for count in (1, 2, 3, 50):
-            after = stream.after(start << 64, count)
-            assert after == stream.range((start << 64) + 1, MAX, count)
+            after = reading.after(stream, start << 64, count)
+            assert after == reading.between(stream, (start << 64) + 1, MAX, count)
             assert len(after) == len(list(after))
             assert after.idlist() == pack(after.ids())
             assert not after or after.first_id() == after.ids()[0]
-        assert stream.next_after(start << 64) == next(iter(stream.after(start << 64, 1)), None)
-        assert not stream.one_at_most_after(start << 64) or len(stream.after(start << 64, 2)) < 2
+        assert reading.next_after(stream, start << 64) == next(
+            iter(reading.after(stream, start << 64, 1)), None
+        )
+        assert (
+            not reading.one_at_most_after(stream, start << 64)
+            or len(reading.after(stream, start << 64, 2)) < 2
+        )
         stream.check()
     for entry_id in added:
         assert stream.still_has(entry_id) == stream.contains(entry_id)
@@ -240,7 +246,7 @@ def test_one_message_is_counted_and_logged_as_many_are(actions: list[str], node:
             stream, group = engine.state.databases[0].keys[b"s"], engine.group()
             assert isinstance(stream, Stream)
             engine.ctx.effects = []
-            plain = stream.range(group.last_id + 1, MAX, 1)
+            plain = reading.between(stream, group.last_id + 1, MAX, 1)
             if plain:
                 log_new(engine.ctx, b"s", stream, group, b"c", plain)
                 (entry_id,) = plain.ids()

@@ -24,6 +24,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import text
 from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, settle, thaw
 from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 
 KEYS = [b"s", b"t"]
@@ -185,7 +186,7 @@ class Both:
             self.call(b"XDEL", key, *[self.id(key, back) for back in how])
         elif name in ("delete newest", "delete oldest"):
             stream = self.stream(self.plain, key)
-            held = stream.range(0, 1 << 127).ids() if stream else [1]
+            held = reading.between(stream, 0, 1 << 127).ids() if stream else [1]
             some = held[-how:] if name == "delete newest" else held[:how]
             self.call(b"XDEL", key, *map(text, some or [1]))
         elif name == "maxlen":

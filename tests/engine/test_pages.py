@@ -14,7 +14,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX
 from tidelog.engine.keys.freeze import freeze, load_state, release, settle
 from tidelog.engine.rowkeys import DATA, PAGE, data_row, page_prefix, page_row, stream_row
-from tidelog.engine.streams import pages
+from tidelog.engine.streams import pages, reading
 from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.stream import Stream
 
@@ -106,7 +106,7 @@ def test_the_first_entry_in_memory_is_not_the_first_of_all() -> None:
     stream = store.stream
     assert stream.head == len(stream.blocks)
     store.raw(b"XDEL", b"s", b"20-1")  # the first of the open node
-    assert stream.next_after(entry(20)) == (entry(21), (b"f", b"value 21"))
+    assert reading.next_after(stream, entry(20)) == (entry(21), (b"f", b"value 21"))
     assert stream.first_id() == entry(0)
     stream.check()
 
@@ -142,7 +142,7 @@ def test_a_stream_that_loses_all_of_its_head_reads_nothing() -> None:
 
 def test_a_view_holds_its_bytes() -> None:
     store = stored()
-    view = store.stream.range(entry(100), entry(500))
+    view = reading.between(store.stream, entry(100), entry(500))
     store.rows.delete_prefix(DATA)
     store.rows.delete_prefix(PAGE)
     pages.forget_pages()
@@ -267,11 +267,13 @@ def test_an_id_and_what_comes_after_it_are_told_as_if_they_were_in_memory(count:
     assert plain.stream.cold is None
     for start in [*range(400 << 1), 300, 10, 200]:
         after = (start >> 1) << 64 | start & 1
-        expected = list(plain.stream.after(after, count))
-        assert list(store.stream.after(after, count)) == expected
+        expected = list(reading.after(plain.stream, after, count))
+        assert list(reading.after(store.stream, after, count)) == expected
         for engine in (store, plain):
-            assert engine.stream.next_after(after) == (expected[0] if expected else None)
-        assert store.stream.range(after, after) == plain.stream.range(after, after)
+            assert reading.next_after(engine.stream, after) == (expected[0] if expected else None)
+        assert reading.between(store.stream, after, after) == reading.between(
+            plain.stream, after, after
+        )
     store.stream.check()
 
 
@@ -282,10 +284,12 @@ def readable(store: Store, low: int, high: int) -> None:
     """Everything is read, but what lies from entry `low` up to `high`."""
     stream = store.stream
     pages.forget_pages()
-    assert stream.range(0, entry(low - 1)).ids() == [entry(number) for number in range(low)]
+    assert reading.between(stream, 0, entry(low - 1)).ids() == [
+        entry(number) for number in range(low)
+    ]
     later = [entry(number) for number in range(high, NODES * SLOTS)]
-    assert stream.range(entry(high), MAX).ids() == later
-    assert stream.range(entry(high), MAX, reverse=True).ids() == later[::-1]
+    assert reading.between(stream, entry(high), MAX).ids() == later
+    assert reading.between(stream, entry(high), MAX, reverse=True).ids() == later[::-1]
     for number in (0, low - 1, high, NODES * SLOTS - 1):
         assert stream.get(entry(number)) == (b"f", b"value %d" % number)
     assert store("XLEN s") == NODES * SLOTS
@@ -296,11 +300,11 @@ def readable(store: Store, low: int, high: int) -> None:
 def reads(stream: Stream) -> list[Callable[[], Any]]:
     """Ways into the third page."""
     return [
-        lambda: list(stream.range(0, MAX)),
-        lambda: list(stream.range(0, MAX, reverse=True)),
+        lambda: list(reading.between(stream, 0, MAX)),
+        lambda: list(reading.between(stream, 0, MAX, reverse=True)),
         lambda: stream.get(entry(400)),
-        lambda: list(stream.range(entry(400), entry(401))),
-        lambda: list(stream.range(entry(400), entry(400))),
+        lambda: list(reading.between(stream, entry(400), entry(401))),
+        lambda: list(reading.between(stream, entry(400), entry(400))),
         lambda: [node.ids() for node in stream.walk()],
     ]
 
@@ -352,7 +356,7 @@ def test_what_is_missing_between_two_pages_is_named_exactly() -> None:
     pages.forget_pages()
     span = r"blocks 32 to 47 \(IDs 319-2 to 480-0\): they are missing"
     with pytest.raises(CorruptBlock, match=span):
-        store.stream.range(0, MAX)
+        reading.between(store.stream, 0, MAX)
     pages.forget_pages()
     with pytest.raises(CorruptBlock, match=span):
         store.stream.get(entry(400))
@@ -364,7 +368,7 @@ def test_the_first_and_the_last_page_are_missed_too() -> None:
         store.rows.put(page_row(store.stream.number, entry(first)), None)
         for read in (
             lambda: store.stream.get(entry(first + 5)),
-            lambda: store.stream.range(0, MAX),
+            lambda: reading.between(store.stream, 0, MAX),
         ):
             pages.forget_pages()
             with pytest.raises(CorruptBlock, match="missing"):
@@ -381,7 +385,7 @@ def test_one_damaged_block_spoils_that_block_alone() -> None:
     with pytest.raises(
         CorruptBlock, match=rf"stream {stream.number}, block 32 \(IDs 320-1 to 329-1\): .*checksum"
     ):
-        list(stream.range(0, MAX))
+        list(reading.between(stream, 0, MAX))
     readable(store, 320, 330)
 
 

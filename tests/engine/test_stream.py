@@ -18,6 +18,7 @@ from tidelog.engine.effects.effect import OPCODE
 from tidelog.engine.ids import MAX, text
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import OK
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.entries import Entries
 from tidelog.engine.streams.stream import Stream
 
@@ -137,16 +138,16 @@ def test_a_stream_is_a_list(
         assert stream.get(entry_id) == live.get(entry_id)
         assert stream.contains(entry_id) == stream.still_has(entry_id) == (entry_id in live)
         one = [(entry_id, live[entry_id])] if entry_id in live else []
-        assert_shows(stream.range(entry_id, entry_id), one)
+        assert_shows(reading.between(stream, entry_id, entry_id), one)
     for low, high, count in [(0, 0, 1), *looks]:
         start, end = sorted((ids[low % len(ids)], ids[high % len(ids)]))
         inside = [entry for entry in held if start <= entry[0] <= end]
         views: list[tuple[Entries, list[tuple[int, Any]]]] = [
-            (stream.range(0, MAX), held),
-            (stream.range(start, end), inside),
-            (stream.range(start, end, count), inside[:count]),
-            (stream.range(start, end, count, reverse=True), inside[::-1][:count]),
-            (stream.range(end, start, reverse=True), inside if start == end else []),
+            (reading.between(stream, 0, MAX), held),
+            (reading.between(stream, start, end), inside),
+            (reading.between(stream, start, end, count), inside[:count]),
+            (reading.between(stream, start, end, count, reverse=True), inside[::-1][:count]),
+            (reading.between(stream, end, start, reverse=True), inside if start == end else []),
         ]
         for view, expected in views:
             assert_shows(view, expected)

@@ -20,7 +20,7 @@ from tidelog.engine import ids
 from tidelog.engine.commands.streams import trim
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.rowkeys import DATA, PAGE
-from tidelog.engine.streams import pages
+from tidelog.engine.streams import pages, reading
 from tidelog.engine.streams.stream import Stream
 
 BEYOND = NODES * SLOTS
@@ -101,7 +101,9 @@ def test_damage_in_what_goes_goes_with_it(damage: object, words: str) -> None:
     assert store.pages() == [640]
     assert store.of_kind(DATA) == 1
     store.rows.bad.clear()
-    assert store.stream.range(0, ids.MAX).ids() == [entry(n) for n in range(BEYOND - left, BEYOND)]
+    assert reading.between(store.stream, 0, ids.MAX).ids() == [
+        entry(n) for n in range(BEYOND - left, BEYOND)
+    ]
 
 
 def test_an_xadd_trims_from_the_end_too() -> None:

@@ -25,6 +25,7 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import parse
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 
 
@@ -595,7 +596,7 @@ def counters_mended(
         at = (key, name)
         start = (group.last_id, group.entries_read, group.entries_read)
         before_id, old, new = reached.get(at, start)
-        delivered = [id for id, _ in stream.range(before_id + 1, last_id)]
+        delivered = [id for id, _ in reading.between(stream, before_id + 1, last_id)]
         known = facts(stream)
         assert entries_read == entries_read_8_8(known, before_id, new, delivered), (
             known,

@@ -29,6 +29,7 @@ from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.keys.keyspace import resident
 from tidelog.engine.keys.state import State
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.entries import NO_ENTRIES, ClaimedEntries, Entries, RowsPart
 from tidelog.engine.streams.lag import read_on, read_one
@@ -165,15 +166,15 @@ def read_new(
     group = None if stream is None else stream.groups.get(group_name)
     if stream is None or group is None:
         return None
-    if count == 1 or stream.one_at_most_after(group.last_id):
+    if count == 1 or reading.one_at_most_after(stream, group.last_id):
         one = next_one(ctx, key, stream, group, consumer_name)
         if one is not None:
             return Streams(([key, Entries((RowsPart([one[0]], [one[1]]),), 1)],))
     elif group.last_id < stream.last_id:
         if count:
-            new = stream.after(group.last_id, count)
+            new = reading.after(stream, group.last_id, count)
         else:
-            new = stream.range(group.last_id + 1, ids.MAX, None)
+            new = reading.between(stream, group.last_id + 1, ids.MAX, None)
         if new:
             log_new(ctx, key, stream, group, consumer_name, new)
             return Streams(([key, new],))
@@ -187,7 +188,7 @@ def next_one(
 ) -> tuple[int, Row] | None:
     """Deliver the next new entry of a group to a consumer: `log_new` for one entry. Returns (ID, row), or None."""
     last_id = group.last_id
-    found = stream.next_after(last_id)
+    found = reading.next_after(stream, last_id)
     if found is not None:
         new = found[0]
         read = read_one(stream, last_id, group.entries_read, new)
@@ -279,7 +280,7 @@ def _new(
     opened: bool,
 ) -> Entries:
     """Up to `count` entries after the group's position, as many as the budget allows."""
-    entries = stream.range(group.last_id + 1, ids.MAX, count)
+    entries = reading.between(stream, group.last_id + 1, ids.MAX, count)
     if budget is None:
         return entries
     if not opened:

@@ -12,6 +12,7 @@ from tidelog.engine.errors import NO_SUCH_KEY, CommandError
 from tidelog.engine.groups.group import NEVER, UNKNOWN, Consumer, Group
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply, Status
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.entries import Entries
 from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.lag import lag
@@ -81,8 +82,8 @@ def _counters(ctx: Context, stream: Stream) -> list[Any]:
 
 
 def _summary(ctx: Context, stream: Stream) -> Reply:
-    first = stream.range(0, ids.MAX, 1)
-    last = stream.range(0, ids.MAX, 1, reverse=True)
+    first = reading.between(stream, 0, ids.MAX, 1)
+    last = reading.between(stream, 0, ids.MAX, 1, reverse=True)
     info = Map(_counters(ctx, stream))
     info += [b"groups", len(stream.groups)]
     info += [b"first-entry", _entry(first), b"last-entry", _entry(last)]
@@ -98,7 +99,7 @@ def _entry(entries: Entries) -> Reply:
 
 def _full(ctx: Context, stream: Stream, count: int) -> Reply:
     info = Map(_counters(ctx, stream))
-    info += [b"entries", stream.range(0, ids.MAX, count or None)]
+    info += [b"entries", reading.between(stream, 0, ids.MAX, count or None)]
     groups = [stream.groups[name] for name in sorted(stream.groups)]
     info += [b"groups", [_group(stream, group, count) for group in groups]]
     return info

@@ -8,6 +8,7 @@ from tidelog.engine.commands.table import command
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import NULL_ARRAY, Reply
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.entries import NO_ENTRIES
 
 
@@ -45,4 +46,4 @@ def _range(ctx: Context, args: list[bytes], start: bytes, end: bytes, reverse: b
         return NO_ENTRIES
     if count == 0:
         return NULL_ARRAY
-    return stream.range(first, last, count, reverse)
+    return reading.between(stream, first, last, count, reverse)

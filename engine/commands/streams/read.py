@@ -8,6 +8,7 @@ from tidelog.engine.commands.table import command
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.entries import NO_ENTRIES, Entries
 from tidelog.engine.streams.stream import Stream
 
@@ -190,7 +191,7 @@ def xread(ctx: Context, args: list[bytes]) -> Reply:
             break
         if stream is None or not stream.length or stream.last_live_id() <= after:
             continue
-        entries = stream.range(after + 1, ids.MAX, options.count)
+        entries = reading.between(stream, after + 1, ids.MAX, options.count)
         if budget is not None:
             budget.open_key(key)
             entries = first_of(stream, entries, after, budget.take(entries))
@@ -204,7 +205,7 @@ def first_of(stream: Stream, entries: Entries, after: int, count: int) -> Entrie
     """The first `count` of `entries`, which are the entries after an ID."""
     if count == len(entries):
         return entries
-    return stream.range(after + 1, ids.MAX, count) if count else NO_ENTRIES
+    return reading.between(stream, after + 1, ids.MAX, count) if count else NO_ENTRIES
 
 
 def _after(arg: bytes, stream: Stream | None) -> int:

@@ -22,6 +22,7 @@ from tidelog.engine.groups.group import Group
 from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.idlist import pack
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import StoreClosed
@@ -145,7 +146,7 @@ class Fetch:
             done += old.log()
         left = self.batch - len(claims)
         if left and stream.length and stream.last_live_id() > group.last_id:
-            fresh = stream.after(group.last_id, left)
+            fresh = reading.after(stream, group.last_id, left)
             log_new(ctx, options.key, stream, group, self.worker, fresh)
             found = fresh.ids()
             delivery.open = dict.fromkeys(found, 1)

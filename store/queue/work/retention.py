@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.engine import ids
 from tidelog.engine.commands.context import Context
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Core
@@ -31,7 +32,7 @@ def _words(ctx: Context, db: int, options: Options) -> list[list[bytes]] | None:
         excess = stream.length - depth(stream, group) - options.keep_count
         if excess <= 0:
             return None
-        oldest = stream.range(0, end - 1, excess)
+        oldest = reading.between(stream, 0, end - 1, excess)
         if not oldest:
             return None
         end = min(end, oldest.parts[-1].ids()[-1] + 1)

@@ -26,6 +26,7 @@ from tidelog.engine.groups.group import Group
 from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
+from tidelog.engine.streams import reading
 from tidelog.engine.streams.block import Row
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Core
@@ -248,7 +249,7 @@ class Shared:
         elapsed = ms + int((mono - at) * 1000)
         self.find_paused(group, mono)
         holds = stream_at(ctx, options.holds_key)
-        for entry_id, row in holds.range(0, MAX) if holds is not None else ():
+        for entry_id, row in reading.between(holds, 0, MAX) if holds is not None else ():
             found = None if row is None else hold_of(self.group_key, row)
             if found is None:
                 continue
@@ -262,7 +263,7 @@ class Shared:
             else:
                 self.extended[job] = hold
         failures = stream_at(ctx, options.failures_key)
-        for entry_id, row in failures.range(0, MAX) if failures is not None else ():
+        for entry_id, row in reading.between(failures, 0, MAX) if failures is not None else ():
             if row is not None:
                 fields = fields_of(row)
                 number = ids.parse_or_none(fields.get(b"job", b""))
