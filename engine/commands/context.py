@@ -103,15 +103,6 @@ class Context:
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key, or None. Raises CommandError(WRONGTYPE) for another type. May raise CorruptBlock."""
-        keys = self.state.databases[self.db].keys
-        try:
-            value: Stream | bytes | None = keys[key]
-        except KeyError:
-            return None
-        if value.__class__ is Stream and not keys.expires.count:  # `lookup` inlined
-            if not self.quiet:
-                keys.accessed[key] = self.now
-            return value
         value = self.lookup(key)
         if value is None or value.__class__ is Stream:
             return value

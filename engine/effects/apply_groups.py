@@ -34,14 +34,6 @@ def apply_xgroup_destroy(state: State, effect: Effect) -> None:
     del _existing(state, effect).groups[effect[3]]
 
 
-def apply_xclaim(state: State, effect: Effect) -> None:
-    """XCLAIM, which each delivery makes: `_located(_xclaim)` inlined, which saves two calls."""
-    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
-    if stream.mark != state.changes.generation:
-        state.changes.touch(stream)
-    stream.groups[effect[3]].claim(*effect[4:])
-
-
 def apply_to_group(group: Group, effect: Effect) -> None:
     """Apply an effect to an existing group. Not for XGROUP_CREATE, XGROUP_DESTROY and XACKDEL."""
     _IN_GROUP[effect[0] & e.OPCODE](group, effect)
@@ -67,23 +59,10 @@ def _xack(group: Group, effect: Effect) -> None:
     group.pending.remove(effect[4])
 
 
-def apply_xack(state: State, effect: Effect) -> None:
-    """XACK, which each acknowledgement makes: `_located(_xack)` inlined, which saves two calls."""
-    _, db, key, name, ids = effect
-    stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
-    if stream.mark != state.changes.generation:
-        state.changes.touch(stream)
-    pending = stream.groups[name].pending
-    if pending.young.pop(ids, None) is None:  # the usual case, one young entry, needs no `remove`
-        pending.remove(ids)
-
-
 def apply_xackdel(state: State, effect: Effect) -> None:
     """XACKDEL."""
-    _, db, key, name, ids, slots = effect
-    stream: Stream = state.databases[db].keys[key]  # type: ignore[assignment]
-    if stream.mark != state.changes.generation:
-        state.changes.touch(stream)
+    _, _, _, name, ids, slots = effect
+    stream = _existing(state, effect)
     stream.groups[name].pending.remove(ids)
     stream.delete(ids, slots)
 
@@ -114,10 +93,7 @@ _IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {
 
 def _located(change: Callable[[Group, Effect], None]) -> Callable[[State, Effect], None]:
     def apply(state: State, effect: Effect) -> None:
-        stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
-        if stream.mark != state.changes.generation:
-            state.changes.touch(stream)
-        change(stream.groups[effect[3]], effect)
+        change(_existing(state, effect).groups[effect[3]], effect)
 
     return apply
 
@@ -127,6 +103,4 @@ APPLY: dict[int, Callable[[State, Effect], None]] = {
     e.XGROUP_DESTROY: apply_xgroup_destroy,
     e.XACKDEL: apply_xackdel,
     **{opcode: _located(change) for opcode, change in _IN_GROUP.items()},
-    e.XCLAIM: apply_xclaim,
-    e.XACK: apply_xack,
 }

@@ -321,21 +321,19 @@ class Stream:
         small = first & SEQ_MAX <= SEQ_SMALL_MAX
         self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
 
-    def _bound(self, entry_id: int, row: Row) -> None:
-        self.tail_bound += row_bytes_max(row)
-        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
-            self.tail_bound += SEQ_LARGE_BYTES
-
     # --- changing: only apply calls these
 
     def append(self, entry_id: int, row: Row) -> None:
-        """Add an entry to the open tail. apply_streams has an inline copy for XADD."""
+        """Add an entry to the open tail."""
         self.tail_ids.append(entry_id)
         self.tail_rows.append(row)
-        self._bound(entry_id, row)
+        self.tail_bound += row_bytes_max(row)
+        if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+            self.tail_bound += SEQ_LARGE_BYTES
         self.last_id = entry_id
         self.length += 1
-        self.entries_added = min(self.entries_added + 1, COUNTER_MAX)
+        if self.entries_added < COUNTER_MAX:
+            self.entries_added += 1
 
     def start_node(self, entry_id: int, row: Row) -> None:
         """Add an entry to a new node. Seals the tail if there is one."""
@@ -410,7 +408,9 @@ class Stream:
         self.tail_deleted = deleted
         self._start_bound(ids[0], rows[0])
         for entry_id, row in zip(ids, rows):
-            self._bound(entry_id, row)
+            self.tail_bound += row_bytes_max(row)
+            if entry_id & SEQ_MAX > SEQ_SMALL_MAX:
+                self.tail_bound += SEQ_LARGE_BYTES
         if void:
             self.tail_until = 0
 

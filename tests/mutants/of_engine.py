@@ -8,11 +8,10 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final = (
     Mutant(
-        "apply/xack-forgets-old-entries",
-        "engine/effects/apply_groups.py",
-        "    if pending.young.pop(ids, None) is None:  # the usual case, one young entry, needs no `remove`\n"
-        "        pending.remove(ids)\n",
-        "    pending.young.pop(ids, None)\n",
+        "pending/ack-forgets-old-entries",
+        "engine/groups/pending.py",
+        "            if not self.orders.wide:\n                self.orders.remove_key(unpack_key(ids)[0])\n",
+        "            if not self.orders.wide:\n",
         (
             "tests/engine/test_group_commands.py::test_ack_counts_each_id_once_and_looks_at_nothing_without_a_group",
         ),
@@ -27,31 +26,21 @@ MUTANTS: Final = (
         "XACKDEL acknowledges what it deletes.",
     ),
     Mutant(
-        "apply/xadd-untold",
+        "apply/stream-effects-untold",
         "engine/effects/apply_streams.py",
-        "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
-        "    stream.last_id = entry_id",
-        "    stream.last_id = entry_id",
+        "    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])\n"
+        "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n",
+        "    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])\n",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
         "A checkpoint holds what was added since the one before.",
     ),
     Mutant(
-        "apply/xclaim-untold",
+        "apply/group-effects-untold",
         "engine/effects/apply_groups.py",
-        "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
-        "    stream.groups[effect[3]].claim(*effect[4:])\n",
-        "    stream.groups[effect[3]].claim(*effect[4:])\n",
+        "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n",
+        "",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
-        "A checkpoint holds what was delivered since the one before.",
-    ),
-    Mutant(
-        "apply/xack-untold",
-        "engine/effects/apply_groups.py",
-        "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n"
-        "    pending = stream.groups[name].pending\n",
-        "    pending = stream.groups[name].pending\n",
-        ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
-        "A checkpoint holds what was acknowledged since the one before.",
+        "A checkpoint holds what was delivered and acknowledged since the one before.",
     ),
     Mutant(
         "pending/count-alone-unmarked",

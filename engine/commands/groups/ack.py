@@ -30,7 +30,7 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
     ids, pending = id_list(named), group.pending
     if not len(pending):  # no look-up, however many IDs are named
         return 0
-    held = ids if ids in pending.young else pending.present(ids)  # fast for one recent delivery
+    held = pending.present(ids)
     if not held:
         return 0
     ctx.effects.append((XACK, ctx.db, key, name, held))
