@@ -12,6 +12,7 @@ from array import array
 from typing import Final
 
 from tidelog.engine import ids
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.idlist import (
     KEY_BASE,
     MS_BITS,
@@ -30,6 +31,10 @@ _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 _PLAIN = re.compile(rb"(?:[0-9]{1,13}-[0-9]{1,7},)*[0-9]{1,13}-[0-9]{1,7}")
 
 
+@fast_path(
+    of="engine.ids:parse_many",
+    held_by="tests/engine/test_fast_paths.py::test_ids_read_in_bulk_are_ids_read_one_by_one",
+)
 def id_list(args: list[bytes]) -> IdList:
     """Parse strict IDs (spec 3), at least one, in their order. Raises CommandError(INVALID_ID)."""
     if len(args) == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.ids import MAX
 from tidelog.engine.streams.block import Block, Row
 from tidelog.engine.streams.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
@@ -59,6 +60,10 @@ def between(
     return Entries(parts, total, reverse) if total else NO_ENTRIES
 
 
+@fast_path(
+    of="engine.streams.reading:between",
+    held_by="tests/engine/test_fast_paths.py::test_what_comes_after_an_id_and_what_is_still_there",
+)
 def after(stream: Stream, entry_id: int, count: int) -> Entries:
     """The first `count` live entries after an ID. Fast if one node holds all of them, as for most reads.
 
@@ -104,6 +109,10 @@ def one_at_most_after(stream: Stream, entry_id: int) -> bool:
     return len(ids) > 1 and ids[-2] <= entry_id
 
 
+@fast_path(
+    of="engine.streams.reading:between",
+    held_by="tests/engine/test_fast_paths.py::test_what_comes_after_an_id_and_what_is_still_there",
+)
 def next_after(stream: Stream, entry_id: int) -> tuple[int, Row] | None:
     """(ID, row) of the first live entry after an ID, or None. `after` for a reader that takes one at a time.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
+from tests.engine.rows_in_memory import RowsInMemory
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.groups import ack, readgroup
@@ -20,9 +22,11 @@ from tidelog.engine.groups.group import UNKNOWN, Group
 from tidelog.engine.idargs import id_list
 from tidelog.engine.idlist import pack, unpack
 from tidelog.engine.ids import MAX, parse_many
+from tidelog.engine.keys import freeze as freeze_of
+from tidelog.engine.keys.freeze import Frozen, freeze, settle, thaw
 from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Park
-from tidelog.engine.streams import reading
+from tidelog.engine.streams import block, reading
 from tidelog.engine.streams.lag import estimate
 from tidelog.engine.streams.stream import Stream
 
@@ -348,3 +352,58 @@ def everything(engine: Engine, line: str) -> tuple[Any, ...]:
         reply = refused.line
     accessed = engine.state.databases[0].keys.accessed
     return reply, type(reply), engine.effects, dict(accessed)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, unique=True))
+def test_ids_of_a_block_by_millisecond_are_those_id_by_id(pairs: list[tuple[int, int]]) -> None:
+    entry_ids = [1000 + ms << 64 | seq for ms, seq in sorted(pairs)]
+    assert block._stretches(entry_ids) == block._id_by_id(entry_ids)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.builds("XADD {} * f v{}".format, st.sampled_from("abc"), st.integers(0, 99)),
+            st.builds("XADD {} * f v NOT-ALIKE v".format, st.sampled_from("abc")),
+            st.builds("XTRIM {} MAXLEN {}".format, st.sampled_from("abc"), st.integers(0, 5)),
+            st.builds("XDEL {} 1-{}".format, st.sampled_from("abc"), st.integers(0, 9)),
+            st.builds("XSETID {} 9-9".format, st.sampled_from("abc")),
+            st.builds("XGROUP CREATE {} g 0 MKSTREAM".format, st.sampled_from("abc")),
+            st.builds("DEL {}".format, st.sampled_from("abc")),
+            st.sampled_from(["FREEZE", "TAKE", "STORED", "FAILED"]),
+        ),
+        max_size=40,
+    ),
+    st.integers(1, 6),
+)
+def test_a_plain_copy_gives_the_rows_of_a_frozen_stream(lines: list[str], slots: int) -> None:
+    """Checkpoints of the same history with and without `copy_plain`, some of which fail, hold the same rows."""
+    sides = [(Engine(), RowsInMemory(), True), (Engine(), RowsInMemory(), False)]
+    for engine, rows, plain in sides:
+        engine.ctx.settings.stream_node_max_entries = slots
+        engine.now = 1
+        frozen: Frozen | None = None
+        patched = None if plain else patch.object(freeze_of, "copy_plain", lambda *told: None)
+        with patched or nullcontext():
+            for line in [*lines, "FREEZE", "STORED", "FREEZE", "STORED"]:
+                if line == "FREEZE":
+                    frozen = frozen or freeze(engine.state)
+                elif line == "TAKE":
+                    if frozen is not None:
+                        frozen.take_some(1)
+                elif line in ("STORED", "FAILED"):
+                    if frozen is not None:
+                        while frozen.take_some(2):
+                            pass
+                        if line == "STORED":
+                            rows.write(list(frozen.rows(rows)))
+                            settle(engine.state, frozen)
+                        else:
+                            thaw(engine.state, frozen)
+                    frozen = None
+                else:
+                    engine(line)
+    (one, one_rows, _), (other, other_rows, _) = sides
+    assert digest(one.state) == digest(other.state)
+    assert list(one_rows.rows(b"")) == list(other_rows.rows(b""))

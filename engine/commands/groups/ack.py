@@ -13,6 +13,7 @@ from tidelog.engine.commands.streams.delete import (
 from tidelog.engine.commands.streams.references import ACKED, DELREF, drop_references
 from tidelog.engine.commands.table import command
 from tidelog.engine.effects.effect import XACK
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.idargs import id_list
 from tidelog.engine.idlist import count, last_id, pack, unpack
 from tidelog.engine.reply import Reply
@@ -38,6 +39,10 @@ def xack(ctx: Context, args: list[bytes]) -> Reply:
 
 
 @command("xackdel", -6, "write fast")
+@fast_path(
+    of="engine.commands.groups.ack:_ackdel_each",
+    held_by="tests/engine/test_fast_paths.py::test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one",
+)
 def xackdel(ctx: Context, args: list[bytes]) -> Reply:
     """XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]"""
     key, name = args[1], args[2]

@@ -23,6 +23,7 @@ from tidelog.engine.commands.table import command
 from tidelog.engine.effects.apply_groups import apply_to_group
 from tidelog.engine.effects.effect import XCLAIM
 from tidelog.engine.errors import CommandError
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.groups.group import Group
 from tidelog.engine.idlist import pack_one
 from tidelog.engine.ids import SEQ_MAX
@@ -118,6 +119,10 @@ def nothing_new(state: State, db: int, key: bytes, group_name: bytes) -> Group |
     return group
 
 
+@fast_path(
+    of="engine.commands.groups.readgroup:_deliver",
+    held_by="tests/engine/test_fast_paths.py::test_a_read_by_the_short_way_is_the_read_by_the_long_way",
+)
 def _plain_read(ctx: Context, args: list[bytes]) -> Reply:
     """Decide `XREADGROUP GROUP g c [COUNT n] [BLOCK ms] STREAMS key >`. None: the caller takes the general path.
 
@@ -183,6 +188,10 @@ def read_new(
     return NULL_ARRAY
 
 
+@fast_path(
+    of="engine.commands.groups.readgroup:log_new",
+    held_by="tests/engine/test_fast_paths.py::test_one_message_is_counted_and_logged_as_many_are",
+)
 def next_one(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes
 ) -> tuple[int, Row] | None:

@@ -23,6 +23,7 @@ from tidelog.engine.commands.table import command
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import END, XADD, XADD_MANY, XADD_NODE, Effect
 from tidelog.engine.errors import WRONGTYPE, CommandError
+from tidelog.engine.fast_path import fast_path
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import Reply
@@ -59,6 +60,10 @@ IDMP_EXPLICIT: Final = b"ERR syntax error, IDMP/IDMPAUTO can be used only with a
 # --- one entry, no options
 
 
+@fast_path(
+    of="engine.commands.streams.add:_add",
+    held_by="tests/engine/test_stream.py::test_many_cuts_nodes_where_single_adds_do",
+)
 def decide_xadd_auto(
     state: State,
     settings: Settings,
@@ -106,6 +111,10 @@ def decide_xadd_auto(
     return (XADD_NODE + end, db, key, first >> 64, first & SEQ_MAX, row)
 
 
+@fast_path(
+    of="engine.commands.streams.add:decide_xadd_auto",
+    held_by="tests/store/test_fast_paths.py::test_pipelines_of_plain_xadds",
+)
 def decide_xadd_run(
     state: State,
     settings: Settings,
