@@ -57,7 +57,7 @@ NEAR_END_SHIFTS: Final = (2, 5, 7)
 QUICK_S: Final = 0.002  # an fsync may block an event loop this long, as a long command does
 UNPROVEN_S: Final = 0.1  # the first assumption about a disk; about a hundred quick fsyncs undo it
 SLOWEST_DECAY: Final = 29 / 30
-NEVER: Final = 1 << 62  # an offset that no segment reaches
+NO_OFFSET: Final = 1 << 62  # an offset that no segment reaches
 
 _pack_head = frame.UNCHECKED.pack  # module globals, since each is looked up once per unit
 _pack_framed = frame.CHECKED.pack
@@ -175,7 +175,7 @@ class Log:
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
-        self._fill_from = NEVER  # when frames reach this offset, the next chunk is started
+        self._fill_from = NO_OFFSET  # when frames reach this offset, the next chunk is started
         self._near_end: list[int] = []  # offsets of NEAR_END_SHIFTS not yet reached, next one last
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
@@ -617,12 +617,12 @@ class Log:
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
         # Start early: the thread may have to wait for the interpreter lock once per piece.
-        self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NEVER
+        self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NO_OFFSET
 
     def _look_ahead(self, file: File, need: int) -> None:
         """Start the background work that is due when frames reach offset `need`."""
         if need > self._fill_from:
-            self._fill_from = NEVER
+            self._fill_from = NO_OFFSET
             end = min(self._allocated + self._chunk, self._limit)
             self._ahead.fill(file, self._allocated, end, gently=self._policy == "always")
         if self._near_end and need > self._near_end[-1]:

@@ -64,7 +64,7 @@ _SUBSCRIBED = frozenset(
 )
 # First words of an HTTP request that a web page can make a browser send. Each line of its body would run as a command.
 _HTTP = frozenset((b"post", b"host:"))
-NEVER = math.inf
+NO_TIMER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
 
 
@@ -153,7 +153,7 @@ class Session:
         self.plain = False
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER  # on the store's monotonic clock
+        self._timer_at = NO_TIMER  # on the store's monotonic clock
         self._task: asyncio.Task[Reply] | None = None
         self._unblock: asyncio.Future[bool] | None = None
         self.settle()
@@ -569,7 +569,7 @@ class Session:
 
     def _due(self) -> None:
         self._timer = None
-        self._timer_at = NEVER
+        self._timer_at = NO_TIMER
         self.woken()
 
     def woken(self) -> None:

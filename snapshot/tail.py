@@ -73,7 +73,7 @@ def follow(
     replay = Replay(apply)
     replay.epochs += start.epochs
     replay.now = start.now
-    place = _Place(start, bound, advance)
+    place = _Progress(start, bound, advance)
     ended = False
     for info in found:
         scan = Scan(disk, info, promises, live=True, start=at)
@@ -99,7 +99,7 @@ def follow(
     )
 
 
-class _Place:
+class _Progress:
     """How far `follow` has read."""
 
     def __init__(self, start: Start, bound: Bound, advance: Callable[[int], object]) -> None:
@@ -131,7 +131,7 @@ class _Place:
         self.now = now
 
 
-def _apply_part(path: Path, place: _Place, uuid: bytes, replay: Replay) -> None:
+def _apply_part(path: Path, place: _Progress, uuid: bytes, replay: Replay) -> None:
     """Apply the units at the beginning of the frame `place.beyond` that end within the bound."""
     beyond = place.beyond
     assert beyond is not None

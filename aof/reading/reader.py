@@ -37,7 +37,7 @@ from tidelog.engine.errors import UnknownEffect
 # frame of one record costs a third of the replay speed.
 DRAIN_BYTES: Final = 32 << 10
 
-NEVER: Final = 1 << 63
+NO_END: Final = 1 << 63
 
 _LISTS_MAX: Final = 100
 _LOOKS_MAX: Final = 5
@@ -293,7 +293,7 @@ class Scan:
         windows, seed = self._windows, self._seed
         lsn, prev, time_ms = self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
-        end = NEVER if self.end is None or self._gap else self.end.offset
+        end = NO_END if self.end is None or self._gap else self.end.offset
         # In the loop, `offset` is relative to the window, which begins at `base` in the file.
         offset, base, need = self.offset, 0, HEADER_BYTES
         try:

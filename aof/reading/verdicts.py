@@ -48,7 +48,7 @@ class Verdict(Enum):
     CORRUPT = "corrupt"
 
 
-class Row(NamedTuple):
+class Case(NamedTuple):
     """One row of the table; None matches any value."""
 
     verdict: Verdict
@@ -64,19 +64,19 @@ class Row(NamedTuple):
         )
 
 
-# The rows exclude one another, so their order does not matter.
+# The cases exclude one another, so their order does not matter.
 # fmt: off
 VERDICTS: Final = (
-    #   verdict          found          last   promised
-    Row(Verdict.FRAME,   Found.WHOLE,   True,  None),
-    Row(Verdict.FRAME,   Found.WHOLE,   False, True),
-    Row(Verdict.END,     Found.BLANK,   True,  False),   # prepared and never written, or cut
-    Row(Verdict.END,     None,          False, False),   # the end that the next segment states
-    Row(Verdict.TORN,    Found.BROKEN,  True,  False),   # a crash before the frame was durable
-    Row(Verdict.CORRUPT, Found.BLANK,   None,  True),    # a promised frame is missing
-    Row(Verdict.CORRUPT, Found.BROKEN,  None,  True),    # a promised frame is damaged
-    Row(Verdict.CORRUPT, Found.FOREIGN, True,  None),    # no crash writes a valid frame elsewhere
-    Row(Verdict.CORRUPT, Found.FOREIGN, False, True),
+    #    verdict          found          last   promised
+    Case(Verdict.FRAME,   Found.WHOLE,   True,  None),
+    Case(Verdict.FRAME,   Found.WHOLE,   False, True),
+    Case(Verdict.END,     Found.BLANK,   True,  False),   # prepared and never written, or cut
+    Case(Verdict.END,     None,          False, False),   # the end that the next segment states
+    Case(Verdict.TORN,    Found.BROKEN,  True,  False),   # a crash before the frame was durable
+    Case(Verdict.CORRUPT, Found.BLANK,   None,  True),    # a promised frame is missing
+    Case(Verdict.CORRUPT, Found.BROKEN,  None,  True),    # a promised frame is damaged
+    Case(Verdict.CORRUPT, Found.FOREIGN, True,  None),    # no crash writes a valid frame elsewhere
+    Case(Verdict.CORRUPT, Found.FOREIGN, False, True),
 )
 # fmt: on
 

@@ -27,12 +27,12 @@ from itertools import groupby, islice
 from typing import Final
 
 from tidelog.engine.commands.streams.add import place
-from tidelog.engine.groups.group import NEVER, Consumer, Group
+from tidelog.engine.groups.group import NEVER_ACTIVE, Consumer, Group
 from tidelog.engine.ids import MAX
 from tidelog.engine.ids import text as id_text
 from tidelog.engine.keys.keyrow import NO_EXPIRY
 from tidelog.engine.keys.state import Settings, State
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.idmp import DURATION_DEFAULT_S, MAXSIZE_DEFAULT, Idmp
 from tidelog.engine.streams.stream import Stream
 
@@ -218,7 +218,7 @@ class _StreamForm:
             # Also if all its pending entries are lost: without an XCLAIM, nothing else creates the consumer.
             yield [b"XGROUP", b"CREATECONSUMER", self.key, group.name, consumer.name]
         self.lose(Kind.SEEN_TIME)
-        self.lose(Kind.ACTIVE_TIME, claims or consumer.active_time != NEVER)
+        self.lose(Kind.ACTIVE_TIME, claims or consumer.active_time != NEVER_ACTIVE)
 
     def nacked(self, group: Group) -> Iterator[Command]:
         released = self.released(group)
@@ -273,12 +273,12 @@ class _Nodes:
         self._settings = Settings()
         self._stream = Stream(0)  # has one node, the open one
 
-    def would_be_one(self, ids: list[int], rows: list[Row]) -> bool:
+    def would_be_one(self, ids: list[int], rows: list[EntryRow]) -> bool:
         """Whether the server puts the next entries, those of one node here, into one new node."""
         begins = [self._begins(entry_id, row) for entry_id, row in zip(ids, rows, strict=True)]
         return begins[0] and not any(begins[1:])
 
-    def _begins(self, entry_id: int, row: Row) -> bool:
+    def _begins(self, entry_id: int, row: EntryRow) -> bool:
         stream = self._stream
         begins, _ = place(stream, self._settings, entry_id, row)
         if begins:

@@ -20,7 +20,7 @@ from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.table import TABLE, Table
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.state import State
-from tidelog.engine.keys.waiting import Place
+from tidelog.engine.keys.waiting import DbKey
 from tidelog.engine.reply import NULL_ARRAY, OK, QUEUED, Reply
 
 # Overhead of one queued argument: the header that it gets in a record.
@@ -69,23 +69,23 @@ class Watches:
 
     def __init__(self) -> None:
         # The bool: the key had already expired at the WATCH, but was not deleted yet.
-        self._by_place: dict[Place, dict[Transaction, bool]] = {}
-        self.keys: Collection[Place] = self._by_place.keys()
+        self._by_place: dict[DbKey, dict[Transaction, bool]] = {}
+        self.keys: Collection[DbKey] = self._by_place.keys()
 
-    def add(self, transaction: Transaction, place: Place, expired: bool) -> None:
+    def add(self, transaction: Transaction, place: DbKey, expired: bool) -> None:
         self._by_place.setdefault(place, {})[transaction] = expired
 
-    def remove(self, transaction: Transaction, places: Iterable[Place]) -> None:
+    def remove(self, transaction: Transaction, places: Iterable[DbKey]) -> None:
         for place in places:
             watchers = self._by_place[place]
             del watchers[transaction]
             if not watchers:
                 del self._by_place[place]
 
-    def expired_at_watch(self, transaction: Transaction, place: Place) -> bool:
+    def expired_at_watch(self, transaction: Transaction, place: DbKey) -> bool:
         return self._by_place[place][transaction]
 
-    def touch(self, places: Iterable[Place]) -> None:
+    def touch(self, places: Iterable[DbKey]) -> None:
         """Break the transactions that watch these keys."""
         for place in places:
             for transaction, expired in self._by_place.get(place, {}).items():
@@ -127,7 +127,7 @@ class Transaction:
     ) -> None:
         self._watches = watches
         self._resolve = table.resolve
-        self._watched: dict[Place, None] = {}
+        self._watched: dict[DbKey, None] = {}
         self._bytes_max = queued_bytes_max
         self._end()
 
@@ -194,7 +194,7 @@ class Transaction:
         return self._bytes
 
     @property
-    def watched(self) -> Collection[Place]:
+    def watched(self) -> Collection[DbKey]:
         return self._watched
 
     def _enqueue(self, args: list[bytes]) -> Reply:

@@ -51,8 +51,8 @@ def _delconsumer(group: Group, effect: Effect) -> None:
     group.drop_consumer(effect[4])
 
 
-def _xclaim(group: Group, effect: Effect) -> None:
-    group.claim(*effect[4:])
+def _deliver(group: Group, effect: Effect) -> None:
+    group.deliver(*effect[4:])
 
 
 def _xack(group: Group, effect: Effect) -> None:
@@ -84,7 +84,7 @@ _IN_GROUP: dict[int, Callable[[Group, Effect], None]] = {
     e.XGROUP_SETID: _setid,
     e.XGROUP_CREATECONSUMER: _createconsumer,
     e.XGROUP_DELCONSUMER: _delconsumer,
-    e.XCLAIM: _xclaim,
+    e.DELIVER: _deliver,
     e.XACK: _xack,
     e.XNACK: _xnack,
     e.SEEN: _seen,

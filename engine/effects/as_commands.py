@@ -258,7 +258,7 @@ _FORMS: Final[dict[int, Callable[[Effect], list[Command]]]] = {
     e.XGROUP_DESTROY: _xgroup(b"DESTROY"),
     e.XGROUP_CREATECONSUMER: _xgroup(b"CREATECONSUMER"),
     e.XGROUP_DELCONSUMER: _xgroup(b"DELCONSUMER"),
-    e.XCLAIM: _xclaim,
+    e.DELIVER: _xclaim,
     e.XACK: _xack,
     e.XNACK: _xnack,
     e.XACKDEL: _xackdel,

@@ -57,7 +57,7 @@ XGROUP_SETID: Final = 15  # (op, db, key, group, ms, seq, entries_read)
 XGROUP_DESTROY: Final = 16  # (op, db, key, group)
 XGROUP_CREATECONSUMER: Final = 17  # (op, db, key, group, consumer, now)
 XGROUP_DELCONSUMER: Final = 18  # (op, db, key, group, consumer)
-XCLAIM: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms, seq, entries_read])
+DELIVER: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms, seq, entries_read])
 #                      Each id becomes pending for consumer, whether it was pending or not; counts is one int for
 #                      all or a tuple. The consumer is created if missing; its active time becomes now, or stays if
 #                      now is -1 (history re-read). The last three, if present: the group's last ID and entries-read

@@ -114,7 +114,7 @@ def _added_many(effect: Effect, state: State, now: int) -> list[Event]:
     return [*_new(state, db, key), *([event] * count)]
 
 
-def _claimed(effect: Effect, state: State, now: int) -> list[Event]:
+def _delivered(effect: Effect, state: State, now: int) -> list[Event]:
     """The creation of the consumer, if it does not exist yet; the delivery itself is no event."""
     _, db, key, group, consumer, *_ = effect
     stream = state.databases[db].keys[key]
@@ -230,7 +230,7 @@ _EVENTS: Final[dict[int, Callable[[Effect, State, int], list[Event]]]] = {
     e.XGROUP_DESTROY:        _stream(b"xgroup-destroy"),
     e.XGROUP_CREATECONSUMER: _stream(b"xgroup-createconsumer"),
     e.XGROUP_DELCONSUMER:    _stream(b"xgroup-delconsumer"),
-    e.XCLAIM:                _claimed,
+    e.DELIVER:                _delivered,
     e.XACKDEL:               _stream(b"xdel"),
     e.DEL:                   _deleted,
     e.SET:                   _set,

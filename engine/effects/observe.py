@@ -17,58 +17,58 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.keyspace import Keyspace
 from tidelog.engine.keys.state import State
-from tidelog.engine.keys.waiting import Place
+from tidelog.engine.keys.waiting import DbKey
 
-_Find = Callable[[Effect, State, Collection[Place]], Iterable[Place]]
+_Find = Callable[[Effect, State, Collection[DbKey]], Iterable[DbKey]]
 
 
-def signals(effect: Effect, state: State, waited: Collection[Place]) -> list[Place]:
+def signals(effect: Effect, state: State, waited: Collection[DbKey]) -> list[DbKey]:
     """Those of `waited` that the effect may make ready, in the order Redis signals them."""
     find = SIGNALS.get(effect[0] & OPCODE)
     return [] if find is None else [at for at in find(effect, state, waited) if at in waited]
 
 
-def touches(effect: Effect, state: State, watched: Collection[Place]) -> list[Place]:
+def touches(effect: Effect, state: State, watched: Collection[DbKey]) -> list[DbKey]:
     """Those of `watched` that the effect changes."""
     find = TOUCHES.get(effect[0] & OPCODE)
     return [] if find is None else [at for at in find(effect, state, watched) if at in watched]
 
 
-def _key(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _key(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     return ((effect[1], effect[2]),)
 
 
-def _each_key(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _each_key(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     return [(effect[1], key) for key in effect[2]]
 
 
-def _renamed(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _renamed(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     _, db, source, target = effect
     return (db, target), (db, source)
 
 
-def _copied(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _copied(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     _, _, _, target_db, target = effect
     return ((target_db, target),)
 
 
-def _moved(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _moved(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     _, db, key, target_db = effect
     return (target_db, key), (db, key)
 
 
-def _swapped(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _swapped(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     _, a, b = effect
     sides = state.databases[a].keys, state.databases[b].keys
     return [at for at in places if at[0] in (a, b) and any(_there(keys, at[1]) for keys in sides)]
 
 
-def _flushed(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _flushed(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     keys = state.databases[effect[1]].keys
     return [at for at in places if at[0] == effect[1] and _there(keys, at[1])]
 
 
-def _all_flushed(effect: Effect, state: State, places: Collection[Place]) -> Iterable[Place]:
+def _all_flushed(effect: Effect, state: State, places: Collection[DbKey]) -> Iterable[DbKey]:
     return [at for at in places if _there(state.databases[at[0]].keys, at[1])]
 
 

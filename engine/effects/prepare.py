@@ -17,7 +17,7 @@ from tidelog.engine.idlist import IdList
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
 
-_CHANGING = frozenset({e.XCLAIM, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUMER, e.XGROUP_SETID})
+_CHANGING = frozenset({e.DELIVER, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUMER, e.XGROUP_SETID})
 
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:

@@ -25,7 +25,7 @@ from tidelog.engine.idlist import (
 
 KEY_END: Final = KEY_BASE  # above every key
 
-Row = tuple[int, int, int, int]  # id, time, owner, delivery count
+PendingEntry = tuple[int, int, int, int]  # ID, delivery time, owner, delivery count
 
 
 class IdOrder(Order):
@@ -122,11 +122,11 @@ class IdOrder(Order):
         for at in range(i + 1, len(self.chunks)):
             yield self.chunks[at] or self.load(at)
 
-    def page(self, low: int, high: int, count: int, time_max: int | None) -> list[Row]:
+    def page(self, low: int, high: int, count: int, time_max: int | None) -> list[PendingEntry]:
         """Up to `count` rows with keys low..high, ascending; only those delivered at `time_max` (unix ms) or before,
         unless it is None.
         """
-        page: list[Row] = []
+        page: list[PendingEntry] = []
         for ids, times, owners, counts in self.slices(low):
             if ids[0] > high:
                 break
@@ -136,7 +136,7 @@ class IdOrder(Order):
                 ids = ids[: count - len(page)]
             elif min(times) > time_max:
                 continue
-            rows: Iterable[Row] = zip(self.ids_of(ids), times, owners, counts)
+            rows: Iterable[PendingEntry] = zip(self.ids_of(ids), times, owners, counts)
             if time_max is not None:
                 rows = [row for row in rows if row[1] <= time_max]
             page += rows
@@ -144,7 +144,7 @@ class IdOrder(Order):
                 return page[:count]
         return page
 
-    def rows_at(self, wanted: Column) -> Iterator[Row]:
+    def rows_at(self, wanted: Column) -> Iterator[PendingEntry]:
         """The rows of entries that are all pending, given by their keys, ascending."""
         tops = self.tops
         at = 0
@@ -155,7 +155,7 @@ class IdOrder(Order):
             j = bisect_left(ids, key)
             yield entry_id, times[j], owners[j], counts[j]
 
-    def entries(self) -> Iterator[Row]:
+    def entries(self) -> Iterator[PendingEntry]:
         """All rows, ascending. Keeps at most one chunk in memory at a time that was not there."""
         for at in range(len(self.chunks)):
             ids, times, owners, counts = self.peek(at)

@@ -27,7 +27,7 @@ from tidelog.engine.rowkeys import Operation, group_row
 
 Facts = tuple[Any, ...]  # the fields of a group's row that are not derived from its chunks
 
-NEVER: Final = -1  # active_time of a consumer that never got an entry
+NEVER_ACTIVE: Final = -1  # active_time of a consumer that never got an entry
 UNKNOWN: Final = -1  # entries_read of a group whose position cannot be counted
 
 
@@ -36,12 +36,14 @@ class Consumer:
 
     index        its owner number in the group's Pending
     seen_time    unix ms when it was last named by XREADGROUP, XCLAIM or XAUTOCLAIM
-    active_time  unix ms when it last got an entry, NEVER if it never did
+    active_time  unix ms when it last got an entry, NEVER_ACTIVE if it never did
     """
 
     __slots__ = ("name", "index", "seen_time", "active_time")
 
-    def __init__(self, name: bytes, index: int, seen_time: int, active_time: int = NEVER) -> None:
+    def __init__(
+        self, name: bytes, index: int, seen_time: int, active_time: int = NEVER_ACTIVE
+    ) -> None:
         self.name = name
         self.index = index
         self.seen_time = seen_time
@@ -143,7 +145,7 @@ class Group:
         self.all_seen = None  # a client that waits under this name re-creates the consumer
         self.pending.drop_owner(consumer.index)
 
-    def claim(
+    def deliver(
         self,
         name: bytes,
         ids: IdList,
@@ -154,7 +156,7 @@ class Group:
         seq: int = 0,
         read: int = 0,
     ) -> None:
-        """Deliver entries to a consumer or reassign them to it: the XCLAIM effect (engine.effects.effect).
+        """Deliver entries to a consumer or reassign them to it: the DELIVER effect (engine.effects.effect).
 
         time: unix ms of the delivery. With now = -1 the consumer got nothing new (a history read, or no entries at
         all): its active time stays, and its seen time becomes `time`. With a position (ms, seq, read) the group moves

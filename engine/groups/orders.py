@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.groups.by_id import IdOrder, Row, columns_of
+from tidelog.engine.groups.by_id import IdOrder, PendingEntry, columns_of
 from tidelog.engine.groups.by_owner import Owned
 from tidelog.engine.groups.by_time import TimeOrder
 from tidelog.engine.groups.chunk_rows import Chunk, Column, new_column
@@ -313,14 +313,14 @@ class Orders:
 
     def page(
         self, low: int, high: int, count: int, owner: int | None, time_max: int | None
-    ) -> list[Row]:
+    ) -> list[PendingEntry]:
         """`Pending.page` of the keys low..high. There must be an entry."""
         if time_max is not None and self.by_time.first_time() > time_max:
             return []
         by_id = self.by_id
         if owner is None:
             return by_id.page(low, high, count, time_max)
-        page: list[Row] = []
+        page: list[PendingEntry] = []
         for column in self.owner(owner).slices(low, high):
             if time_max is None:
                 page += by_id.rows_at(column[: count - len(page)])

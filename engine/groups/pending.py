@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.groups.by_id import KEY_END, Row
+from tidelog.engine.groups.by_id import KEY_END, PendingEntry
 from tidelog.engine.groups.chunk_rows import Chunk, Column, new_column
 from tidelog.engine.groups.chunks import LOAD
 from tidelog.engine.groups.frozen_pending import FrozenPending
@@ -271,7 +271,7 @@ class Pending:
         count: int,
         owner: int | None = None,
         time_max: int | None = None,
-    ) -> list[Row]:
+    ) -> list[PendingEntry]:
         """(id, time, owner, delivery count) of up to `count` entries with start <= ID <= end, ascending.
 
         owner: only entries of this consumer. time_max: only entries delivered at or before this time, unix ms.
@@ -314,7 +314,7 @@ class Pending:
             return by_time.tops[i] if chunk is None else chunk[1][bisect_left(chunk[1], 0)]
         return next(iter(self.young.values()))[0] if self.young else None
 
-    def entries(self) -> Iterator[Row]:
+    def entries(self) -> Iterator[PendingEntry]:
         """Yield (id, time, owner, delivery count) of all entries, ascending. Cold chunks stay cold."""
         yield from self.orders.by_id.entries()
         for key, delivery in zip(self._young_keys(), self.young.values()):

@@ -23,7 +23,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Park, Reader
 
-Place = tuple[int, bytes]  # database, key
+DbKey = tuple[int, bytes]  # database, key
 
 _NOBODY: dict[Waiter, None] = {}
 
@@ -67,7 +67,7 @@ class Waiter:
 
     def again(self, park: Park) -> None:
         """Take over the result of a new decision. The caller then parks the waiter again."""
-        self.keys: list[Place] = park.keys
+        self.keys: list[DbKey] = park.keys
         self.args: list[bytes] = park.args
         self.timeout_ms = park.timeout_ms
         self.group: bool = (
@@ -94,19 +94,19 @@ class Waiting:
 
     def __init__(self) -> None:
         # A dict serves as a queue: it keeps the order of arrival, and removal from the middle is O(1).
-        self._queues: dict[Place, dict[Waiter, None]] = {}
-        self.keys: Collection[Place] = self._queues.keys()
-        self.signalled: dict[Place, None] = {}
-        self.groups: dict[Place, bytes] = {}
+        self._queues: dict[DbKey, dict[Waiter, None]] = {}
+        self.keys: Collection[DbKey] = self._queues.keys()
+        self.signalled: dict[DbKey, None] = {}
+        self.groups: dict[DbKey, bytes] = {}
         # Key -> earliest claim_at of its waiters. May be that of a waiter that has left: then the others are decided
         # once without result.
-        self._claims: dict[Place, int] = {}
+        self._claims: dict[DbKey, int] = {}
 
     def waiters(self) -> list[Waiter]:
         """All parked waiters, without duplicates."""
         return list({waiter: None for queue in self._queues.values() for waiter in queue})
 
-    def at(self, place: Place) -> Collection[Waiter]:
+    def at(self, place: DbKey) -> Collection[Waiter]:
         """The waiters on a key, oldest first."""
         return self._queues.get(place, _NOBODY)
 
@@ -150,7 +150,7 @@ class Waiting:
             for place in waiter.keys:
                 self.groups.pop(place, None)
 
-    def signal(self, places: Iterable[Place]) -> None:
+    def signal(self, places: Iterable[DbKey]) -> None:
         """Remember keys that may have become ready. Keys without waiters are ignored."""
         for place in places:
             if place in self._queues:
@@ -200,7 +200,7 @@ class Waiting:
                             raise
                         yield waiter
 
-    def _to_tail(self, place: Place, waiters: list[Waiter]) -> None:
+    def _to_tail(self, place: DbKey, waiters: list[Waiter]) -> None:
         """Move waiters to the tail of a key's queue. They wait on this key only; those that have left are ignored."""
         queue = self._queues[place]
         here = [waiter for waiter in waiters if waiter in queue]
@@ -225,7 +225,7 @@ class Waiting:
         self.signal(due)
 
 
-def holds_stream(state: State, place: Place) -> bool:
+def holds_stream(state: State, place: DbKey) -> bool:
     """Whether a key holds a stream. The other type is a string, which is `bytes`."""
     try:
         value = state.databases[place[0]].keys.get(place[1])

@@ -33,9 +33,9 @@ from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.ids import SEQ_MAX
+from tidelog.engine.streams.columns import EntryRow as EntryRow
 from tidelog.engine.streams.columns import values_of
 
-Row = tuple[bytes, ...]
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
@@ -45,14 +45,14 @@ FEW_TEXTS: Final = 8  # up to this many ID texts are made alone, the first time 
 _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 
-def encode(ids: Sequence[int], rows: Sequence[Row]) -> bytes:
+def encode(ids: Sequence[int], rows: Sequence[EntryRow]) -> bytes:
     """Seal entries: at least one, in ascending ID order."""
     names, span = rows[0][::2], _ids_form(ids)
     values = values_of(rows, names)
     if values is not None:
         packed: bytes = _pack((span, names, values))
     else:
-        shapes: dict[Row, int] = {}
+        shapes: dict[EntryRow, int] = {}
         shape_of = [shapes.setdefault(row[::2], len(shapes)) for row in rows]
         packed = _pack((span, list(shapes), flat_values(rows), shape_of))
     return packed + crc32c_of(packed).to_bytes(CRC_BYTES, "little")
@@ -64,12 +64,12 @@ def encode_run(ms: int, seq: int, count: int, names: Sequence[Any], values: Sequ
     return packed + crc32c_of(packed).to_bytes(CRC_BYTES, "little")
 
 
-def flat_values(rows: Sequence[Row]) -> list[bytes]:
+def flat_values(rows: Sequence[EntryRow]) -> list[bytes]:
     """The values of all rows in one list."""
     return list(chain.from_iterable(row[1::2] for row in rows))
 
 
-def rows_of(data: bytes) -> list[Row]:
+def rows_of(data: bytes) -> list[EntryRow]:
     """The rows of sealed bytes, deleted ones included. Raises CorruptBlock."""
     return Decoded(data).rows()
 
@@ -141,7 +141,7 @@ class Block:
         found = _cache.get(self)
         return found if found is not None else _remember(self)
 
-    def listed(self) -> tuple[list[int], list[Row]]:
+    def listed(self) -> tuple[list[int], list[EntryRow]]:
         """(IDs, rows) of all slots; the caller must not change them. Cached with the decoded entries, for callers that
         read one entry at a time. Raises CorruptBlock.
         """
@@ -194,15 +194,15 @@ class Decoded:
         self.dms: list[int] | None = span[3] if len(span) > 3 else None
         self.seqs: list[int] | None = span[4] if len(span) > 4 else None
         self.values: list[bytes] = values
-        self.shapes: list[Row] = [tuple(shape) for shape in names] if more else [tuple(names)]
+        self.shapes: list[EntryRow] = [tuple(shape) for shape in names] if more else [tuple(names)]
         self.shape_of: list[int] | None = more[0] if more else None
-        self.names: Row = self.shapes[0]  # of all entries, if shape_of is None
+        self.names: EntryRow = self.shapes[0]  # of all entries, if shape_of is None
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
         self._looked_up = False  # whether a few texts were already made without the others
         self._keys: array[int] | None = None
-        self.listed: tuple[list[int], list[Row]] | None = None  # cache of `Block.listed`
+        self.listed: tuple[list[int], list[EntryRow]] | None = None  # cache of `Block.listed`
 
     # --- IDs
 
@@ -306,7 +306,7 @@ class Decoded:
             )
         return starts
 
-    def row(self, slot: int) -> Row:
+    def row(self, slot: int) -> EntryRow:
         """One entry as (field, value, field, value, ...)."""
         if self.shape_of is None:
             names = self.names
@@ -318,7 +318,7 @@ class Decoded:
             values = self.values[starts[slot] : starts[slot + 1]]
         return tuple(chain.from_iterable(zip(names, values)))
 
-    def rows(self, start: int = 0, stop: int | None = None) -> list[Row]:
+    def rows(self, start: int = 0, stop: int | None = None) -> list[EntryRow]:
         """The entries of slots start..stop-1 (to the end if None), each in the form of `row`."""
         stop = self.count if stop is None else stop
         if self.shape_of is not None or len(self.names) > 2:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-Row = tuple[bytes, ...]
+EntryRow = tuple[
+    bytes, ...
+]  # the fields and values of one entry: (field, value, field, value, ...)
 
 
-def values_of(rows: Sequence[Row], fields: Sequence[bytes]) -> Sequence[bytes] | None:
+def values_of(rows: Sequence[EntryRow], fields: Sequence[bytes]) -> Sequence[bytes] | None:
     """The values of all rows, concatenated, if each has exactly these fields in this order; else None."""
     if len(fields) == 1:  # as most rows of queues: zip takes half the time of the general way
         try:

@@ -12,11 +12,11 @@ from typing import Final
 
 from tidelog.engine import idlist
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.engine.streams.block import Block, Pair, Row
+from tidelog.engine.streams.block import Block, EntryRow, Pair
 
 # Entries that have the same field names in the same order: their IDs as `ms-seq`, the names, and the values of all
 # entries, concatenated.
-Columns = tuple[list[bytes], Row, list[bytes]]
+Columns = tuple[list[bytes], EntryRow, list[bytes]]
 
 
 class BlockPart:
@@ -39,7 +39,7 @@ class BlockPart:
         slot = self.start if self.slots is None else self.slots[0]
         return self.block.decoded().id_at(slot)
 
-    def rows(self) -> Sequence[Row | None]:
+    def rows(self) -> Sequence[EntryRow | None]:
         """Rows, in the order of the IDs."""
         decoded = self.block.decoded()
         if self.slots is not None:
@@ -79,7 +79,7 @@ class RowsPart:
 
     __slots__ = ("_ids", "_rows")
 
-    def __init__(self, ids: list[int], rows: Sequence[Row | None]) -> None:
+    def __init__(self, ids: list[int], rows: Sequence[EntryRow | None]) -> None:
         self._ids, self._rows = ids, rows
 
     def ids(self) -> list[int]:
@@ -90,7 +90,7 @@ class RowsPart:
         """The first ID."""
         return self._ids[0]
 
-    def rows(self) -> Sequence[Row | None]:
+    def rows(self) -> Sequence[EntryRow | None]:
         """Rows, in the order of the IDs."""
         return self._rows
 
@@ -116,7 +116,7 @@ class RowsPart:
             return None
         width = len(rows[0])  # type: ignore[arg-type]
         flat = list(chain.from_iterable(rows))  # type: ignore[arg-type]
-        names: Row = tuple(flat[:width:2])
+        names: EntryRow = tuple(flat[:width:2])
         if set(map(len, rows)) != {width} or flat[::2] != flat[:width:2] * len(rows):  # type: ignore[arg-type]
             return None
         return [b"%d-%d" % (id >> 64, id & SEQ_MAX) for id in self._ids], names, flat[1::2]
@@ -146,7 +146,7 @@ class Entries:
         self._length = length
 
     @staticmethod
-    def of(entries: Sequence[tuple[int, Row | None]]) -> Entries:
+    def of(entries: Sequence[tuple[int, EntryRow | None]]) -> Entries:
         """Entries collected one by one: (ID, row) of each, with a row of None for a deleted entry."""
         part = RowsPart([entry_id for entry_id, _ in entries], [row for _, row in entries])
         return Entries((part,), len(entries))
@@ -157,7 +157,7 @@ class Entries:
     def __bool__(self) -> bool:
         return self._length > 0
 
-    def __iter__(self) -> Iterator[tuple[int, Row | None]]:
+    def __iter__(self) -> Iterator[tuple[int, EntryRow | None]]:
         for part in self.parts:
             both = list(zip(part.ids(), part.rows()))
             yield from reversed(both) if self.reverse else both

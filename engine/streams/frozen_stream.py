@@ -37,7 +37,7 @@ from tidelog.engine.rowkeys import (
     page_row,
     stream_row,
 )
-from tidelog.engine.streams.block import Block, Decoded, Row, encode
+from tidelog.engine.streams.block import Block, Decoded, EntryRow, encode
 from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.pages import (
     ID_BYTES,
@@ -75,7 +75,7 @@ Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 # A stream whose only row is its STREAM row: number, the row's first fields, ordinal of the tail, the tail's IDs and
 # rows, and the row's other fields on the tail (`_tail`).
-Plain = tuple[int, tuple[int, ...], int, list[int], list[Row], "tuple[bytes, bool] | None"]
+Plain = tuple[int, tuple[int, ...], int, list[int], list[EntryRow], "tuple[bytes, bool] | None"]
 
 
 @fast_path(
@@ -153,7 +153,7 @@ class FrozenStream:
         self._facts = _facts(stream)
         self._idmp = stream.idmp.freeze() if stream.idmp is not None else None
         self._tail = _tail(stream)
-        self._tail_entries: bytes | tuple[list[int], list[Row]] = b""
+        self._tail_entries: bytes | tuple[list[int], list[EntryRow]] = b""
         if len(stream.tail_ids) > SMALL_TAIL:
             self._tail_entries = stream.tail_ids[:], stream.tail_rows[:]
         elif stream.tail_ids:

@@ -22,9 +22,7 @@ from itertools import compress
 from typing import Final
 
 from tidelog.engine.integers import read_int64
-from tidelog.engine.streams.columns import values_of
-
-Row = tuple[bytes, ...]
+from tidelog.engine.streams.columns import EntryRow, values_of
 
 HEADER_AND_EOF: Final = 7
 FLAGS: Final = 2  # a small integer, 0 or 2
@@ -129,7 +127,9 @@ def master_size(fields: Sequence[bytes]) -> int:
     return HEADER_AND_EOF + int_size(len(fields)) + sum(map(size, fields)) + int_size(0)
 
 
-def entry_sizes(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> list[int]:
+def entry_sizes(
+    ids: Sequence[int], rows: Sequence[EntryRow], first_id: int, fields: EntryRow
+) -> list[int]:
     """Bytes of each entry (ascending IDs) of a node that starts with `first_id` and whose first row has `fields`."""
     width = len(fields)
     own = FLAGS + int_size(width + 3)
@@ -165,7 +165,9 @@ def _diff_sizes(ids: Sequence[int], first_id: int) -> list[int]:
     return [diff_size(entry_id >> 64, ms0) + diff_size(entry_id & mask, seq0) for entry_id in ids]
 
 
-def entries_size(ids: Sequence[int], rows: Sequence[Row], first_id: int, fields: Row) -> int:
+def entries_size(
+    ids: Sequence[int], rows: Sequence[EntryRow], first_id: int, fields: EntryRow
+) -> int:
     """The sum of `entry_sizes`. Several times faster if all rows have the same fields."""
     count = len(rows)
     values = values_of(rows, fields)
@@ -254,7 +256,7 @@ def _seq_diffs_total(ids: Sequence[int], first_id: int, span: int) -> int:
     return total + sum(diff_size(seq, seq0) for seq in seqs)
 
 
-def body_size(ids: Sequence[int], rows: Sequence[Row]) -> int:
+def body_size(ids: Sequence[int], rows: Sequence[EntryRow]) -> int:
     """Bytes of a node with these slots, deleted ones included, without the two counters."""
     fields = rows[0][::2]
     return master_size(fields) + entries_size(ids, rows, ids[0], fields)

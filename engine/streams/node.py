@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from tidelog.engine.streams import listpack
-from tidelog.engine.streams.block import Block, Row
+from tidelog.engine.streams.block import Block, EntryRow
 
 # `tail_bound` is an upper bound of the tail's size in Redis, cheap enough to update with every XADD. An element counts
 # its length, plus 2 for encoding and backlen (the two bytes of SEPARATOR), plus 1/32 of the row for longer headers. An
@@ -23,13 +23,13 @@ COUNTERS_MAX: Final = 20  # `count` and `deleted`
 NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # plus header, EOF, numfields, terminator
 
 
-def row_bytes_max(row: Row) -> int:
+def row_bytes_max(row: EntryRow) -> int:
     """An upper bound of a row's bytes in a node, if its diffs are small."""
     size = len(SEPARATOR.join(row))
     return size + (size >> 5) + ENTRY_BYTES_MAX
 
 
-def rows_bytes_max(rows: Iterable[Row], count: int) -> int:
+def rows_bytes_max(rows: Iterable[EntryRow], count: int) -> int:
     """An upper bound of the bytes of `count` rows together: `row_bytes_max` of all rows, but faster."""
     size = len(SEPARATOR.join(chain.from_iterable(rows)))
     return size + (size >> 5) + ENTRY_BYTES_MAX * count
@@ -48,7 +48,7 @@ class Node:
         last: int,
         block: Block | None,
         ids: list[int],
-        rows: list[Row],
+        rows: list[EntryRow],
     ) -> None:
         self.ordinal = ordinal
         self.count = block.count if block is not None else len(ids)  # slots
@@ -68,7 +68,7 @@ class Node:
         """IDs of all slots. May raise CorruptBlock."""
         return self._ids if self.block is None else self.block.decoded().ids()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[EntryRow]:
         """Rows of all slots. May raise CorruptBlock."""
         return self._rows if self.block is None else self.block.decoded().rows()
 

@@ -30,7 +30,7 @@ from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, text
 from tidelog.engine.rowkeys import data_row, page_first, page_prefix, page_row
-from tidelog.engine.streams.block import Block, Decoded, Row
+from tidelog.engine.streams.block import Block, Decoded, EntryRow
 from tidelog.engine.streams.marks import Mark as Mark
 from tidelog.engine.streams.marks import Marks as Marks
 from tidelog.engine.streams.node import Node, highest_live, lowest_live
@@ -231,12 +231,12 @@ class ColdNode(Node):
         """IDs of all slots. Raises CorruptBlock."""
         return self._decoded().ids()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[EntryRow]:
         """Rows of all slots. Raises CorruptBlock."""
         return self._decoded().rows()
 
 
-Place = tuple[Page, int, int]  # page, index of the node in it, deleted slots of the node
+FoundNode = tuple[Page, int, int]  # page, index of the node in it, deleted slots of the node
 
 
 class ColdPages:
@@ -435,7 +435,7 @@ class ColdPages:
             self._after(page)  # raises if the next page is missing: the ID could be in it
         return page, at
 
-    def between(self, start: int, end: int) -> Iterator[Place]:
+    def between(self, start: int, end: int) -> Iterator[FoundNode]:
         """Yield the live nodes that may hold IDs start..end, ascending."""
         if end < self.head_id:
             return
@@ -460,7 +460,7 @@ class ColdPages:
             page = self._after(page)
             low = 0
 
-    def back(self, start: int, end: int) -> Iterator[Place]:
+    def back(self, start: int, end: int) -> Iterator[FoundNode]:
         """Yield the live nodes that may hold IDs start..end, descending."""
         found = self._locate(end)
         if found is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.ids import MAX
-from tidelog.engine.streams.block import Block, Row
+from tidelog.engine.streams.block import Block, EntryRow
 from tidelog.engine.streams.entries import NO_ENTRIES, BlockPart, Entries, Part, RowsPart
 from tidelog.engine.streams.node import live_slots
 from tidelog.engine.streams.stream import Stream
@@ -113,7 +113,7 @@ def one_at_most_after(stream: Stream, entry_id: int) -> bool:
     of="engine.streams.reading:between",
     held_by="tests/engine/test_fast_paths.py::test_what_comes_after_an_id_and_what_is_still_there",
 )
-def next_after(stream: Stream, entry_id: int) -> tuple[int, Row] | None:
+def next_after(stream: Stream, entry_id: int) -> tuple[int, EntryRow] | None:
     """(ID, row) of the first live entry after an ID, or None. `after` for a reader that takes one at a time.
 
     May raise CorruptBlock.
@@ -163,7 +163,7 @@ def _one(stream: Stream, entry_id: int) -> Entries:
     return Entries((BlockPart(block, slot, slot + 1, None),), 1)
 
 
-def _next_of_cold(stream: Stream, entry_id: int) -> tuple[int, Row] | None:
+def _next_of_cold(stream: Stream, entry_id: int) -> tuple[int, EntryRow] | None:
     """`next_after` where the next entry is cold."""
     assert stream.cold is not None
     found = stream.cold.stretch(entry_id, 1)
@@ -174,7 +174,7 @@ def _next_of_cold(stream: Stream, entry_id: int) -> tuple[int, Row] | None:
     return ids[slot], rows[slot]
 
 
-def _first_from(stream: Stream, start: int) -> tuple[int, Row] | None:
+def _first_from(stream: Stream, start: int) -> tuple[int, EntryRow] | None:
     """The first live entry with ID >= `start`, by `between`."""
     return next(iter(between(stream, start, MAX, 1)), None)  # type: ignore[return-value]
 

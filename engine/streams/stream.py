@@ -39,7 +39,7 @@ from tidelog.engine.groups.group import Group
 from tidelog.engine.idlist import EMPTY, IdList, last_id, unpack
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.streams import listpack
-from tidelog.engine.streams.block import Block, Row, encode
+from tidelog.engine.streams.block import Block, EntryRow, encode
 from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.marks import Marks
 from tidelog.engine.streams.node import (
@@ -96,7 +96,7 @@ class Stream:
         self.blocks: list[Block | None] = untracked([])
         self.firsts: list[int] = untracked([])
         self.tail_ids: list[int] = untracked([])
-        self.tail_rows: list[Row] = untracked([])
+        self.tail_rows: list[EntryRow] = untracked([])
         self.tail_deleted = 0
         # Caches. tail_bound: upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
         # tail_body: exact size of the first `tail_counted` slots, without the two counters. first_known: ID of the
@@ -224,7 +224,7 @@ class Stream:
         """
         return entry_id > self.removed_max or self.find(entry_id) is not None
 
-    def get(self, entry_id: int) -> Row | None:
+    def get(self, entry_id: int) -> EntryRow | None:
         """The row of an entry, or None. May raise CorruptBlock."""
         found = self.slot_of(entry_id)
         if found is None:
@@ -313,7 +313,7 @@ class Stream:
         deleted = self.tail_deleted.bit_count()
         return body + listpack.counters_size(len(rows) - deleted, deleted)
 
-    def _start_bound(self, first: int, row: Row) -> None:
+    def _start_bound(self, first: int, row: EntryRow) -> None:
         """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
@@ -323,7 +323,7 @@ class Stream:
 
     # --- changing: only apply calls these
 
-    def append(self, entry_id: int, row: Row) -> None:
+    def append(self, entry_id: int, row: EntryRow) -> None:
         """Add an entry to the open tail."""
         self.tail_ids.append(entry_id)
         self.tail_rows.append(row)
@@ -335,7 +335,7 @@ class Stream:
         if self.entries_added < COUNTER_MAX:
             self.entries_added += 1
 
-    def start_node(self, entry_id: int, row: Row) -> None:
+    def start_node(self, entry_id: int, row: EntryRow) -> None:
         """Add an entry to a new node. Seals the tail if there is one."""
         if self.tail_ids:
             self.seal_tail()
@@ -353,9 +353,9 @@ class Stream:
     def append_many(
         self,
         first: int,
-        head: tuple[Row, ...],
+        head: tuple[EntryRow, ...],
         blocks: tuple[tuple[int, bytes], ...],
-        tail: tuple[Row, ...],
+        tail: tuple[EntryRow, ...],
     ) -> None:
         """Add entries with IDs first, first+1, ...: `head` to the open tail, `blocks` ((slots, sealed bytes)) as full
         nodes, `tail` to a new open node.
@@ -377,7 +377,7 @@ class Stream:
         self.length += entry_id - first
         self.entries_added = min(self.entries_added + entry_id - first, COUNTER_MAX)
 
-    def _extend(self, first: int, rows: tuple[Row, ...]) -> None:
+    def _extend(self, first: int, rows: tuple[EntryRow, ...]) -> None:
         """Append rows to the tail. The caller updates the counters."""
         stop = first + len(rows)
         self.tail_ids.extend(range(first, stop))
@@ -386,7 +386,7 @@ class Stream:
         if (stop - 1) & SEQ_MAX > SEQ_SMALL_MAX:
             self.tail_bound += SEQ_LARGE_BYTES * len(rows)
 
-    def reopen(self, ids: list[int], rows: list[Row], deleted: int) -> None:
+    def reopen(self, ids: list[int], rows: list[EntryRow], deleted: int) -> None:
         """Make the last sealed node the open tail; the arguments are its slots. The stream must have no tail."""
         if self.head < len(self.blocks):
             self.blocks.pop()
@@ -400,7 +400,7 @@ class Stream:
         self._tidy()
 
     def restore_tail(
-        self, ids: list[int], rows: list[Row], deleted: int, void: bool = False
+        self, ids: list[int], rows: list[EntryRow], deleted: int, void: bool = False
     ) -> None:
         """Set the open tail to these slots. void: leave it without a size bound, as `set_id` does."""
         self.tail_ids = untracked(ids)

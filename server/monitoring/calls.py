@@ -20,10 +20,10 @@ EVEN_NS: Final = 1 << EVEN_BITS  # below it, buckets are of equal width
 _BEYOND: Final = TIMES + (EVEN_NS >> STEP_BITS)
 _LENGTH: Final = _BEYOND + (64 - EVEN_BITS) * 16
 
-Row = list[int]
+Histogram = list[int]
 
 
-def new_row() -> Row:
+def new_histogram() -> Histogram:
     """Return the row of a command without calls."""
     return [0] * _LENGTH
 
@@ -53,7 +53,7 @@ class Calls:
 
     __slots__ = ("calls", "ns", "rejected", "failed", "_times")
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Histogram) -> None:
         self.ns, self.failed, self.rejected = row[:TIMES]
         self._times = [
             (index, count) for index, count in enumerate(row) if count and index >= TIMES

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.engine.groups.group import Group
 from tidelog.engine.keys.keyspace import resident
+from tidelog.engine.keys.waiting import DbKey
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 
@@ -24,8 +25,6 @@ ALL_GROUPS_MAX: Final = 10_000
 NAMES: Final = 500  # keys examined per slice
 FIGURES: Final = 10  # streams or groups measured per slice, a few microseconds each
 PAUSE_S: Final = 0.0005  # after each slice, so that others get the lock and the GIL
-
-_Place = tuple[int, bytes]
 
 
 class GroupFigures(NamedTuple):
@@ -79,9 +78,9 @@ def figures(core: Core, count: int) -> list[StreamFigures]:
     return [each._replace(groups=_distinct(each.groups)) for each in found]
 
 
-def _first(core: Core, count: int) -> list[_Place]:
+def _first(core: Core, count: int) -> list[DbKey]:
     """Return the first `count` streams by name that are in memory."""
-    found: list[_Place] = []
+    found: list[DbKey] = []
     for db in range(len(core.state.databases)):
         best: list[bytes] = []
         with core.lock:

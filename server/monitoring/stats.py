@@ -18,8 +18,8 @@ from tidelog.server.monitoring.calls import (
     REJECTED,
     STEP_BITS,
     Calls,
-    Row,
-    new_row,
+    Histogram,
+    new_histogram,
     place,
 )
 from tidelog.server.monitoring.latency import Latency
@@ -88,7 +88,7 @@ class Stats:
 
     def reset(self) -> None:
         """CONFIG RESETSTAT. The slow log and the latency events stay."""
-        self._rows: dict[bytes, Row] = {}
+        self._rows: dict[bytes, Histogram] = {}
         self._ran = 0  # calls counted in the rows
         self.spent: defaultdict[bytes, list[int]] = defaultdict(list)  # not counted in the rows yet
         self.by_error: dict[bytes, int] = {}
@@ -119,10 +119,10 @@ class Stats:
                     row[place(step << STEP_BITS)] += count
                 spent.clear()
 
-    def _row(self, name: bytes) -> Row:
+    def _row(self, name: bytes) -> Histogram:
         row = self._rows.get(name)
         if row is None:
-            row = self._rows[name] = new_row()
+            row = self._rows[name] = new_histogram()
         return row
 
     def calls(self, name: bytes, count: int, ns: int, failed: int) -> None:

@@ -44,7 +44,7 @@ Row = tuple[bytes, bytes]
 _Kept = tuple[Branch | Leaf, bytes, bytes | None]
 
 
-class _Place:
+class _Cursor:
     """A position in the tree: the branches passed, each with the child taken and its bounds, and a row of a leaf.
 
     `index` may be one past the last row of the leaf.
@@ -192,7 +192,7 @@ class RowFile:
 
     # --- neighbours
 
-    def _check_neighbours(self, key: bytes, place: _Place) -> None:
+    def _check_neighbours(self, key: bytes, place: _Cursor) -> None:
         """Check that a row that was not found is really missing. Raises CorruptBlock if damage may hide it.
 
         A row with a damaged key fails its checksum, and may still lie in order next to where the search ended.
@@ -202,7 +202,7 @@ class RowFile:
         if self._step_back(behind):
             self._check_neighbour(behind)
 
-    def _check_neighbour(self, place: _Place) -> None:
+    def _check_neighbour(self, place: _Cursor) -> None:
         found = self._row(place)
         if (
             found is not None
@@ -211,7 +211,7 @@ class RowFile:
         ):
             opened(self.path, found[0], self._value(place))
 
-    def _answer(self, place: _Place, found: tuple[bytes, int] | None, prefix: bytes) -> Row | None:
+    def _answer(self, place: _Cursor, found: tuple[bytes, int] | None, prefix: bytes) -> Row | None:
         if found is None:
             return None
         if not found[0].startswith(prefix):
@@ -221,9 +221,9 @@ class RowFile:
 
     # --- pages
 
-    def _seek(self, key: bytes) -> _Place:
+    def _seek(self, key: bytes) -> _Cursor:
         """The place of the first row whose key is at least `key`."""
-        place = _Place()
+        place = _Cursor()
         if self.head.rows.root is not None:
             self._descend(place, self.head.rows.root, b"", None, key)
             assert place.leaf is not None
@@ -231,7 +231,7 @@ class RowFile:
         return place
 
     def _descend(
-        self, place: _Place, number: int, low: bytes, high: bytes | None, key: bytes | None
+        self, place: _Cursor, number: int, low: bytes, high: bytes | None, key: bytes | None
     ) -> None:
         """Descend to the leaf that would contain `key`; None: to the last leaf."""
         while True:
@@ -264,14 +264,14 @@ class RowFile:
             )
         return page
 
-    def _row(self, place: _Place) -> tuple[bytes, int] | None:
+    def _row(self, place: _Cursor) -> tuple[bytes, int] | None:
         """The key and value size of the row at a place, or None at the end. Moves to the next leaf if needed."""
         leaf = place.leaf
         while leaf is not None and place.index >= len(leaf.keys):
             leaf = self._next_leaf(place)
         return None if leaf is None else (leaf.keys[place.index], leaf.values[place.index][2])
 
-    def _next_leaf(self, place: _Place) -> Leaf | None:
+    def _next_leaf(self, place: _Cursor) -> Leaf | None:
         while place.passed:
             page, at, low, high = place.passed.pop()
             if at + 1 < len(page.children):
@@ -283,7 +283,7 @@ class RowFile:
         place.leaf = None
         return None
 
-    def _step_back(self, place: _Place) -> bool:
+    def _step_back(self, place: _Cursor) -> bool:
         """Move a place that `_seek` returned to the row before. Return False if there is none."""
         if place.leaf is None and self.head.rows.root is not None:
             self._descend(place, self.head.rows.root, b"", None, None)
@@ -304,7 +304,7 @@ class RowFile:
                 return True
         return False
 
-    def _value(self, place: _Place) -> bytes:
+    def _value(self, place: _Cursor) -> bytes:
         leaf = place.leaf
         assert leaf is not None
         first, at, nbytes = leaf.values[place.index]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.groups.readgroup import nothing_new, read_new
 from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import END, SEEN, XCLAIM, Effect
+from tidelog.engine.effects.effect import DELIVER, END, SEEN, Effect
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.groups.group import Group
@@ -25,7 +25,7 @@ from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.keys.keyspace import resident
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.entries import Entries, RowsPart
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.clock import Clock
@@ -335,7 +335,7 @@ class Waits:
         db: int,
         key: bytes,
         given: Takers,
-        entries: Sequence[tuple[int, Row | None]],
+        entries: Sequence[tuple[int, EntryRow | None]],
         flush: bool,
     ) -> None:
         """Deliver one new entry of the key to each of the takers, in order. Each delivery is its own unit. The key is
@@ -354,7 +354,7 @@ class Waits:
                 read += 1
                 packed, ms, seq = pack_one(entry_id), entry_id >> 64, entry_id & SEQ_MAX
                 effects.append(
-                    (XCLAIM + END, db, key, name, consumer, packed, now, 1, now, ms, seq, read)
+                    (DELIVER + END, db, key, name, consumer, packed, now, 1, now, ms, seq, read)
                 )
             body = b"".join(map(landing.pack_one, effects))
             landing.land_packed(body, len(effects), effects, flush)

@@ -20,7 +20,7 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
@@ -96,7 +96,7 @@ class Put:
 
     __slots__ = ("queue", "row", "dedup_id")
 
-    def __init__(self, queue: QueueBase, row: Row, dedup_id: bytes | None) -> None:
+    def __init__(self, queue: QueueBase, row: EntryRow, dedup_id: bytes | None) -> None:
         self.queue, self.row, self.dedup_id = queue, row, dedup_id
 
     def is_known(self, ctx: Context) -> bool:
@@ -332,7 +332,7 @@ class QueueBase:
 
     # --- consuming
 
-    def _value(self, row: Row) -> Any:
+    def _value(self, row: EntryRow) -> Any:
         """The value of a job's row, in any form that is valid. Raises DecodeError, which says what is wrong."""
         return rows.decode_row(self._options.codec, row)
 

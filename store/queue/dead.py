@@ -13,7 +13,7 @@ from tidelog.engine.commands.context import Context
 from tidelog.engine.ids import MAX
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
@@ -83,7 +83,7 @@ class DeadBase:
         """Put these back into the queue as one unit; those no longer dead are skipped."""
         options = self._queue._options
 
-        def words(row: Row) -> list[list[bytes]]:
+        def words(row: EntryRow) -> list[list[bytes]]:
             return [[b"XADD", options.key, b"*", *rows.revived(row)]]
 
         return self._change(chosen, words)
@@ -93,7 +93,7 @@ class DeadBase:
         return self._change(chosen, lambda row: [])
 
     def _change(
-        self, chosen: list[DeadJob], words: Callable[[Row], list[list[bytes]]]
+        self, chosen: list[DeadJob], words: Callable[[EntryRow], list[list[bytes]]]
     ) -> tuple[int, Promise]:
         queue = self._queue
         key = queue._options.dead_key

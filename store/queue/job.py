@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.errors import CommandError
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, seconds
@@ -56,7 +56,7 @@ class JobBase:
         return self._entry[0]
 
     @property
-    def _row(self) -> Row:
+    def _row(self) -> EntryRow:
         return self._entry[1]
 
     @property

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidelog.engine import ids
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.store.errors import DataError, DecodeError, EncodeError
 from tidelog.store.queue.codecs import Codec
 from tidelog.store.queue.options import Options
@@ -48,7 +48,7 @@ def encode_value(options: Options, value: Any) -> bytes:
         ) from error
 
 
-def job_row(value: bytes, headers: Mapping[str, str] | None) -> Row:
+def job_row(value: bytes, headers: Mapping[str, str] | None) -> EntryRow:
     """The row of a job's entry. Raises DataError."""
     if headers is None:
         return VALUE, value
@@ -123,7 +123,7 @@ class WaitingJob:
         return moment(int(self.id.partition("-")[0]))
 
 
-def waiting_job(codec: Codec, entry_id: int, row: Row) -> WaitingJob:
+def waiting_job(codec: Codec, entry_id: int, row: EntryRow) -> WaitingJob:
     """A WaitingJob made of an entry."""
     value, problem = None, None
     try:
@@ -173,7 +173,7 @@ def evidence(reason: str | BaseException) -> tuple[str, str]:
 
 def failure_row(
     options: Options, job: int, worker: bytes, deliveries: int, error: str, trace: str
-) -> Row:
+) -> EntryRow:
     """An entry of `<name>:failures`."""
     return (
         *(b"group", options.group_key, b"job", ids.text(job), b"worker", worker),
@@ -182,7 +182,7 @@ def failure_row(
     )
 
 
-def failure_of(entry_id: int, row: Row) -> Failure:
+def failure_of(entry_id: int, row: EntryRow) -> Failure:
     """The Failure that an entry of `<name>:failures` describes."""
     fields = fields_of(row)
     return Failure(
@@ -198,12 +198,12 @@ def failure_of(entry_id: int, row: Row) -> Failure:
 # --- holds
 
 
-def hold_row(options: Options, job: int, until: int) -> Row:
+def hold_row(options: Options, job: int, until: int) -> EntryRow:
     """An entry of `<name>:holds`; `until` in unix ms."""
     return b"group", options.group_key, b"job", ids.text(job), b"until", b"%d" % until
 
 
-def hold_of(group: bytes, row: Row) -> tuple[int, int] | None:
+def hold_of(group: bytes, row: EntryRow) -> tuple[int, int] | None:
     """(job, until) of an entry of `<name>:holds`; None if it is of another group or malformed."""
     fields = fields_of(row)
     job = ids.parse_or_none(fields.get(b"job", b""))
@@ -237,7 +237,7 @@ class DeadJob:
         *("workers", "errors", "codec", "group", "_codec", "_row"),
     )
 
-    def __init__(self, entry_id: int, row: Row, codec: Codec) -> None:
+    def __init__(self, entry_id: int, row: EntryRow, codec: Codec) -> None:
         fields = fields_of(row)
         self.id = text(entry_id)
         self.original_id = shown(fields.get(b"id", b""))
@@ -281,8 +281,13 @@ class DeadJob:
 
 
 def dead_row(
-    options: Options, job: int, row: Row, deliveries: int, reason: str, errors: Iterable[Failure]
-) -> Row:
+    options: Options,
+    job: int,
+    row: EntryRow,
+    deliveries: int,
+    reason: str,
+    errors: Iterable[Failure],
+) -> EntryRow:
     """An entry of `<name>:dead`."""
     known = list(errors)
     told = [
@@ -304,7 +309,7 @@ def dead_row(
     )
 
 
-def carried(row: Row) -> list[bytes]:
+def carried(row: EntryRow) -> list[bytes]:
     """The fields that a dead job keeps: value, headers and origin; for another client's entry all, with a prefix."""
     ours = VALUE in row[::2]
     kept: list[bytes] = []
@@ -316,7 +321,7 @@ def carried(row: Row) -> list[bytes]:
     return kept
 
 
-def revived(row: Row) -> list[bytes]:
+def revived(row: EntryRow) -> list[bytes]:
     """The row of the job that a redriven dead job becomes: the kept fields and `origin`."""
     kept: list[bytes] = []
     for name, part in zip(row[::2], row[1::2], strict=False):

@@ -20,7 +20,7 @@ from tidelog.engine.streams.block import (
     FEW_TEXTS,
     Block,
     Decoded,
-    Row,
+    EntryRow,
     encode,
     encode_run,
     rows_of,
@@ -31,7 +31,7 @@ pairs = st.tuples(parts, parts)
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
+def nodes(draw: st.DrawFn) -> tuple[list[int], list[EntryRow]]:
     """IDs of every form, rows of one shape or of several."""
     form = draw(st.sampled_from(["run", "zero", "dense", "any", "wide"]))
     count = draw(st.integers(1, 12))
@@ -59,7 +59,7 @@ def nodes(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
 
 
 @given(nodes(), st.data())
-def test_round_trip(node: tuple[list[int], list[Row]], data: st.DataObject) -> None:
+def test_round_trip(node: tuple[list[int], list[EntryRow]], data: st.DataObject) -> None:
     ids, rows = node
     block = Block(encode(ids, rows), len(ids), ids[-1])
     decoded = block.decoded()
@@ -79,7 +79,7 @@ def test_round_trip(node: tuple[list[int], list[Row]], data: st.DataObject) -> N
 
 @given(nodes(), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=4))
 def test_texts_of_some_slots(
-    node: tuple[list[int], list[Row]], parts: list[tuple[int, int]]
+    node: tuple[list[int], list[EntryRow]], parts: list[tuple[int, int]]
 ) -> None:
     ids, rows = node
     decoded = Decoded(encode(ids, rows))
@@ -97,7 +97,7 @@ def test_texts_are_kept_for_who_comes_back() -> None:
 
 
 @given(nodes(), st.integers(0, MAX))
-def test_slots_are_found_by_id(node: tuple[list[int], list[Row]], other: int) -> None:
+def test_slots_are_found_by_id(node: tuple[list[int], list[EntryRow]], other: int) -> None:
     ids, rows = node
     decoded = Decoded(encode(ids, rows))
     for wanted in {*ids, other, *(entry_id + 1 for entry_id in ids)}:

@@ -7,6 +7,7 @@ from tidelog.engine.commands.streams.add import decide_xadd_auto, place
 from tidelog.engine.effects.apply import apply
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.streams import listpack
+from tidelog.engine.streams.columns import EntryRow
 from tidelog.engine.streams.stream import Stream
 
 INTEGERS = st.one_of(
@@ -23,7 +24,7 @@ NAMES = st.lists(st.binary(max_size=3), min_size=1, max_size=3)
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> tuple[list[int], list[listpack.Row]]:
+def nodes(draw: st.DrawFn) -> tuple[list[int], list[EntryRow]]:
     names = draw(NAMES)
     entry_id = draw(st.sampled_from([1, (5 << 64) + 300, (1 << 40 << 64) + 2**63, (7 << 64) - 2]))
     ids, rows = [], []
@@ -38,7 +39,9 @@ def nodes(draw: st.DrawFn) -> tuple[list[int], list[listpack.Row]]:
 
 
 @given(nodes())
-def test_the_sum_agrees_with_the_single_sizes(node: tuple[list[int], list[listpack.Row]]) -> None:
+def test_the_sum_agrees_with_the_single_sizes(
+    node: tuple[list[int], list[EntryRow]],
+) -> None:
     ids, rows = node
     fields = rows[0][::2]
     exact = sum(listpack.entry_sizes(ids, rows, ids[0], fields))

@@ -86,7 +86,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         reads = self.rows.reads
         for group in (self.plain, self.group):
             group.pending.remove(removed)
-        self.both("claim", NAMES[n], pack(run), time, counts if each else count, time)
+        self.both("deliver", NAMES[n], pack(run), time, counts if each else count, time)
         assert self.rows.reads == reads  # apply found in memory what it needed
 
     @rule(
@@ -100,7 +100,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         run = pack(list(range(first, min(first + size, 1 << 128))))
         if ready:
             self.group.pending.orders.prepare_deliver(run, self.owner(n), time + 10)
-        self.both("claim", NAMES[n], run, time + 10, 1, time)
+        self.both("deliver", NAMES[n], run, time + 10, 1, time)
 
     @rule(some=some_ids, ready=st.booleans())
     def remove(self, some: list[int], ready: bool) -> None:
@@ -283,7 +283,7 @@ def stored_group(deliveries: int = 40) -> tuple[Group, RowsInMemory]:
     group = Group(b"workers", 0, 0, NUMBER)
     for n in range(deliveries):
         run = [(1000 + n) << 64 | seq for seq in range(100)]
-        group.claim(NAMES[n % 2], pack(run), 5000 + n, 1, 5000 + n)
+        group.deliver(NAMES[n % 2], pack(run), 5000 + n, 1, 5000 + n)
     rows = RowsInMemory()
     rows.write(group.freeze().rows(STREAM))
     return load_group(rows, STREAM, NUMBER), rows
@@ -319,7 +319,7 @@ def test_a_damaged_chunk_is_named_and_others_stay_usable(payload: bytes | None) 
         run = pack([(1000 + n) << 64 | seq for seq in range(100)])
         assert group.pending.present(run) == run
         group.pending.remove(run)
-    group.claim(b"alice", pack([2000 << 64]), 6000, 1, 6000)
+    group.deliver(b"alice", pack([2000 << 64]), 6000, 1, 6000)
     assert len(group.pending) == 3701
     again = group.freeze()
     rows.write(again.rows(STREAM))
@@ -372,7 +372,7 @@ def test_a_freeze_writes_what_changed_and_nothing_else() -> None:
     group, rows = stored_group()
     group.freeze()
     assert list(group.freeze().rows(STREAM)) == []
-    group.claim(b"alice", pack([1007 << 64 | 3]), 9000, 2, 9000)
+    group.deliver(b"alice", pack([1007 << 64 | 3]), 9000, 2, 9000)
     group.pending.remove(pack([1020 << 64 | 3]))
     operations = list(group.freeze().rows(STREAM))
     assert len([each for each in operations if each[0] == "put"]) <= 9
@@ -388,7 +388,7 @@ def test_a_group_is_loaded_without_its_chunks() -> None:
     assert len(group.pending) == 40_000
     assert group.pending.held_by(1) == 20_000
     assert group.pending.last() == 1399 << 64 | 99
-    group.claim(b"alice", pack([2000 << 64]), 9000, 1, 9000)
+    group.deliver(b"alice", pack([2000 << 64]), 9000, 1, 9000)
     assert rows.reads == reads
     group.pending.remove(group.pending.present(pack([1200 << 64 | 50])))
     assert rows.reads <= reads + 4
@@ -396,7 +396,7 @@ def test_a_group_is_loaded_without_its_chunks() -> None:
 
 def test_many_entries_of_one_time_are_found_without_reading_them_all() -> None:
     group = Group(b"g", 0, 0, NUMBER)
-    group.claim(b"alice", pack([1 << 64 | n for n in range(100_000)]), 5, 1, 5)
+    group.deliver(b"alice", pack([1 << 64 | n for n in range(100_000)]), 5, 1, 5)
     rows = RowsInMemory()
     rows.write(group.freeze().rows(STREAM))
     group = load_group(rows, STREAM, NUMBER)

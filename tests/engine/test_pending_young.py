@@ -150,7 +150,7 @@ def cold() -> tuple[Group, RowsInMemory]:
     """100 entries of alice's and bob's each, none of them in memory."""
     group = Group(b"g", 0, 0, 3)
     for first, name in ((1000, b"alice"), (1100, b"bob")):
-        group.claim(name, pack(ids_of(first, 100)), first, 1, first)
+        group.deliver(name, pack(ids_of(first, 100)), first, 1, first)
     rows = RowsInMemory()
     rows.write(group.freeze().rows(7))
     return load_group(rows, 7, 3), rows
@@ -165,7 +165,7 @@ def test_what_is_young_reads_nothing_and_changes_no_chunk(
     reads = rows.reads
     for n in range(YOUNG * 2):
         (job,) = ids_of(2000 + n, 1)
-        group.claim(b"alice", pack([job]), 2000 + n, 1, 2000 + n)
+        group.deliver(b"alice", pack([job]), 2000 + n, 1, 2000 + n)
         assert pending.get(job) == (2000 + n, 1, 1)
         assert pending.present(pack([job])) == pack([job])
         pending.orders.prepare_remove(pack([job]))
@@ -180,7 +180,7 @@ def test_young_ones_go_behind_what_is_not_in_memory(cold: tuple[Group, RowsInMem
     pending = group.pending
     reads = rows.reads
     for n in range(YOUNG):
-        group.claim(b"alice", pack(ids_of(2000 + n, 1)), 2000 + n, 1, 2000 + n)
+        group.deliver(b"alice", pack(ids_of(2000 + n, 1)), 2000 + n, 1, 2000 + n)
     assert not pending.young
     assert rows.reads == reads
     assert pending.held_by(1) == 100 + YOUNG
@@ -193,7 +193,7 @@ def test_a_consumer_with_young_deliveries_goes(
 ) -> None:
     group, rows = cold
     for n in range(20):
-        group.claim(b"alice", pack(ids_of(2000 + n, 1)), 2000 + n, 1, 2000 + n)
+        group.deliver(b"alice", pack(ids_of(2000 + n, 1)), 2000 + n, 1, 2000 + n)
     group.pending.orders.prepare_drop(group.consumers[name].index)
     reads = rows.reads
     group.drop_consumer(name)
@@ -205,13 +205,13 @@ def test_a_consumer_with_young_deliveries_goes(
 def test_how_a_consumer_goes_is_decided_before_the_young_are_in_the_orders() -> None:
     """All that is young is hers: no longer a small part of the group, as she has of what is in the orders."""
     group = Group(b"g", 0, 0, 3)
-    group.claim(b"alice", pack(ids_of(1, 1)), 1, 1, 1)
-    group.claim(b"bob", pack(ids_of(1000, 900)), 1000, 1, 1000)
+    group.deliver(b"alice", pack(ids_of(1, 1)), 1, 1, 1)
+    group.deliver(b"bob", pack(ids_of(1000, 900)), 1000, 1, 1000)
     rows = RowsInMemory()
     rows.write(group.freeze().rows(7))
     group = load_group(rows, 7, 3)
     for n in range(100):
-        group.claim(b"alice", pack(ids_of(3000 + n, 1)), 3000, 1, 3000)
+        group.deliver(b"alice", pack(ids_of(3000 + n, 1)), 3000, 1, 3000)
     group.pending.orders.prepare_drop(group.consumers[b"alice"].index)
     reads = rows.reads
     group.drop_consumer(b"alice")

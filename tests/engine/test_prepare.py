@@ -49,15 +49,15 @@ UNITS: list[list[Effect]] = [
     [(e.XACK, 0, b"s", b"g", ids(5, 700, 701, 1999))],
     [(e.XACK, 0, b"s", b"g", ids(*range(101, 301)))],
     [(e.XACKDEL, 0, b"s", b"g", ids(5, 700, 701, 1999), (0, 4, 6, 99, 7, 0, 19, 98))],
-    [(e.XCLAIM, 0, b"s", b"g", b"bob", ids(5, 150, 1600), 1_000_005, 2, 1_000_030)],
-    [(e.XCLAIM, 0, b"s", b"g", b"carol", ids(*range(150, 350)), 5, 2, 1_000_030)],
-    [(e.XCLAIM, 0, b"s", b"g", b"bob", pack([NEW, NEW + 1]), 2_000_000, 1, 2_000_000)],
-    [(e.XCLAIM, 0, b"s", b"g", b"bob", pack([9 << 64, WIDE]), 2_000_000, 1, 2_000_000)],
+    [(e.DELIVER, 0, b"s", b"g", b"bob", ids(5, 150, 1600), 1_000_005, 2, 1_000_030)],
+    [(e.DELIVER, 0, b"s", b"g", b"carol", ids(*range(150, 350)), 5, 2, 1_000_030)],
+    [(e.DELIVER, 0, b"s", b"g", b"bob", pack([NEW, NEW + 1]), 2_000_000, 1, 2_000_000)],
+    [(e.DELIVER, 0, b"s", b"g", b"bob", pack([9 << 64, WIDE]), 2_000_000, 1, 2_000_000)],
     [(e.XNACK, 0, b"s", b"g", ids(1700, 3, 900), (1, 1, 1))],
     [(e.XGROUP_DELCONSUMER, 0, b"s", b"g", b"bob")],
     [
         (e.XACK, 0, b"s", b"g", ids(*range(64, 300))),
-        (e.XCLAIM, 0, b"s", b"g", b"bob", ids(*range(300, 400)), 1_000_002, 2, 1_000_030),
+        (e.DELIVER, 0, b"s", b"g", b"bob", ids(*range(300, 400)), 1_000_002, 2, 1_000_030),
         (e.XNACK, 0, b"s", b"g", ids(401, 402), (1, 1)),
         (e.XGROUP_DELCONSUMER, 0, b"s", b"g", b"alice"),
     ],
@@ -104,7 +104,7 @@ def test_what_is_new_and_what_follows_from_it_read_nothing(
     for start in range(2001, 3001, 100):
         new = ids(*range(start, start + 100))
         unit: list[Effect] = [
-            (e.XCLAIM, 0, b"s", b"g", b"carol", new, 2_000_000 + start, 1, 2_000_000 + start),
+            (e.DELIVER, 0, b"s", b"g", b"carol", new, 2_000_000 + start, 1, 2_000_000 + start),
             (e.XACK, 0, b"s", b"g", new),
         ]
         for effect in unit:

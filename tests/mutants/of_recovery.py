@@ -210,8 +210,8 @@ MUTANTS: Final = (
     Mutant(
         "verdicts/promised-damage-is-torn",
         "aof/reading/verdicts.py",
-        "    Row(Verdict.CORRUPT, Found.BROKEN,  None,  True),",
-        "    Row(Verdict.TORN, Found.BROKEN,  None,  True),",
+        "    Case(Verdict.CORRUPT, Found.BROKEN,  None,  True),",
+        "    Case(Verdict.TORN, Found.BROKEN,  None,  True),",
         (
             "tests/aof/test_verdicts.py::test_only_the_last_segment_can_be_torn_and_nothing_promised_is",
         ),
@@ -220,8 +220,8 @@ MUTANTS: Final = (
     Mutant(
         "verdicts/promised-zeros-are-the-end",
         "aof/reading/verdicts.py",
-        "    Row(Verdict.CORRUPT, Found.BLANK,   None,  True),",
-        "    Row(Verdict.END, Found.BLANK,   None,  True),",
+        "    Case(Verdict.CORRUPT, Found.BLANK,   None,  True),",
+        "    Case(Verdict.END, Found.BLANK,   None,  True),",
         (
             "tests/aof/test_verdicts.py::test_only_the_last_segment_can_be_torn_and_nothing_promised_is",
         ),

@@ -29,53 +29,57 @@ from tidelog.engine.streams import reading
 from tidelog.engine.streams.stream import Stream
 
 
-class Row(NamedTuple):
+class Difference(NamedTuple):
     section: str  # of docs/reference/streams.md
     since: str  # the release that changed it
     says: str
 
 
-TABLE: dict[str, Row] = {
-    "xinfo-idmp": Row("8.1", "8.6", "XINFO STREAM has the six idempotency pairs"),
-    "nacked-count": Row("8.2", "8.8", "XINFO STREAM FULL has nacked-count in each group"),
-    "active-time": Row(
+TABLE: dict[str, Difference] = {
+    "xinfo-idmp": Difference("8.1", "8.6", "XINFO STREAM has the six idempotency pairs"),
+    "nacked-count": Difference("8.2", "8.8", "XINFO STREAM FULL has nacked-count in each group"),
+    "active-time": Difference(
         "2.3, 8.2, 8.4", "7.2", "consumers have active-time, shown as inactive by XINFO CONSUMERS"
     ),
-    "seen-time": Row(
+    "seen-time": Difference(
         "2.3", "7.2", "seen-time is the last attempt; it was the last time the consumer was served"
     ),
-    "radix-tree-nodes": Row("2.4", "-", "the inner size of the tree means nothing beyond one node"),
-    "entries-read": Row("9", "8.2", "entries-read of a delivery is computed another way"),
-    "lag": Row("9", "8.0", "lag is computed another way"),
-    "entries-read-cap": Row("7.1", "8.2.2", "ENTRIESREAD is lowered to entries-added"),
-    "consumer-created": Row(
+    "radix-tree-nodes": Difference(
+        "2.4", "-", "the inner size of the tree means nothing beyond one node"
+    ),
+    "entries-read": Difference("9", "8.2", "entries-read of a delivery is computed another way"),
+    "lag": Difference("9", "8.0", "lag is computed another way"),
+    "entries-read-cap": Difference("7.1", "8.2.2", "ENTRIESREAD is lowered to entries-added"),
+    "consumer-created": Difference(
         "7.2.1, 7.6, 7.7", "7.2", "reads and claims create their consumer even without result"
     ),
-    "unbalanced": Row(
+    "unbalanced": Difference(
         "6.3, 7.2", "8.0", "the text about unbalanced lists names the command and what it takes"
     ),
-    "xread-plus": Row("6.3", "7.4", "XREAD takes + as an ID"),
-    "xreadgroup-plus": Row("7.2", "7.4", "XREADGROUP explains why + is meaningless"),
-    "xsetid-max-deleted": Row("5.6", "7.2", "XSETID refuses an ID below max-deleted-entry-id"),
-    "xadd-auto-seq": Row(
+    "xread-plus": Difference("6.3", "7.4", "XREAD takes + as an ID"),
+    "xreadgroup-plus": Difference("7.2", "7.4", "XREADGROUP explains why + is meaningless"),
+    "xsetid-max-deleted": Difference(
+        "5.6", "7.2", "XSETID refuses an ID below max-deleted-entry-id"
+    ),
+    "xadd-auto-seq": Difference(
         "5.1", "7.2", "XADD ms-* past the last sequence has the error of a too small ID"
     ),
-    "block-overflow": Row("4", "7.2", "a BLOCK beyond the end of time is refused"),
-    "help": Row("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
-    "entries-added-max": Row(
+    "block-overflow": Difference("4", "7.2", "a BLOCK beyond the end of time is refused"),
+    "help": Difference("7.1, 8.4", "7.2", "HELP ends with `Print this help.`"),
+    "entries-added-max": Difference(
         "2.1", "-", "entries-added stops at 2^63-1; on the 7.0 server it turns negative"
     ),
-    "memory-usage": Row("14", "-", "MEMORY USAGE is the implementation's own number"),
-    "refcount": Row("14", "-", "OBJECT REFCOUNT is 1; Redis shares small integers"),
-    "empty-node": Row(
+    "memory-usage": Difference("14", "-", "MEMORY USAGE is the implementation's own number"),
+    "refcount": Difference("14", "-", "OBJECT REFCOUNT is 1; Redis shares small integers"),
+    "empty-node": Difference(
         "5.2",
         "after 8.8",
         "a node that a trim empties entry by entry goes; up to 8.8 it stayed, empty",
     ),
-    "dbsize": Row(
+    "dbsize": Difference(
         "14", "-", "DBSIZE counts a key whose time has passed until something deletes it"
     ),
-    "scan-type": Row("14", "7.2", "SCAN refuses an unknown TYPE"),
+    "scan-type": Difference("14", "7.2", "SCAN refuses an unknown TYPE"),
 }
 
 used: Counter[str] = Counter()  # how often each row was needed
@@ -564,7 +568,7 @@ def undo_xsetid(ctx: Context, args: list[bytes]) -> Mend:
 def consumers_created(effects: list[Effect]) -> Iterator[Mend]:
     for effect in effects:
         code = effect[0] & OPCODE
-        if code == op.XGROUP_CREATECONSUMER or (code == op.XCLAIM and not effect[5]):
+        if code == op.XGROUP_CREATECONSUMER or (code == op.DELIVER and not effect[5]):
             key, group, consumer = effect[2:5]
             row("consumer-created")
             command = [b"XGROUP", b"CREATECONSUMER", key, group, consumer]
@@ -579,7 +583,7 @@ def counters_mended(
     reached: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
     for effect in effects:
         code = effect[0] & OPCODE
-        if code == op.XCLAIM and len(effect) > 9:
+        if code == op.DELIVER and len(effect) > 9:
             key, name = effect[2:4]
             last_id, entries_read = effect[9] << 64 | effect[10], effect[11]
         elif code in (op.XGROUP_SETID, op.XGROUP_CREATE):

@@ -167,15 +167,15 @@ def whole(value: Any) -> Any:
     return value
 
 
-class Row(NamedTuple):
+class Checked(NamedTuple):
     """A call, and what of its value is compared."""
 
     call: Call
     look: Look = whole
 
 
-def c(name: str, *args: Any, **options: Any) -> Row:
-    return Row(call(name, *args, **options))
+def c(name: str, *args: Any, **options: Any) -> Checked:
+    return Checked(call(name, *args, **options))
 
 
 def kinds(value: Any) -> Any:
@@ -251,7 +251,7 @@ ROWS = [
     # connections
     c("ping"),
     c("echo", "h\u00e4"),
-    Row(call("time"), kinds),
+    Checked(call("time"), kinds),
     c("execute_command", "PING", "hello"),
     c("execute_command", "NOSUCH", "a"),
     c("execute_command", "GET"),
@@ -279,13 +279,13 @@ ROWS = [
     c("copy", "k", "k2"),
     c("move", "k2", 3),
     c("swapdb", 3, 4),
-    Row(call("keys"), ordered),
-    Row(call("scan", 0, count=100), lambda value: (value[0], sorted(value[1]))),
+    Checked(call("keys"), ordered),
+    Checked(call("scan", 0, count=100), lambda value: (value[0], sorted(value[1]))),
     c("scan", "x"),
-    Row(call("randomkey"), kind),
+    Checked(call("randomkey"), kind),
     c("object", "encoding", "k"),
-    Row(call("object", "idletime", "k"), kinds),
-    Row(call("memory_usage", "k"), kind),
+    Checked(call("object", "idletime", "k"), kinds),
+    Checked(call("memory_usage", "k"), kind),
     c("delete", "k", "a", "b", "none"),
     c("randomkey"),
     c("unlink", "n"),
@@ -293,12 +293,12 @@ ROWS = [
     c("client_setname", "worker-1"),
     c("client_getname"),
     c("client_setname", "two words"),
-    Row(call("client_id"), kind),
-    Row(call("client_info"), some(*CLIENT, "name")),
-    Row(call("client_list"), some(*CLIENT, "name")),
+    Checked(call("client_id"), kind),
+    Checked(call("client_info"), some(*CLIENT, "name")),
+    Checked(call("client_list"), some(*CLIENT, "name")),
     c("client_list", _type="replica"),
     c("client_list", _type="nosuch"),
-    Row(call("client_list", client_id=[999_999]), count),
+    Checked(call("client_list", client_id=[999_999]), count),
     c("client_kill", "127.0.0.1:1"),
     c("client_kill_filter", _id=999_999),
     c("client_kill_filter", user="nobody"),
@@ -314,12 +314,12 @@ ROWS = [
     c("client_reply", "ON"),
     # CONFIG
     c("config_get", "appendfsync"),
-    Row(call("config_get", "stream-node-max-*"), ordered),
-    Row(call("config_get", "maxmemory", "maxmemory-policy", "nosuch"), ordered),
+    Checked(call("config_get", "stream-node-max-*"), ordered),
+    Checked(call("config_get", "maxmemory", "maxmemory-policy", "nosuch"), ordered),
     c("config_get", "nosuch"),
     c("config_set", "stream-node-max-entries", 50),
     c("config_set", "slowlog-max-len", 64, "slowlog-log-slower-than", 5000),
-    Row(call("config_get", "slowlog-*"), ordered),
+    Checked(call("config_get", "slowlog-*"), ordered),
     c("config_get", "stream-node-max-entries"),
     c("config_set", "stream-node-max-entries", 100),
     c("config_set", "nosuch", 1),
@@ -327,50 +327,50 @@ ROWS = [
     c("config_set", "appendfsync", "sometimes"),
     c("config_resetstat"),
     # INFO and figures
-    Row(call("info"), some_kinds(*INFO_SERVER, *INFO_CLIENTS, *INFO_STATS, *INFO_PERSISTENCE)),
-    Row(call("info", "server"), some_kinds(*INFO_SERVER)),
-    Row(call("info", "clients"), some(*INFO_CLIENTS[:2])),
-    Row(call("info", "keyspace")),
-    Row(call("info", "replication"), some("role", "connected_slaves")),
+    Checked(call("info"), some_kinds(*INFO_SERVER, *INFO_CLIENTS, *INFO_STATS, *INFO_PERSISTENCE)),
+    Checked(call("info", "server"), some_kinds(*INFO_SERVER)),
+    Checked(call("info", "clients"), some(*INFO_CLIENTS[:2])),
+    Checked(call("info", "keyspace")),
+    Checked(call("info", "replication"), some("role", "connected_slaves")),
     c("info", "nosuch"),
-    Row(call("info", "commandstats"), some_kinds("cmdstat_info", "cmdstat_config|resetstat")),
-    Row(call("memory_stats"), kind),
-    Row(call("execute_command", "MEMORY DOCTOR"), kind),
-    Row(call("slowlog_get"), kind),
-    Row(call("slowlog_len"), kind),
+    Checked(call("info", "commandstats"), some_kinds("cmdstat_info", "cmdstat_config|resetstat")),
+    Checked(call("memory_stats"), kind),
+    Checked(call("execute_command", "MEMORY DOCTOR"), kind),
+    Checked(call("slowlog_get"), kind),
+    Checked(call("slowlog_len"), kind),
     c("slowlog_reset"),
-    Row(call("execute_command", "LATENCY DOCTOR"), kind),
+    Checked(call("execute_command", "LATENCY DOCTOR"), kind),
     c("latency_latest"),
     c("latency_history", "command"),
     c("latency_reset"),
-    Row(call("lastsave"), kind),
-    Row(call("role"), lambda value: [value[0], type(value[1]), value[2]]),
+    Checked(call("lastsave"), kind),
+    Checked(call("role"), lambda value: [value[0], type(value[1]), value[2]]),
     c("wait", 0, 100),
-    Row(call("lolwut"), kind),
+    Checked(call("lolwut"), kind),
     c("pubsub_channels"),
     c("pubsub_numsub", "a", "b"),
     c("pubsub_numpat"),
     c("publish", "a", "nobody hears it"),
     c("spublish", "a", "nobody hears it"),
     # COMMAND
-    Row(call("command_count"), kind),
-    Row(call("execute_command", "COMMAND INFO", "xadd", "xreadgroup", "get"), described),
-    Row(call("command_list"), truth),
-    Row(call("command_list", module="nosuch"), whole),
+    Checked(call("command_count"), kind),
+    Checked(call("execute_command", "COMMAND INFO", "xadd", "xreadgroup", "get"), described),
+    Checked(call("command_list"), truth),
+    Checked(call("command_list", module="nosuch"), whole),
     c("command_getkeys", "XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", "t", ">", ">"),
     c("command_getkeys", "PING"),
     # users
     c("acl_whoami"),
-    Row(call("acl_users"), whole),
-    Row(call("acl_cat"), lambda value: {"stream", "write", "read"} <= {str(each).strip("b'") for each in value}),
+    Checked(call("acl_users"), whole),
+    Checked(call("acl_cat"), lambda value: {"stream", "write", "read"} <= {str(each).strip("b'") for each in value}),
     c("acl_setuser", "ann", enabled=True, passwords=["+secret"], categories=["+@read"], keys=["*"]),
-    Row(call("acl_users"), ordered),
+    Checked(call("acl_users"), ordered),
     c("acl_setuser", "ann", enabled=True, categories=["+@nosuch"]),
-    Row(call("acl_getuser", "nobody")),
+    Checked(call("acl_getuser", "nobody")),
     c("acl_dryrun", "ann", "get", "k"),
     c("acl_deluser", "ann"),
     c("acl_deluser", "ann"),
-    Row(call("acl_genpass"), lambda value: len(value)),
+    Checked(call("acl_genpass"), lambda value: len(value)),
 ]  # fmt: skip
 
 

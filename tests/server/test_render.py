@@ -17,7 +17,7 @@ import tidelog
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.keys.values import RawString
 from tidelog.engine.reply import NULL_ARRAY, OK, Map, Park, Reply, Streams
-from tidelog.engine.streams.block import Block, Row, encode
+from tidelog.engine.streams.block import Block, EntryRow, encode
 from tidelog.engine.streams.entries import BlockPart, ClaimedEntries, Entries, Part, RowsPart
 from tidelog.server.wire import render as module
 from tidelog.server.wire.render import render, rendered
@@ -98,7 +98,7 @@ def random_entries(pick: random.Random) -> Entries:
     names = [pick.choice((b"a", b"item", b"%d", b"\r\n", b"")) for _ in range(pick.randint(1, 4))]
     for _ in range(pick.randint(1, 3)):
         ids: list[int] = []
-        rows: list[Row] = []
+        rows: list[EntryRow] = []
         for _ in range(pick.choice((1, 2, 5, 30))):
             ids.append(next_id)
             next_id += pick.choice((1, 1, 1, 2, 1 << 64, (1 << 64) + 5))
@@ -107,7 +107,7 @@ def random_entries(pick: random.Random) -> Entries:
                 tuple(x for f in fields for x in (f, pick.randbytes(pick.choice((0, 1, 9, 300)))))
             )
         if pick.random() < 0.3:
-            gone: list[Row | None] = [None if pick.random() < 0.1 else row for row in rows]
+            gone: list[EntryRow | None] = [None if pick.random() < 0.1 else row for row in rows]
             parts.append(RowsPart(ids, gone))
             length += len(ids)
             continue

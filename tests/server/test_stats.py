@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.server.monitoring import stats as module
-from tidelog.server.monitoring.calls import EVEN_NS, NS, Calls, new_row, place
+from tidelog.server.monitoring.calls import EVEN_NS, NS, Calls, new_histogram, place
 from tidelog.server.monitoring.latency import Latency
 from tidelog.server.monitoring.stats import NEVER_NS, Stats
 
@@ -59,7 +59,7 @@ def test_no_calls_are_none() -> None:
 @example([EVEN_NS - 1, EVEN_NS, EVEN_NS + 1, 10**12, 2**63])
 def test_calls_count_where_place_says(times: list[int]) -> None:
     stats = make()
-    expected = new_row()
+    expected = new_histogram()
     for ns in times:
         stats.call(b"x", ns, False)
         expected[NS] += ns
@@ -72,7 +72,7 @@ def test_calls_count_where_place_says(times: list[int]) -> None:
 def test_percentiles_are_close_and_never_too_low() -> None:
     rng = random.Random(7)
     times = [int(rng.lognormvariate(11, 3)) for _ in range(5_000)]
-    row = new_row()
+    row = new_histogram()
     for ns in times:
         row[place(ns)] += 1
     calls = Calls(row)
@@ -81,13 +81,13 @@ def test_percentiles_are_close_and_never_too_low() -> None:
         exact = times[max(0, -int(-len(times) * percent // 100) - 1)]
         found = calls.percentile(percent) * 1000
         assert exact <= found <= max(exact * 17 / 16, exact + 1024)
-    assert Calls(new_row()).percentile(50) == 0.0
+    assert Calls(new_histogram()).percentile(50) == 0.0
 
 
 def test_a_histogram_is_exact_and_has_the_bounds_of_redis() -> None:
     rng = random.Random(8)
     times = [rng.randrange(1 << rng.randrange(8, 32)) for _ in range(3_000)]
-    row = new_row()
+    row = new_histogram()
     for ns in times:
         row[place(ns)] += 1
     pairs = Calls(row).histogram()
@@ -101,7 +101,7 @@ def test_a_histogram_is_exact_and_has_the_bounds_of_redis() -> None:
 
 
 def test_a_histogram_leaves_out_what_does_not_change() -> None:
-    row = new_row()
+    row = new_histogram()
     for ns in (500, 700, 9_000, 40_000):
         row[place(ns)] += 1
     assert Calls(row).histogram() == [1, 2, 16, 3, 66, 4]

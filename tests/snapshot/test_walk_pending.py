@@ -24,7 +24,7 @@ def made(rng: random.Random, wide: bool = False) -> RowsInMemory:
     first = ((1 << 60) if wide else 1000) << 64
     for n in range(rng.choice((0, 1, 3, 10))):
         run = [(first + (n << 64)) + i for i in range(rng.choice((1, 5, 100)))]
-        group.claim(b"c%d" % rng.randrange(3), pack(run), 5000 + n, 1, 5000 + n)
+        group.deliver(b"c%d" % rng.randrange(3), pack(run), 5000 + n, 1, 5000 + n)
     held = [row[0] for row in group.pending.entries()]
     for _ in range(rng.randrange(4)):
         some = sorted(rng.sample(held, len(held) // 7))
@@ -35,7 +35,7 @@ def made(rng: random.Random, wide: bool = False) -> RowsInMemory:
             case 1:
                 group.pending.nack(pack(some), 2)
             case _:
-                group.claim(b"c1", pack(some), rng.choice((4000, 5003, 6000)), 3, 7000)
+                group.deliver(b"c1", pack(some), rng.choice((4000, 5003, 6000)), 3, 7000)
     if rng.random() < 0.3 and group.consumers:
         group.drop_consumer(rng.choice(list(group.consumers)))
     rows = RowsInMemory()

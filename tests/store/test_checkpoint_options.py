@@ -13,7 +13,7 @@ from tests.until import until
 import tidelog
 from tidelog import testing
 
-NEVER: dict[str, Any] = {"checkpoint_bytes": 0, "save": ()}
+NO_CHECKPOINTS: dict[str, Any] = {"checkpoint_bytes": 0, "save": ()}
 
 
 def segments(path: Path) -> list[int]:
@@ -47,7 +47,7 @@ def test_by_time_and_changes(tmp_path: Path) -> None:
 
 
 def test_never(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+    with tidelog.open(tmp_path / "s", fsync="no", **NO_CHECKPOINTS) as db:
         fill(db)
         time.sleep(0.3)
         assert db.info()["checkpoint_lsn"] == 0
@@ -55,17 +55,17 @@ def test_never(tmp_path: Path) -> None:
 
 
 def test_a_close_folds_a_long_tail(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+    with tidelog.open(tmp_path / "s", fsync="no", **NO_CHECKPOINTS) as db:
         db.xadd_many("s", [{"n": number, "pad": "x" * 100} for number in range(3000)])
         digest = db.digest()
-    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+    with tidelog.open(tmp_path / "s", fsync="no", **NO_CHECKPOINTS) as db:
         info = db.info()
         assert (info["bytes_since_checkpoint"], info["checkpoint_lsn"]) == (0, info["next_lsn"] - 1)
         assert db.digest() == digest
 
 
 def test_nothing_changed_is_nothing_to_fold(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+    with tidelog.open(tmp_path / "s", fsync="no", **NO_CHECKPOINTS) as db:
         fill(db)
         first = db.checkpoint()
         written = (tmp_path / "s" / "checkpoint" / "data.mdb").stat().st_mtime_ns
@@ -78,7 +78,9 @@ def test_snapshots_by_themselves_and_how_many_stay(
     tmp_path: Path, every: float | timedelta
 ) -> None:
     path = tmp_path / "s"
-    with tidelog.open(path, fsync="no", snapshot_every=every, keep_snapshots=2, **NEVER) as db:
+    with tidelog.open(
+        path, fsync="no", snapshot_every=every, keep_snapshots=2, **NO_CHECKPOINTS
+    ) as db:
         seen: set[int] = set()
         while len(seen) < 4:
             fill(db, 5)
@@ -92,7 +94,7 @@ def test_snapshots_by_themselves_and_how_many_stay(
 
 def test_all_snapshots_stay_unless_something_else_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with tidelog.open(path, fsync="no", **NEVER) as db:
+    with tidelog.open(path, fsync="no", **NO_CHECKPOINTS) as db:
         made = []
         for _ in range(3):
             fill(db, 3)
@@ -103,7 +105,7 @@ def test_all_snapshots_stay_unless_something_else_is_asked_for(tmp_path: Path) -
 
 def test_segments_go_with_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with tidelog.open(path, fsync="no", segment_bytes=4096, retain_bytes=0, **NEVER) as db:
+    with tidelog.open(path, fsync="no", segment_bytes=4096, retain_bytes=0, **NO_CHECKPOINTS) as db:
         fill(db)
         assert len(segments(path)) > 3
         at = db.checkpoint()
@@ -115,7 +117,9 @@ def test_segments_go_with_a_checkpoint(tmp_path: Path) -> None:
 
 def test_so_many_bytes_of_the_log_stay(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with tidelog.open(path, fsync="no", segment_bytes=4096, retain_bytes=8000, **NEVER) as db:
+    with tidelog.open(
+        path, fsync="no", segment_bytes=4096, retain_bytes=8000, **NO_CHECKPOINTS
+    ) as db:
         fill(db, 300)
         whole = segments(path)
         db.checkpoint()
@@ -128,7 +132,7 @@ def test_so_many_bytes_of_the_log_stay(tmp_path: Path) -> None:
 def test_the_log_behind_the_oldest_snapshot_stays(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with tidelog.open(
-        path, fsync="no", segment_bytes=4096, retain_bytes=0, keep_snapshots=2, **NEVER
+        path, fsync="no", segment_bytes=4096, retain_bytes=0, keep_snapshots=2, **NO_CHECKPOINTS
     ) as db:
         fill(db)
         first = db.snapshot().lsn
@@ -154,7 +158,7 @@ def test_what_is_young_stays(tmp_path: Path) -> None:
         retain_bytes=0,
         retain_seconds=60,
         clock=clock,
-        **NEVER,
+        **NO_CHECKPOINTS,
     ) as db:
         fill(db)
         clock.advance(50)
@@ -245,7 +249,7 @@ def test_a_snapshot_is_a_store_to_look_into(tmp_path: Path) -> None:
 
 
 def test_what_was_worked_off_behind_a_checkpoint_leaves_nothing_in_memory(tmp_path: Path) -> None:
-    with tidelog.open(tmp_path / "s", fsync="no", **NEVER) as db:
+    with tidelog.open(tmp_path / "s", fsync="no", **NO_CHECKPOINTS) as db:
         fill(db, 1000)
         db.checkpoint()
         for entry_id, _ in db.xrange("s"):

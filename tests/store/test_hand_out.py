@@ -20,7 +20,7 @@ from tidelog.aof import frame
 from tidelog.aof.errors import NoSpace
 from tidelog.aof.log import Log
 from tidelog.engine.effects.digest import digest
-from tidelog.engine.effects.effect import OPCODE, VOLATILE, XADD, XCLAIM
+from tidelog.engine.effects.effect import DELIVER, OPCODE, VOLATILE, XADD
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.commit import batch
@@ -297,4 +297,4 @@ def test_who_watches_or_listens_is_told(count: int) -> None:
         heard: list[int] = []
         db._core.landing.listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
         add(db, [b"s"] * count)
-        assert [opcode for opcode in heard if opcode < VOLATILE] == [XADD, XCLAIM] * count
+        assert [opcode for opcode in heard if opcode < VOLATILE] == [XADD, DELIVER] * count

@@ -101,7 +101,7 @@ def orders(root: Path) -> Made:
     at = T0 + 1000
     made.unit(
         at,
-        (e.XCLAIM, 0, b"orders", b"packers", b"anna", claimed, at, 1, at, T0 + 2, 0, 2),
+        (e.DELIVER, 0, b"orders", b"packers", b"anna", claimed, at, 1, at, T0 + 2, 0, 2),
     )
     made.roll(T0 + 2000, incarnation=0xB2)
     made.unit(T0 + 2000, (e.EPOCH, 2, 0xB2))

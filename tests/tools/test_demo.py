@@ -145,7 +145,7 @@ def units() -> dict[str, list[Effect]]:
 
 def claim(worker: bytes, count: int, *jobs: tuple[int, int]) -> Effect:
     """A delivery, or a lease renewed."""
-    return (e.XCLAIM | END, 0, b"lines", b"workers", worker, ids(*jobs), 9, count, 9)
+    return (e.DELIVER | END, 0, b"lines", b"workers", worker, ids(*jobs), 9, count, 9)
 
 
 def gone(job: tuple[int, int], end: int = 0) -> list[Effect]:

@@ -36,7 +36,7 @@ STARTS = {
     "script": "from {module} import {function}; {function}()",
     "module": "import runpy; runpy.run_module('tidelog', run_name='__main__')",
 }
-NEVER = 1_000_000
+NOT_REACHED = 1_000_000
 
 
 def started(how: str, at: int, *args: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +52,7 @@ def started(how: str, at: int, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("how", STARTS)
 def test_an_interrupt_while_modules_are_imported(how: str, tmp_path: Path) -> None:
     args = ("info", str(tmp_path / "nothing"))
-    whole = started(how, NEVER, *args)
+    whole = started(how, NOT_REACHED, *args)
     assert whole.returncode == exits.NOT_A_STORE
     looked = int(whole.stderr.rpartition("\n")[2])
     assert looked > 50

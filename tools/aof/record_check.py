@@ -105,7 +105,7 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
     e.XGROUP_DESTROY:        ("dbb",),
     e.XGROUP_CREATECONSUMER: ("dbbbu",),
     e.XGROUP_DELCONSUMER:    ("dbbb",),
-    e.XCLAIM:                ("dbbbincn", "dbbbincnuun"),
+    e.DELIVER:                ("dbbbincn", "dbbbincnuun"),
     e.XACK:                  ("dbbi",),
     e.XNACK:                 ("dbbic",),
     e.XACKDEL:               ("dbbis",),

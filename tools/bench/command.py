@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelog.tools.bench import machine, report, subjects
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.row import Row
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.text import examples
 
 # fmt: off
@@ -88,11 +88,11 @@ def command(
         raise SystemExit(1)
 
 
-def _measure(own: Path, chosen: list[str], *, quick: bool) -> tuple[list[Row], dict[str, str]]:
+def _measure(own: Path, chosen: list[str], *, quick: bool) -> tuple[list[Figure], dict[str, str]]:
     rounds, slice_s = (QUICK_ROUNDS, QUICK_SLICE_S) if quick else (ROUNDS, SLICE_S)
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    rows: list[Row] = []
+    rows: list[Figure] = []
     with (
         Bench(own, rounds, slice_s, quick) as run,
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,

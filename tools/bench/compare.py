@@ -31,7 +31,7 @@ LEAST, MEAN_LEAST = 0.95, 0.98
 
 
 @dataclass(frozen=True)
-class Row:
+class Workload:
     """The measured rows.
 
     name      method of `side.Side`
@@ -48,22 +48,22 @@ class Row:
 
 # fmt: off
 ROWS: Final = (
-    Row("xadd", "XADD one", 100, 200_000, 2_000),
-    Row("pipeline", "pipeline, transaction=False", 1_000, 500_000, 2_000),
-    Row("transaction", "pipeline, transaction=True", 1_000, 500_000, 2_000),
-    Row("xadd_many", "xadd_many", 1_000, 2_000_000, 2_000),
-    Row("read_1", "XREADGROUP + XACK by 1", 100, 100_000, 1_000),
-    Row("read_100", "XREADGROUP + XACK by 100", 100, 500_000, 5_000),
-    Row("put_1", "queue put by 1", 100, 200_000, 2_000),
-    Row("put_100", "queue put by 100", 100, 500_000, 5_000),
-    Row("consume_1", "queue consume by 1", 100, 100_000, 1_000),
-    Row("consume_100", "queue consume by 100", 100, 200_000, 5_000),
-    Row("served_1", "redis-benchmark -P 1", 5_000, 100_000, 0),
-    Row("served_16", "redis-benchmark -P 16", 8_000, 300_000, 0),
-    Row("served_100", "redis-benchmark -P 100", 10_000, 500_000, 0),
-    Row("replay", "replay of 20,000 records", 1, 50, 1),
-    Row("open", "open over 200,000 entries", 1, 200, 1),
-    Row("imported", "import tidelog", 1, 5, 0),
+    Workload("xadd", "XADD one", 100, 200_000, 2_000),
+    Workload("pipeline", "pipeline, transaction=False", 1_000, 500_000, 2_000),
+    Workload("transaction", "pipeline, transaction=True", 1_000, 500_000, 2_000),
+    Workload("xadd_many", "xadd_many", 1_000, 2_000_000, 2_000),
+    Workload("read_1", "XREADGROUP + XACK by 1", 100, 100_000, 1_000),
+    Workload("read_100", "XREADGROUP + XACK by 100", 100, 500_000, 5_000),
+    Workload("put_1", "queue put by 1", 100, 200_000, 2_000),
+    Workload("put_100", "queue put by 100", 100, 500_000, 5_000),
+    Workload("consume_1", "queue consume by 1", 100, 100_000, 1_000),
+    Workload("consume_100", "queue consume by 100", 100, 200_000, 5_000),
+    Workload("served_1", "redis-benchmark -P 1", 5_000, 100_000, 0),
+    Workload("served_16", "redis-benchmark -P 16", 8_000, 300_000, 0),
+    Workload("served_100", "redis-benchmark -P 100", 10_000, 500_000, 0),
+    Workload("replay", "replay of 20,000 records", 1, 50, 1),
+    Workload("open", "open over 200,000 entries", 1, 200, 1),
+    Workload("imported", "import tidelog", 1, 5, 0),
 )
 # fmt: on
 
@@ -99,7 +99,7 @@ class Process:
             raise click.ClickException(f"{self.name}: its process ended; see above")
         return str(json.loads(line))
 
-    def slice(self, row: Row, count: int, counting: bool = False) -> float:
+    def slice(self, row: Workload, count: int, counting: bool = False) -> float:
         """Seconds of processor time, or instructions, of so many operations."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([row.name, count, counting]) + "\n")
@@ -117,7 +117,7 @@ class Process:
 class Result:
     """Of one row: seconds or instructions of each slice of both sides, pair by pair, for `count` operations."""
 
-    row: Row
+    row: Workload
     count: int
     before: Sequence[float]
     after: Sequence[float]
@@ -137,7 +137,7 @@ class Result:
         return None if self.instructions is None else self.instructions[0] / self.instructions[1]
 
 
-def fit(side: Process, row: Row, slice_s: float) -> int:
+def fit(side: Process, row: Workload, slice_s: float) -> int:
     """The number of operations of a slice. Also warms the side up."""
     count = row.quantum
     while True:
@@ -150,7 +150,7 @@ def fit(side: Process, row: Row, slice_s: float) -> int:
 
 
 def compare(
-    row: Row, a: Process, b: Process, *, slices: int, slice_s: float, instructions: bool
+    row: Workload, a: Process, b: Process, *, slices: int, slice_s: float, instructions: bool
 ) -> Result:
     """Both sides by turns: A B, B A, A B, ..."""
     count = fit(a, row, slice_s)
@@ -167,7 +167,7 @@ def compare(
     return Result(row, count, before, after, counted)
 
 
-def fewest(side: Process, row: Row) -> float:
+def fewest(side: Process, row: Workload) -> float:
     """Instructions of a slice: the smallest count, which has no rare events such as the extension of a segment."""
     return min(side.slice(row, row.counted, True) for _ in range(COUNTS))
 

@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tidelog.tools.bench.row import Row, show
+from tidelog.tools.bench.figure import Figure, show
 
 VERDICT = {True: "[green]met[/]", False: "[red]not met[/]", None: ""}
 
 
-def as_json(machine: dict[str, str], rows: list[Row], missing: dict[str, str]) -> dict[str, Any]:
+def as_json(machine: dict[str, str], rows: list[Figure], missing: dict[str, str]) -> dict[str, Any]:
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine,
@@ -23,7 +23,7 @@ def as_json(machine: dict[str, str], rows: list[Row], missing: dict[str, str]) -
 
 
 def show_table(
-    console: Console, machine: dict[str, str], rows: list[Row], missing: dict[str, str]
+    console: Console, machine: dict[str, str], rows: list[Figure], missing: dict[str, str]
 ) -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     console.print(f"{when}; " + "; ".join(f"{name}: {fact}" for name, fact in machine.items()))

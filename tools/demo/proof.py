@@ -16,6 +16,7 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.as_commands import added
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.keys.state import State
+from tidelog.engine.streams.columns import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.tools.demo.child import LINES, POISON, RESULTS, decode, result
 
@@ -34,8 +35,6 @@ OTHERS = {  # other effects that the demo writes
     **dict.fromkeys(NOTES, (*ADDS, e.STREAM_CREATE, e.XDEL, e.XTRIM)),
 }
 
-Row = tuple[bytes, ...]
-
 
 class Ledger:
     """Counts by entry ID, filled effect by effect.
@@ -49,8 +48,8 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.put: dict[int, Row] = {}
-        self.redriven: dict[int, Row] = {}
+        self.put: dict[int, EntryRow] = {}
+        self.redriven: dict[int, EntryRow] = {}
         self.put_twice: list[int] = []
         self.deliveries: Counter[int] = Counter()
         self.retries = 0
@@ -81,7 +80,7 @@ class Ledger:
         if opcode in ADDS and key in (JOBS, DONE, DEAD):
             for entry, row in added(effect):
                 self._add(key, entry, row)
-        elif key == JOBS and opcode == e.XCLAIM:
+        elif key == JOBS and opcode == e.DELIVER:
             self._claim(idlist.unpack(effect[5]), effect[7])
         elif key == JOBS and opcode == e.XNACK:
             back = idlist.unpack(effect[4])
@@ -96,7 +95,7 @@ class Ledger:
         else:
             self.foreign += opcode not in OTHERS.get(key, ())
 
-    def _add(self, key: bytes, entry: int, row: Row) -> None:
+    def _add(self, key: bytes, entry: int, row: EntryRow) -> None:
         fields = dict(zip(row[::2], row[1::2], strict=True))
         if key == JOBS:
             if entry in self.put or entry in self.redriven:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.engine.commands.context import Context
-from tidelog.engine.effects.effect import SEEN, XCLAIM, XGROUP_CREATECONSUMER, Effect
+from tidelog.engine.effects.effect import DELIVER, SEEN, XGROUP_CREATECONSUMER, Effect
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.groups.group import Consumer, Group
 from tidelog.engine.idlist import EMPTY, SEQ_MASK, pack
@@ -46,13 +46,13 @@ def log_seen(
 ) -> None:
     """Log that a consumer got nothing: create it if it does not exist, and set its seen-time.
 
-    mark: len(ctx.effects) before this command or key. If the command has logged effects since, log an empty XCLAIM with
-    them. Otherwise log the creation of the consumer, or SEEN, which is not written to the log.
+    mark: len(ctx.effects) before this command or key. If the command has logged effects since, log an empty DELIVER
+    with them. Otherwise log the creation of the consumer, or SEEN, which is not written to the log.
     """
     now = ctx.now
     effect: Effect
     if len(ctx.effects) > mark:
-        effect = (XCLAIM, ctx.db, key, group, name, EMPTY, now, 0, -1)
+        effect = (DELIVER, ctx.db, key, group, name, EMPTY, now, 0, -1)
     elif consumer is None:
         effect = (XGROUP_CREATECONSUMER, ctx.db, key, group, name, now)
     elif consumer.seen_time == now:
@@ -81,7 +81,7 @@ def log_claim(
     each = tuple([counts[entry_id] for entry_id in claimed])
     tally = each if len(set(each)) > 1 else each[0] if each else 0
     ctx.effects.append(
-        (XCLAIM, ctx.db, key, group, consumer, pack(claimed), time, tally, now, *moved)
+        (DELIVER, ctx.db, key, group, consumer, pack(claimed), time, tally, now, *moved)
     )
 
 

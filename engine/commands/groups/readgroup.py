@@ -21,7 +21,7 @@ from tidelog.engine.commands.groups.grouping import (
 from tidelog.engine.commands.streams.read import NOT_BLOCKING, Budget, ReadOptions, first_of, park
 from tidelog.engine.commands.table import command
 from tidelog.engine.effects.apply_groups import apply_to_group
-from tidelog.engine.effects.effect import XCLAIM
+from tidelog.engine.effects.effect import DELIVER
 from tidelog.engine.errors import CommandError
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.groups.group import Group
@@ -31,7 +31,7 @@ from tidelog.engine.keys.keyspace import resident
 from tidelog.engine.keys.state import State
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.entries import NO_ENTRIES, ClaimedEntries, Entries, RowsPart
 from tidelog.engine.streams.lag import read_on, read_one
 from tidelog.engine.streams.stream import Stream
@@ -194,7 +194,7 @@ def read_new(
 )
 def next_one(
     ctx: Context, key: bytes, stream: Stream, group: Group, consumer: bytes
-) -> tuple[int, Row] | None:
+) -> tuple[int, EntryRow] | None:
     """Deliver the next new entry of a group to a consumer: `log_new` for one entry. Returns (ID, row), or None."""
     last_id = group.last_id
     found = reading.next_after(stream, last_id)
@@ -204,7 +204,7 @@ def next_one(
         packed, ms, seq = pack_one(new), new >> 64, new & SEQ_MAX
         now = ctx.now
         ctx.effects.append(
-            (XCLAIM, ctx.db, key, group.name, consumer, packed, now, 1, now, ms, seq, read)
+            (DELIVER, ctx.db, key, group.name, consumer, packed, now, 1, now, ms, seq, read)
         )
     return found
 
@@ -218,7 +218,7 @@ def log_new(
     read = read_on(stream, group.last_id, group.entries_read, new)
     now = ctx.now
     ctx.effects.append(
-        (XCLAIM, ctx.db, key, group.name, consumer, ids_of_new, now, 1, now, ms, seq, read)
+        (DELIVER, ctx.db, key, group.name, consumer, ids_of_new, now, 1, now, ms, seq, read)
     )
 
 

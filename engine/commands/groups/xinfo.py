@@ -9,7 +9,7 @@ from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.groups.xgroup import no_such_group, wrong_subcommand
 from tidelog.engine.commands.table import command
 from tidelog.engine.errors import NO_SUCH_KEY, CommandError
-from tidelog.engine.groups.group import NEVER, UNKNOWN, Consumer, Group
+from tidelog.engine.groups.group import NEVER_ACTIVE, UNKNOWN, Consumer, Group
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import Map, Reply, Status
 from tidelog.engine.streams import reading
@@ -174,7 +174,7 @@ def xinfo_consumers(ctx: Context, args: list[bytes]) -> Reply:
             b"name",     consumer.name,
             b"pending",  group.pending.held_by(consumer.index),
             b"idle",     max(ctx.now - consumer.seen_time, 0),
-            b"inactive", NEVER if consumer.active_time == NEVER
+            b"inactive", NEVER_ACTIVE if consumer.active_time == NEVER_ACTIVE
                          else max(ctx.now - consumer.active_time, 0),
         ])
         for consumer in group.listed()

@@ -28,7 +28,7 @@ from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import Reply
 from tidelog.engine.streams import listpack
-from tidelog.engine.streams.block import Row, encode, encode_run
+from tidelog.engine.streams.block import EntryRow, encode, encode_run
 from tidelog.engine.streams.idmp import auto_iid
 from tidelog.engine.streams.node import (
     NODE_BYTES_BASE,
@@ -69,7 +69,7 @@ def decide_xadd_auto(
     settings: Settings,
     db: int,
     key: bytes,
-    row: Row,
+    row: EntryRow,
     now: int,
     end: int = END,
 ) -> Effect | None:
@@ -120,7 +120,7 @@ def decide_xadd_run(
     settings: Settings,
     db: int,
     key: bytes,
-    rows: Sequence[Row],
+    rows: Sequence[EntryRow],
     now: int,
     end: int = END,
 ) -> Effect | None:
@@ -159,7 +159,9 @@ def next_id(last_id: int, now: int) -> int:
     return last_id + 1
 
 
-def place(stream: Stream, settings: Settings, entry_id: int, row: Row) -> tuple[bool, Node | None]:
+def place(
+    stream: Stream, settings: Settings, entry_id: int, row: EntryRow
+) -> tuple[bool, Node | None]:
     """(whether the entry starts a new node, the sealed node that must be reopened for it or None).
 
     Exactly Redis's decision (spec 2.4). Raises CommandError if the entry is too large for any node, and CorruptBlock.
@@ -265,7 +267,7 @@ def _add(
     ctx: Context,
     key: bytes,
     given: tuple[int, int | None] | None,
-    row: Row,
+    row: EntryRow,
     options: TrimOptions,
     existing_only: bool,
     idmp: tuple[bytes, bytes | None] | None,
@@ -330,7 +332,7 @@ class _NodesAfter:
 
     __slots__ = ("_stream", "_new_node", "_entry_id", "_row")
 
-    def __init__(self, stream: Stream, new_node: bool, entry_id: int, row: Row) -> None:
+    def __init__(self, stream: Stream, new_node: bool, entry_id: int, row: EntryRow) -> None:
         self._stream = stream
         self._new_node = new_node or not stream.nodes()
         self._entry_id = entry_id
@@ -384,7 +386,7 @@ def decide_xadd_many(ctx: Context, key: bytes, rows: Sequence[Any] | Alike) -> t
     first = _first_of_many(stream.last_id if stream is not None else 0, ctx.now, len(rows))
     ms, seq = first >> 64, first & SEQ_MAX
     batch = _batch(rows)
-    head: tuple[Row, ...] = ()
+    head: tuple[EntryRow, ...] = ()
     reopened: Node | None = None
     if stream is not None:
         new_node, reopened = place(stream, ctx.settings, first, batch.row(0))
@@ -424,7 +426,7 @@ class _Batch:
         count: int,
         names: tuple[bytes | str, ...] | None,
         values: list[Any],
-        rows: list[Row],
+        rows: list[EntryRow],
         texts: bool = False,
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
@@ -439,11 +441,11 @@ class _Batch:
         self._ends: list[int] = []
         self._longest = self._master = self._fields_length = 0
 
-    def row(self, at: int) -> Row:
+    def row(self, at: int) -> EntryRow:
         """One row, converted to bytes."""
         return self.rows_of(at, at + 1)[0]
 
-    def rows_of(self, start: int, stop: int) -> list[Row]:
+    def rows_of(self, start: int, stop: int) -> list[EntryRow]:
         """Rows start..stop-1, converted to bytes."""
         if self.names is None:
             return self.rows[start:stop]
@@ -586,7 +588,7 @@ def _batch(rows: Sequence[Any] | Alike) -> _Batch:
     return _Batch(count, None, [], [_row(row) for row in rows])
 
 
-def _row(row: Any) -> Row:
+def _row(row: Any) -> EntryRow:
     if isinstance(row, Mapping):
         parts: Iterable[Any] = chain.from_iterable(row.items())
     elif isinstance(row, (list, tuple)):
@@ -617,7 +619,7 @@ def to_bytes(value: Any) -> bytes:
 
 def _head(
     settings: Settings, stream: Stream, reopened: Node | None, first: int, batch: _Batch
-) -> tuple[Row, ...]:
+) -> tuple[EntryRow, ...]:
     """The rows that fit into the open node. The caller knows that the first one does."""
     slots_max = settings.stream_node_max_entries
     bytes_max = _node_bytes_max(settings)

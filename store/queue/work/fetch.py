@@ -23,7 +23,7 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.idlist import pack
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import StoreClosed
 from tidelog.store.queue import rows
@@ -408,7 +408,7 @@ class _Look:
             )
         return doomed
 
-    def _dead(self, doomed: Job) -> Row:
+    def _dead(self, doomed: Job) -> EntryRow:
         job, row, count = doomed
         options = self._fetch.options
         known = failures(self._fetch.shared, self._ctx, options, job)

@@ -42,7 +42,7 @@ TIDY_SECONDS: Final = 3600.0
 CONSUMERS_MAX: Final = 100  # that one beat removes
 LATEST_MAX: Final = 1_000  # queues that are remembered though nobody uses them
 
-Place = tuple[int, bytes, bytes]  # database, key, group
+GroupKey = tuple[int, bytes, bytes]  # database, key, group
 
 log = logging.getLogger("tidelog.queue")
 
@@ -59,7 +59,7 @@ class Leases:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
         # A program may use one queue per user. Unused queues are freed, except for the latest ones.
-        self.shared: weakref.WeakValueDictionary[Place, Shared] = weakref.WeakValueDictionary()
+        self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.armed = self.over = self.closing = False
         self._wake = Bell()

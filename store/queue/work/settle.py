@@ -16,7 +16,7 @@ from tidelog.engine.commands.streams.delete import log_acked
 from tidelog.engine.effects.effect import XACK, XACKDEL, Effect
 from tidelog.engine.groups.group import Group
 from tidelog.engine.idlist import pack, pack_one
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
@@ -32,7 +32,7 @@ class Held:
 
     __slots__ = ("shared", "options", "worker", "job", "count", "row")
 
-    def __init__(self, delivery: Delivery, job: int, count: int, row: Row) -> None:
+    def __init__(self, delivery: Delivery, job: int, count: int, row: EntryRow) -> None:
         self.shared, self.options = delivery.shared, delivery.options
         self.worker = delivery.worker
         self.job, self.count, self.row = job, count, row

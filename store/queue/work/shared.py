@@ -27,7 +27,7 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
 from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import Row
+from tidelog.engine.streams.block import EntryRow
 from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.waiters import Caller, Holder
@@ -38,7 +38,7 @@ from tidelog.store.queue.streams import among_held, stream_at
 RATE_SECONDS: Final = 60.0  # longest period of `put_per_second` and `done_per_second`
 FEW: Final = 8  # up to this many jobs are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
-Job = tuple[int, Row, int]  # ID, row, deliveries
+Job = tuple[int, EntryRow, int]  # ID, row, deliveries
 
 log = logging.getLogger("tidelog.queue")
 

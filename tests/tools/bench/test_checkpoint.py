@@ -12,10 +12,10 @@ from tidelog.tools.bench.baselines import redis_saved
 from tidelog.tools.bench.baselines.redis_server import RedisServer
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.bench.processes.opened import BY_HAND, DATA, Opened, first
 from tidelog.tools.bench.processes.pauses import WRITER, Pauses
 from tidelog.tools.bench.processes.stored import BEHIND, pending_store, sensor_store
-from tidelog.tools.bench.row import Row
 from tidelog.tools.bench.subjects import budget, checkpoint, cold, restart
 
 
@@ -25,7 +25,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield run
 
 
-def by_name(rows: Iterator[Row]) -> dict[str, Row]:
+def by_name(rows: Iterator[Figure]) -> dict[str, Figure]:
     found = list(rows)
     named = {row.name: row for row in found}
     assert len(named) == len(found)

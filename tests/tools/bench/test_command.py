@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tidelog.tools.bench import machine, subjects
 from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.command import command as bench
-from tidelog.tools.bench.row import Bound, Row
+from tidelog.tools.bench.figure import Bound, Figure
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def one_subject(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Replaces what is measured by two rows made up; gives the directories that were used."""
     used: list[Path] = []
 
-    def rows(subject: str, run: Bench) -> Iterator[Row]:
+    def rows(subject: str, run: Bench) -> Iterator[Figure]:
         used.append(run.directory)
-        yield Row("quick thing", "/s", 500, {"bare": 1000}, (Bound(0.4, "bare"),))
-        yield Row("slow thing", "us", 7, {}, (Bound(3, most=True),), "by hand")
+        yield Figure("quick thing", "/s", 500, {"bare": 1000}, (Bound(0.4, "bare"),))
+        yield Figure("slow thing", "us", 7, {}, (Bound(3, most=True),), "by hand")
 
     monkeypatch.setattr(subjects, "rows", rows)
     return used

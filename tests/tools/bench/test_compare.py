@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidelog.tools.bench.compare import ROWS, Result, Row, command, mean, slower, table
+from tidelog.tools.bench.compare import ROWS, Result, Workload, command, mean, slower, table
 
 ROOT = Path(__file__).parents[3]
-ROW = Row("xadd", "XADD one", 1, 1, 1)
+ROW = Workload("xadd", "XADD one", 1, 1, 1)
 
 
 def result(before: list[float], after: list[float], counts: tuple[float, float] | None) -> Result:

@@ -10,9 +10,9 @@ import pytest
 from tidelog.tools.bench.bench import QUEUES, Bench
 from tidelog.tools.bench.contenders.our_queue import DRAINED, QUEUE, Commands, TidelogQueue
 from tidelog.tools.bench.contenders.ours import GROUP, STREAM
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.bench.messages import DICTS, TINY
 from tidelog.tools.bench.processes import child
-from tidelog.tools.bench.row import Row
 from tidelog.tools.bench.subjects import queue as subject
 
 
@@ -105,5 +105,5 @@ def test_bytes_are_counted_once_and_code_is_left_out() -> None:
     once = child.deep_bytes([big])
     assert 10_000 < once < 10_500
     assert child.deep_bytes([big, big, [big]]) < once + 200
-    assert child.deep_bytes([Row, gc, child.deep_bytes]) < 200
+    assert child.deep_bytes([Figure, gc, child.deep_bytes]) < 200
     assert child.deep_bytes({"a": [big]}) > 10_000

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 
 from tidelog.tools.bench.bench import Bench
-from tidelog.tools.bench.row import Row
+from tidelog.tools.bench.figure import Figure
 
 # fmt: off
 SUBJECTS = {
@@ -31,9 +31,9 @@ SUBJECTS = {
 # fmt: on
 
 
-def rows(subject: str, bench: Bench) -> Iterator[Row]:
+def rows(subject: str, bench: Bench) -> Iterator[Figure]:
     """Measure one subject. Raises KeyError for an unknown name."""
     SUBJECTS[subject]
     module = importlib.import_module(f"tidelog.tools.bench.subjects.{subject}")
-    measure: Callable[[Bench], Iterator[Row]] = module.rows
+    measure: Callable[[Bench], Iterator[Figure]] = module.rows
     return measure(bench)

@@ -8,13 +8,13 @@ from contextlib import closing
 from tidelog.tools.bench.baselines.bare import Bare
 from tidelog.tools.bench.bench import ALWAYS, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 THREADS = 16
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Bare(bench.fresh("bare"))) as bare,
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=ALWAYS)) as ours,
@@ -25,7 +25,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         with bench.peers(SMALL, durable=True) as peers:
             slower = bench.race([peer.adding() for peer in peers])
         one_thread = alone.pop(ours.name)
-        yield Row(
+        yield Figure(
             "XADD one at a time, always, one thread",
             "/s",
             one_thread,
@@ -36,7 +36,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         many = ours.adding_from_threads(THREADS)
         many.name = "threads"
         both = bench.race([many, ours.adding()])
-    yield Row(
+    yield Figure(
         f"XADD one at a time, always, {THREADS} threads",
         "/s",
         both["threads"],

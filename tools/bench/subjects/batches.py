@@ -8,16 +8,16 @@ from contextlib import closing
 from tidelog.tools.bench.baselines.bare import Bare
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     yield from _relaxed(bench)
     yield from _durable(bench)
 
 
-def _relaxed(bench: Bench) -> Iterator[Row]:
+def _relaxed(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Bare(bench.fresh("bare"))) as bare,
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=EVERYSEC)) as piped,
@@ -27,14 +27,14 @@ def _relaxed(bench: Bench) -> Iterator[Row]:
         sides = [piped.adding_batches(), many.adding_many(), bare.writing()]
         rates = bench.race([*sides, *(peer.adding_batches() for peer in peers)])
     pipeline, together = rates.pop(piped.name), rates.pop(many.name)
-    yield Row(
+    yield Figure(
         "pipelines of 1,000 XADD, everysec",
         "/s",
         pipeline,
         rates,
         (Bound(0.45, "os.write"),),
     )
-    yield Row(
+    yield Figure(
         "xadd_many of 1,000, everysec",
         "/s",
         together,
@@ -43,14 +43,14 @@ def _relaxed(bench: Bench) -> Iterator[Row]:
     )
 
 
-def _durable(bench: Bench) -> Iterator[Row]:
+def _durable(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Tidelog(bench.fresh("many"), SMALL, fsync=ALWAYS)) as ours,
         bench.peers(SMALL, durable=True) as peers,
     ):
         sides = [ours.adding_many(), *(peer.adding_batches() for peer in peers)]
         rates = bench.race(sides)
-    yield Row(
+    yield Figure(
         "xadd_many of 1,000, each synced",
         "/s",
         rates.pop(ours.name),

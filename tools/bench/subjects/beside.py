@@ -11,11 +11,11 @@ from contextlib import closing
 from tidelog.tools.bench.baselines.bare import Bare
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog, beside_a_busy_thread
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Bare(bench.fresh("bare"))) as bare,
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=EVERYSEC)) as ours,
@@ -28,7 +28,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         rates = bench.race(sides, slice_times=2)
     beside = rates.pop(f"{ours.name} beside")
     rates["alone"] = rates.pop(ours.name)
-    yield Row(
+    yield Figure(
         "XADD beside one CPU-bound thread",
         "/s",
         beside,

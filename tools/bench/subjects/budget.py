@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import BATCH
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.opened import Opened
-from tidelog.tools.bench.row import Bound, Row
 
 MIB = 1 << 20
 BUDGET = 64 * MIB
@@ -27,7 +27,7 @@ PHASES = (
 AT_ONCE = 100
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     backlog = bench.scaled(BACKLOG)
     with (
         Fresh(Opened, bench.fresh("budget") / "store", "random", memory_budget=BUDGET) as budgeted,
@@ -40,7 +40,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 def _phase(
     budgeted: Fresh, free: Fresh, phase: str, backlog: int, count: int, method: str
-) -> Iterator[Row]:
+) -> Iterator[Figure]:
     part = max(BATCH, count // PARTS // BATCH * BATCH)
     less = max(BATCH, part // LESS // BATCH * BATCH)
     spent = {"budgeted": 0.0, "free": 0.0}
@@ -49,7 +49,7 @@ def _phase(
             arguments = (some, AT_ONCE) if method == "take" else (some,)
             spent[name] += fresh.call("timed", method, *arguments)
     parts = max(1, count // part)
-    yield Row(
+    yield Figure(
         f"{phase}, memory_budget=64 MiB",
         "/s",
         parts * part / spent["budgeted"],
@@ -57,7 +57,7 @@ def _phase(
         (Bound(0.5, "no budget"),),
         f"{backlog:,} entries of 100 bytes; without a budget {backlog // LESS:,}",
     )
-    yield Row(
+    yield Figure(
         f"anonymous memory while {phase}, memory_budget=64 MiB",
         "MiB",
         budgeted.peak() / MIB,

@@ -12,11 +12,11 @@ from statistics import median
 from typing import Any
 
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.opened import Opened
 from tidelog.tools.bench.processes.pauses import Pauses
 from tidelog.tools.bench.processes.stored import sensor_store
-from tidelog.tools.bench.row import Bound, Row
 
 # fmt: off
 CASES = (
@@ -34,14 +34,14 @@ APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     for what, shown, count in CASES:
         yield from _pauses(bench, what, bench.scaled(count), shown)
     yield _cost(bench)
     yield _bytes_per_entry(bench)
 
 
-def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
+def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Figure]:
     alone, memory = _measured(bench, what, count, busy=False)
     beside, _ = _measured(bench, what, count, busy=True)
     redis = _redis(bench, what, count)
@@ -53,7 +53,7 @@ def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
             baselines["redis-server, BGSAVE"] = redis["during"][quantile]
             baselines["redis-server, quiet"] = redis["quiet"][quantile]
         worst = _of(alone, "during", quantile)
-        yield Row(
+        yield Figure(
             f"{name}, {case}",
             "ms",
             worst,
@@ -61,7 +61,7 @@ def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
             (Bound(most, most=True),),
             f"{len(alone)} checkpoints, {_calls(alone):,} XADDs beside them",
         )
-        yield Row(
+        yield Figure(
             f"{name}, {case}, and a CPU-bound thread",
             "ms",
             _of(beside, "during", quantile),
@@ -71,9 +71,9 @@ def _pauses(bench: Bench, what: str, count: int, shown: str) -> Iterator[Row]:
     seconds = {"and a CPU-bound thread": _seconds(beside)}
     if redis:
         seconds["redis-server, BGSAVE"] = redis["seconds"]
-    yield Row(f"whole time, {case}", "s", _seconds(alone), seconds, note="beside the writer")
+    yield Figure(f"whole time, {case}", "s", _seconds(alone), seconds, note="beside the writer")
     copied = {"redis-server, BGSAVE": redis["memory"] / MIB} if redis else {}
-    yield Row(
+    yield Figure(
         f"memory, {case}",
         "MiB",
         memory / MIB,
@@ -120,7 +120,7 @@ def _redis(bench: Bench, what: str, count: int) -> dict[str, Any] | None:
         return None
 
 
-def _cost(bench: Bench) -> Row:
+def _cost(bench: Bench) -> Figure:
     """The same number of dirty entries in a small store and a large one, by turns, which stay as large as they are."""
     many, few = bench.scaled(MANY), bench.scaled(FEW)
     times = QUICK_COST_TIMES if bench.quick else COST_TIMES
@@ -135,7 +135,7 @@ def _cost(bench: Bench) -> Row:
                 fresh.call("add", DIRTY)
                 spent[entries].append(fresh.call("checkpoint") * 1_000)
                 fresh.call("drop_newest", DIRTY)
-    return Row(
+    return Figure(
         f"checkpoint of {DIRTY:,} dirty entries, {many:,} stored",
         "ms",
         median(spent[many]),
@@ -145,7 +145,7 @@ def _cost(bench: Bench) -> Row:
     )
 
 
-def _bytes_per_entry(bench: Bench) -> Row:
+def _bytes_per_entry(bench: Bench) -> Figure:
     entries = bench.scaled(APART)
     with Fresh(Opened, bench.fresh("apart") / "store") as fresh:
         often = fresh.call("add_apart", entries, CHECKPOINTS)
@@ -155,7 +155,7 @@ def _bytes_per_entry(bench: Bench) -> Row:
     redis = _redis_file(bench, entries)
     if redis is not None:
         baselines["redis-server, RDB"] = redis
-    return Row(
+    return Figure(
         "checkpoint/data.mdb per entry",
         "B",
         often["on_disk"],

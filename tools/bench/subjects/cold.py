@@ -7,18 +7,18 @@ from statistics import median
 from typing import Any
 
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SENSOR
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.opened import PAGE, Opened
 from tidelog.tools.bench.processes.stored import SAMPLES, sensor_store
-from tidelog.tools.bench.row import Bound, Row
 
 STORED, RESIDENT, OVER_LINE = 10_000_000, 1_000_000, 100_000
 SLICES, SLICE_PAGES = 15, 50
 READ = 3_000
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     entries = bench.scaled(STORED)
     stored = sensor_store(bench, entries)
     redis = _redis(bench)
@@ -33,7 +33,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         yield from _each(sides, ids, entries)
 
 
-def _scan(sides: dict[str, Fresh], redis: Any, entries: int) -> Row:
+def _scan(sides: dict[str, Fresh], redis: Any, entries: int) -> Figure:
     rates: dict[str, list[float]] = {}
     for _ in range(SLICES):
         for name, fresh in sides.items():
@@ -41,7 +41,7 @@ def _scan(sides: dict[str, Fresh], redis: Any, entries: int) -> Row:
         if redis is not None:
             rates.setdefault("redis-py", []).append(redis.scan(SLICE_PAGES, PAGE))
     rate = median(rates.pop("cold"))
-    return Row(
+    return Figure(
         "scan of cold entries by XRANGE",
         "/s",
         rate,
@@ -51,7 +51,7 @@ def _scan(sides: dict[str, Fresh], redis: Any, entries: int) -> Row:
     )
 
 
-def _each(sides: dict[str, Fresh], ids: dict[str, list[str]], entries: int) -> Iterator[Row]:
+def _each(sides: dict[str, Fresh], ids: dict[str, list[str]], entries: int) -> Iterator[Figure]:
     spent: dict[str, list[float]] = {name: [] for name in sides}
     part = max(1, len(ids["cold"]) // SLICES)
     for at in range(0, len(ids["cold"]), part):
@@ -60,7 +60,7 @@ def _each(sides: dict[str, Fresh], ids: dict[str, list[str]], entries: int) -> I
     for found in spent.values():
         found.sort()
     for name, share, target in (("median", 0.5, (Bound(150, most=True),)), ("p99", 0.99, ())):
-        yield Row(
+        yield Figure(
             f"XRANGE of one cold entry, {name}",
             "us",
             spent["cold"][int(share * len(spent["cold"]))],

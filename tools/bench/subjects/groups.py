@@ -7,11 +7,11 @@ from contextlib import closing
 
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=EVERYSEC)) as ours,
         bench.peers(SMALL, durable=False) as peers,
@@ -19,7 +19,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         sides = [ours, *peers]
         hundred = bench.race([side.taking(100) for side in sides])
         single = bench.race([side.taking(1) for side in sides])
-    yield Row(
+    yield Figure(
         "XREADGROUP COUNT 100 + XACK 100, everysec",
         "/s",
         hundred.pop(ours.name),
@@ -27,7 +27,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         (Bound(500_000),),
         "messages through both",
     )
-    yield Row(
+    yield Figure(
         "XREADGROUP COUNT 1 + XACK 1, everysec",
         "/s",
         single.pop(ours.name),
@@ -39,7 +39,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         bench.peers(SMALL, durable=True) as peers,
     ):
         durable = bench.race([side.taking(1) for side in [ours, *peers]])
-    yield Row(
+    yield Figure(
         "XREADGROUP COUNT 1 + XACK 1, always",
         "/s",
         durable.pop(ours.name),

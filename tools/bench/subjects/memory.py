@@ -9,20 +9,20 @@ from collections.abc import Iterator
 
 from tidelog.tools.bench.baselines.redis_server import GROUP, RedisServer
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import BATCH, RANDOM, SMALL, Messages
 from tidelog.tools.bench.processes.child import ask
-from tidelog.tools.bench.row import Bound, Row
 from tidelog.tools.bench.wire import STREAM
 
 ENTRIES = 1_000_000
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     entries = bench.scaled(ENTRIES)
     for messages, kind, most in ((SMALL, "small", 24), (RANDOM, "random", 118)):
         ours = ask("memory", bench.fresh("tidelog"), kind, entries)
         redis = _redis(bench, messages, entries, pending=kind == "small")
-        yield Row(
+        yield Figure(
             f"memory per entry, {messages.name}",
             "B",
             ours["entry"],
@@ -31,7 +31,7 @@ def rows(bench: Bench) -> Iterator[Row]:
             f"{entries:,} entries",
         )
         if kind == "small":
-            yield Row(
+            yield Figure(
                 "memory per pending entry",
                 "B",
                 ours["pending"],

@@ -7,11 +7,11 @@ from contextlib import closing
 
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.bench.messages import RANDOM
-from tidelog.tools.bench.row import Row
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     for durable, level in ((True, "durable"), (False, "relaxed")):
         fsync = ALWAYS if durable else EVERYSEC
         with (
@@ -19,11 +19,11 @@ def rows(bench: Bench) -> Iterator[Row]:
             bench.peers(RANDOM, durable=durable) as peers,
         ):
             single = bench.race([side.adding() for side in [ours, *peers]])
-            yield Row(f"add one, {level}", "/s", single.pop(ours.name), single)
+            yield Figure(f"add one, {level}", "/s", single.pop(ours.name), single)
             many = [ours.adding_many(), *(peer.adding_batches() for peer in peers)]
             batches = bench.race(many)
-            yield Row(f"add 1,000, {level}", "/s", batches.pop(ours.name), batches)
+            yield Figure(f"add 1,000, {level}", "/s", batches.pop(ours.name), batches)
             taken = bench.race([side.taking(100) for side in [ours, *peers]])
-            yield Row(f"claim and ack by 100, {level}", "/s", taken.pop(ours.name), taken)
+            yield Figure(f"claim and ack by 100, {level}", "/s", taken.pop(ours.name), taken)
             one = bench.race([side.taking(1) for side in [ours, *peers]])
-            yield Row(f"claim and ack one, {level}", "/s", one.pop(ours.name), one)
+            yield Figure(f"claim and ack one, {level}", "/s", one.pop(ours.name), one)

@@ -8,9 +8,9 @@ from contextlib import closing
 
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM, Tidelog
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
 from tidelog.tools.bench.race import Contender
-from tidelog.tools.bench.row import Bound, Row
 
 MANY, FEW = 1_000_000, 1_000
 ACKS_MOST = FEW // 2  # in one slice, so that the small store keeps something to acknowledge
@@ -86,14 +86,14 @@ COMMANDS = (
 # fmt: on
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Delivered(bench, FEW)) as few,
         closing(Delivered(bench, MANY)) as many,
     ):
         for name, contender in COMMANDS:
             rates = bench.race([contender(few), contender(many)], more_rounds=3, slice_times=0.3)
-            yield Row(
+            yield Figure(
                 f"{name}, {many.name}",
                 "us",
                 1e6 / rates[many.name],

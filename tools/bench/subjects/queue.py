@@ -12,23 +12,23 @@ from contextlib import closing, contextmanager
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.our_queue import Commands, TidelogQueue
 from tidelog.tools.bench.contenders.peer import Peer
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import DICTS, TEXT, TINY, Messages
 from tidelog.tools.bench.processes.child import ask
-from tidelog.tools.bench.row import Bound, Row
 
 MANY, FEW = 10_000_000, 1_000
 WORKED_OFF = 1_000_000
 MIB = 1 << 20
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     yield from _relaxed(bench)
     yield from _durable(bench)
     yield from _deep(bench)
     yield from _worked_off(bench)
 
 
-def _relaxed(bench: Bench) -> Iterator[Row]:
+def _relaxed(bench: Bench) -> Iterator[Figure]:
     yield _putting(bench, EVERYSEC, Bound(120_000))
     yield _put_many(bench, TEXT, "bytes", Bound(1_200_000))
     yield _put_many(bench, DICTS, "json", Bound(300_000))
@@ -36,7 +36,7 @@ def _relaxed(bench: Bench) -> Iterator[Row]:
     yield _consuming(bench, EVERYSEC, 100, Bound(200_000))
 
 
-def _durable(bench: Bench) -> Iterator[Row]:
+def _durable(bench: Bench) -> Iterator[Figure]:
     yield _putting(bench, ALWAYS)
     yield _consuming(bench, ALWAYS, 100)
 
@@ -54,32 +54,34 @@ def _sides(
         yield ours, bare, peers
 
 
-def _putting(bench: Bench, fsync: str, *target: Bound) -> Row:
+def _putting(bench: Bench, fsync: str, *target: Bound) -> Figure:
     with _sides(bench, fsync, TEXT, "bare XADD") as (ours, bare, peers):
         rates = bench.race([side.adding() for side in [ours, bare, *peers]])
-    return Row(f"queue: put one, {fsync}", "/s", rates.pop(ours.name), rates, target, "codec bytes")
+    return Figure(
+        f"queue: put one, {fsync}", "/s", rates.pop(ours.name), rates, target, "codec bytes"
+    )
 
 
-def _put_many(bench: Bench, messages: Messages, codec: str, *target: Bound) -> Row:
+def _put_many(bench: Bench, messages: Messages, codec: str, *target: Bound) -> Figure:
     with _sides(bench, EVERYSEC, messages, "bare xadd_many", codec) as (ours, bare, peers):
         sides = [ours.adding_batches(), bare.adding_many()]
         rates = bench.race([*sides, *(peer.adding_batches() for peer in peers)])
     name = f"queue: put_many, {codec}, {EVERYSEC}"
     note = f"{messages.name}; persist-queue and huey have no batches"
-    return Row(name, "/s", rates.pop(ours.name), rates, target, note)
+    return Figure(name, "/s", rates.pop(ours.name), rates, target, note)
 
 
-def _consuming(bench: Bench, fsync: str, batch: int, *target: Bound) -> Row:
+def _consuming(bench: Bench, fsync: str, batch: int, *target: Bound) -> Figure:
     with _sides(bench, fsync, TEXT, "bare commands") as (ours, bare, peers):
         rates = bench.race([side.taking(batch) for side in [ours, bare, *peers]])
     name = f"queue: consume and ack {'one' if batch == 1 else f'by {batch}'}, {fsync}"
     note = "bare: XREADGROUP, XACKDEL; huey has no ack, its dequeue deletes"
     if batch > 1:
         note += "; persist-queue has no batches, litequeue none for claims"
-    return Row(name, "/s", rates.pop(ours.name), rates, target, note)
+    return Figure(name, "/s", rates.pop(ours.name), rates, target, note)
 
 
-def _deep(bench: Bench) -> Iterator[Row]:
+def _deep(bench: Bench) -> Iterator[Figure]:
     """The same calls on a deep queue and a shallow one. The jobs that a slice consumes are put at the end of the queue
     before it.
     """
@@ -100,7 +102,7 @@ def _deep(bench: Bench) -> Iterator[Row]:
         }
         for what, pair in pairs.items():
             rates = bench.race(pair, more_rounds=3, slice_times=0.3)
-            yield Row(
+            yield Figure(
                 f"queue: {what}, {many.name}",
                 "/s",
                 rates[many.name],
@@ -110,14 +112,14 @@ def _deep(bench: Bench) -> Iterator[Row]:
             )
 
 
-def _worked_off(bench: Bench) -> Iterator[Row]:
+def _worked_off(bench: Bench) -> Iterator[Figure]:
     jobs = bench.scaled(WORKED_OFF)
     found = ask("worked-off", bench.fresh("tidelog"), jobs)
     after = f"after {jobs:,} jobs put and worked off"
-    yield Row(
+    yield Figure(
         f"queue: XLEN {after}", "entries", found["left"], {}, (Bound(0, most=True),), "keep=0"
     )
-    yield Row(
+    yield Figure(
         f"queue: the engine's state {after}",
         "B",
         found["state"],
@@ -125,7 +127,7 @@ def _worked_off(bench: Bench) -> Iterator[Row]:
         (Bound(MIB, most=True),),
         "every object that can be reached from it",
     )
-    yield Row(
+    yield Figure(
         f"queue: growth of memory {after}",
         "B",
         found["trimmed"],

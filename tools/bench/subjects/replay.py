@@ -12,8 +12,8 @@ from pathlib import Path
 import tidelog
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import STREAM
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 OTHER = "returns"
 RECORDS = 500_000
@@ -21,7 +21,7 @@ FRAME = 256
 OPENS = 3
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     count = bench.scaled(RECORDS) // FRAME * FRAME
     together, apart = bench.fresh("frames"), bench.fresh("single")
     with closing(tidelog.open(together / "store", fsync=EVERYSEC)) as db:
@@ -48,7 +48,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         (apart, "replay, one record per frame", 500_000),
     ):
         rate = count / statistics.median(opened[path])
-        yield Row(name, "/s", rate, baselines, (Bound(target),), "records; the whole open")
+        yield Figure(name, "/s", rate, baselines, (Bound(target),), "records; the whole open")
 
 
 def _open_s(path: Path, count: int) -> float:

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from tidelog.tools.bench.bench import Bench
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.opened import First, Opened
 from tidelog.tools.bench.processes.stored import pending_store, sensor_store
-from tidelog.tools.bench.row import Bound, Row
 
 SOME, MANY = 1_000_000, 10_000_000
 PENDING = 1_000_000
@@ -32,7 +32,7 @@ class _Times:
     call: list[float]
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     empty = bench.fresh("empty") / "store"
     with Fresh(Opened, empty):
         pass
@@ -40,7 +40,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield from _pending(bench, empty)
 
 
-def _entries(bench: Bench, empty: Path) -> Iterator[Row]:
+def _entries(bench: Bench, empty: Path) -> Iterator[Figure]:
     sizes = [bench.scaled(SOME), bench.scaled(MANY)]
     stores = {EMPTY: empty}
     stores |= {_named(size): sensor_store(bench, size).path for size in sizes}
@@ -53,7 +53,7 @@ def _entries(bench: Bench, empty: Path) -> Iterator[Row]:
         redis = _redis(bench, size)
         for call in CALLS:
             bare = median(found[EMPTY, call].both)
-            yield Row(
+            yield Figure(
                 f"open and first {call}, {_named(size)}",
                 "ms",
                 median(found[_named(size), call].both),
@@ -63,7 +63,7 @@ def _entries(bench: Bench, empty: Path) -> Iterator[Row]:
             )
 
 
-def _pending(bench: Bench, empty: Path) -> Iterator[Row]:
+def _pending(bench: Bench, empty: Path) -> Iterator[Figure]:
     count = bench.scaled(PENDING)
     made = pending_store(bench, count)
     found: dict[tuple[str, str], _Times] = {}
@@ -74,7 +74,7 @@ def _pending(bench: Bench, empty: Path) -> Iterator[Row]:
     base = {f"first XADD, {EMPTY}": median(found[EMPTY, "XADD"].call)}
     for call, shown in (("XREADGROUP", "XREADGROUP of `>`"), ("XACK", "XACK, one anywhere")):
         times = found["pending", call]
-        yield Row(
+        yield Figure(
             f"first {shown}, {count:,} pending, after a restart",
             "ms",
             median(times.call),

@@ -16,12 +16,12 @@ from tidelog.tools.bench.baselines.redis_saved import adding_to_one, feed
 from tidelog.tools.bench.baselines.redis_server import RedisPeer, RedisServer
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.our_server import TidelogServer
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import BATCH, SMALL
 from tidelog.tools.bench.processes import crowd, idle, stream_latency
 from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.race import Contender
 from tidelog.tools.bench.redis_benchmark import Load
-from tidelog.tools.bench.row import Bound, Row
 from tidelog.tools.bench.wire import STREAM, packed
 
 OURS, REDIS = "tidelog", "redis-server"
@@ -53,7 +53,7 @@ IDLE_S, QUICK_IDLE_S = 10.0, 3.0
 Servers = dict[str, Served]
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     try:
         yield from _throughput(bench)
     except FileNotFoundError as error:
@@ -89,13 +89,13 @@ def _servers(
 # --- commands per second
 
 
-def _throughput(bench: Bench) -> Iterator[Row]:
+def _throughput(bench: Bench) -> Iterator[Figure]:
     for appendfsync, loads in LOADS.items():
         with _servers(bench, appendfsync) as servers:
             for load, share in loads:
                 sides = [load.against(server) for server in servers.values()]
                 rates = bench.race(sides, slice_times=SLICE_TIMES)
-                yield Row(
+                yield Figure(
                     f"server: XADD, {appendfsync}, -c {load.clients} -P {load.pipeline}",
                     "/s",
                     rates.pop(OURS),
@@ -105,7 +105,7 @@ def _throughput(bench: Bench) -> Iterator[Row]:
                 )
 
 
-def _reading(bench: Bench) -> Iterator[Row]:
+def _reading(bench: Bench) -> Iterator[Figure]:
     with _servers(bench, EVERYSEC) as servers:
         peers = {name: RedisPeer(server, SMALL) for name, server in servers.items()}
         ranging, taking = [], []
@@ -118,8 +118,10 @@ def _reading(bench: Bench) -> Iterator[Row]:
         messages = bench.race(taking)
         for peer in peers.values():
             peer.close()
-    yield Row(f"server: XRANGE of {PAGE}", "/s", pages.pop(OURS), pages, (), "calls, by redis-py")
-    yield Row(
+    yield Figure(
+        f"server: XRANGE of {PAGE}", "/s", pages.pop(OURS), pages, (), "calls, by redis-py"
+    )
+    yield Figure(
         f"server: XREADGROUP COUNT {COUNT} + XACK {COUNT}, everysec",
         "/s",
         messages.pop(OURS),
@@ -141,7 +143,7 @@ def _ranging(name: str, server: Served) -> Contender:
 # --- from producer to consumer
 
 
-def _latency(bench: Bench) -> Iterator[Row]:
+def _latency(bench: Bench) -> Iterator[Figure]:
     for pending in (0, bench.scaled(PENDING)):
         beside = f", {pending:,} pending" if pending else ""
         with _servers(bench, EVERYSEC) as servers:
@@ -157,12 +159,12 @@ def _latency(bench: Bench) -> Iterator[Row]:
                 yield from _latencies(_by_turns(bench, servers, rate), f"{rate:,}/s")
 
 
-def _latencies(found: dict[str, dict[str, float]], name: str, *bounds: Bound) -> Iterator[Row]:
+def _latencies(found: dict[str, dict[str, float]], name: str, *bounds: Bound) -> Iterator[Figure]:
     carried = "; ".join(f"{side} carried {runs['carried']:,.0f}/s" for side, runs in found.items())
     halves = "; ".join(f"{side} p50 {runs['p50']:.2f} ms" for side, runs in found.items())
     for share in ("p99", "p99.9"):
         of = {side: runs[share] for side, runs in found.items()}
-        yield Row(
+        yield Figure(
             f"server: XADD to consumer, {name}, {share}",
             "ms",
             of.pop(OURS),
@@ -213,7 +215,7 @@ def _by_turns(bench: Bench, servers: Servers, rate: int) -> dict[str, dict[str, 
 # --- clients that wait
 
 
-def _idle(bench: Bench) -> Iterator[Row]:
+def _idle(bench: Bench) -> Iterator[Figure]:
     seconds = QUICK_IDLE_S if bench.quick else IDLE_S
     with (
         idle.many_files(bench.scaled(IDLE_CLIENTS)) as clients,
@@ -225,16 +227,16 @@ def _idle(bench: Bench) -> Iterator[Row]:
     cpu = {name: cost["cpu"] for name, cost in found.items()}
     cpu |= {f"{name}, no client": cost["alone"] for name, cost in found.items()}
     shown = f"{clients:,} clients blocked in XREAD"
-    yield Row("server: memory per blocked client", "B", each.pop(OURS), each, (), shown)
-    yield Row("server: CPU while they are idle", "ms/s", cpu.pop(OURS), cpu, (), shown)
+    yield Figure("server: memory per blocked client", "B", each.pop(OURS), each, (), shown)
+    yield Figure("server: CPU while they are idle", "ms/s", cpu.pop(OURS), cpu, (), shown)
     shown = f"{clients:,} consumers blocked in XREADGROUP; one gets it"
-    yield Row("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
+    yield Figure("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
 
 
 # --- one command, or many clients, that delay the others
 
 
-def _crowd(bench: Bench) -> Iterator[Row]:
+def _crowd(bench: Bench) -> Iterator[Figure]:
     count, keys = bench.scaled(LARGE), bench.scaled(KEYS)
     where: dict[str, Path] = {}
     with _servers(bench, EVERYSEC, where) as servers:
@@ -248,8 +250,10 @@ def _crowd(bench: Bench) -> Iterator[Row]:
     shown = (
         f"from the checkpoint, {count:,} of {crowd.ENTRY_BYTES:,} bytes; redis-server: from memory"
     )
-    yield Row("server: XTRIM of cold entries", "ms", trimmed.pop(OURS), trimmed, (), shown)
-    yield Row(f"server: DEL of {keys:,} keys", "ms", deleted.pop(OURS), deleted, (), "one command")
+    yield Figure("server: XTRIM of cold entries", "ms", trimmed.pop(OURS), trimmed, (), shown)
+    yield Figure(
+        f"server: DEL of {keys:,} keys", "ms", deleted.pop(OURS), deleted, (), "one command"
+    )
     seconds = QUICK_CROWD_S if bench.quick else CROWD_S
     for name in crowd.CROWDS:
         with _servers(bench, EVERYSEC) as servers:
@@ -258,7 +262,7 @@ def _crowd(bench: Bench) -> Iterator[Row]:
             found = {side: crowd.polite(server, name, seconds) for side, server in servers.items()}
         worst = "; ".join(f"{side} worst {of['worst']:,.0f} ms" for side, of in found.items())
         p99 = {side: of["p99"] for side, of in found.items()}
-        yield Row(
+        yield Figure(
             f"server: PING beside {name} that nobody reads, p99",
             "ms",
             p99.pop(OURS),

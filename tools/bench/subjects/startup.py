@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 
 import tidelog
 from tidelog.tools.bench.bench import EVERYSEC, Bench
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.bench.processes.child import import_s
-from tidelog.tools.bench.row import Row
 
 TIMES = 7
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     imports: dict[str, list[float]] = {"tidelog": [], "redis": [], "sqlite3": []}
     for _ in range(TIMES):
         for module, times in imports.items():
             times.append(import_s(module) * 1000)
     medians = {f"import {name}": statistics.median(times) for name, times in imports.items()}
-    yield Row("import tidelog", "ms", medians.pop("import tidelog"), medians)
+    yield Figure("import tidelog", "ms", medians.pop("import tidelog"), medians)
 
     def open_ours() -> None:
         tidelog.open(bench.fresh("empty") / "store", fsync=EVERYSEC).close()
@@ -36,7 +36,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     for _ in range(TIMES):
         ours.append(_ms(open_ours))
         theirs.append(_ms(open_sqlite))
-    yield Row(
+    yield Figure(
         "create, open and close an empty store",
         "ms",
         statistics.median(ours),

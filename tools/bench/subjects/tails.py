@@ -13,8 +13,8 @@ from contextlib import closing
 
 from tidelog.tools.bench.bench import ALWAYS, EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import STREAM, Tidelog
+from tidelog.tools.bench.figure import Figure
 from tidelog.tools.bench.messages import RANDOM
-from tidelog.tools.bench.row import Row
 
 VALUE_BYTES = 100
 WRITTEN_BYTES = 600_000_000  # of values; the log holds half as much again
@@ -22,14 +22,14 @@ SYNCED_BYTES = 60_000_000  # where each call waits for the disk: past the end of
 SLICE = 1_000
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     for policy in (EVERYSEC, "no", ALWAYS):
         of_values = SYNCED_BYTES if policy == ALWAYS else WRITTEN_BYTES
         count = bench.scaled(of_values) // VALUE_BYTES
         with closing(Tidelog(bench.fresh("tidelog"), RANDOM, fsync=policy)) as ours:
             spent = sorted(_timed(ours, count))
         shares = {"p99.9": 0.999, "p99": 0.99, "p50": 0.5}
-        yield Row(
+        yield Figure(
             f"slowest XADD of {count:,}, {policy}",
             "us",
             spent[-1] / 1000,

@@ -8,11 +8,11 @@ from contextlib import closing
 from tidelog.tools.bench.baselines.bare import Bare
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.ours import Tidelog
+from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import SMALL
-from tidelog.tools.bench.row import Bound, Row
 
 
-def rows(bench: Bench) -> Iterator[Row]:
+def rows(bench: Bench) -> Iterator[Figure]:
     with (
         closing(Bare(bench.fresh("bare"))) as bare,
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=EVERYSEC)) as ours,
@@ -20,7 +20,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     ):
         sides = [ours.adding(), bare.writing(), *(peer.adding() for peer in peers)]
         rates = bench.race(sides)
-    yield Row(
+    yield Figure(
         "XADD one at a time, everysec",
         "/s",
         rates.pop(ours.name),

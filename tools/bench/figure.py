@@ -15,7 +15,7 @@ class Bound:
     most: bool = False
     over: bool = False
 
-    def holds(self, row: Row) -> bool:
+    def holds(self, row: Figure) -> bool:
         """Whether the row meets the bound. False if the baseline could not run."""
         limit = self.value
         if self.of is not None:
@@ -35,7 +35,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Row:
+class Figure:
     """One line of the table.
 
     unit        "/s" (more is better), or "us", "ms", "s", "B", "MiB", "ms/s" of processor time (less is better)

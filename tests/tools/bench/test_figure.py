@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.tools.bench.row import Bound, Row, show
+from tidelog.tools.bench.figure import Bound, Figure, show
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from tidelog.tools.bench.row import Bound, Row, show
     ],
 )
 def test_verdict(measured: float, target: tuple[Bound, ...], met: bool | None) -> None:
-    assert Row("x", "/s", measured, {"bare": 200.0}, target).met is met
+    assert Figure("x", "/s", measured, {"bare": 200.0}, target).met is met
 
 
 def test_the_ratio_is_against_the_targets_baseline() -> None:
-    row = Row("x", "/s", 50, {"first": 10, "bare": 100}, (Bound(0.4, "bare"),))
+    row = Figure("x", "/s", 50, {"first": 10, "bare": 100}, (Bound(0.4, "bare"),))
     assert (row.against, row.ratio) == ("bare", 0.5)
     assert row.target_text == ">= 0.4 x bare"
-    over = Row("x", "ms", 50, {"bare": 10}, (Bound(50, "bare", most=True, over=True),))
+    over = Figure("x", "ms", 50, {"bare": 10}, (Bound(50, "bare", most=True, over=True),))
     assert over.target_text == "<= bare + 50 ms"
 
 
