@@ -158,12 +158,24 @@ class Block:
 
 # A cache of decoded blocks, oldest first. Readers walk forward, so a few dozen blocks serve many of them. Several
 # threads render views at once, so the code uses only single dict operations, each of which tolerates the others.
+#
+# The sealed bytes of all cached blocks together are at most twice CACHED_BYTES: half for blocks of up to LARGE_BYTES,
+# which their number bounds, half for larger ones. One block alone may be larger. Only a node limit of more than 64 KiB
+# makes large blocks, so the cache is summed up only for these.
 CACHED_BLOCKS: Final = 64
+CACHED_BYTES: Final = 4 << 20
+LARGE_BYTES: Final = CACHED_BYTES // CACHED_BLOCKS
 _cache: dict[Block, Decoded] = {}
 
 
 def _remember(block: Block) -> Decoded:
     decoded = Decoded(block.data)
+    if len(block.data) > LARGE_BYTES:
+        left = CACHED_BYTES - len(block.data)
+        for other in reversed(list(_cache)):
+            left -= len(other.data)
+            if left < 0:
+                _cache.pop(other, None)
     while len(_cache) >= CACHED_BLOCKS:
         try:
             _cache.pop(next(iter(_cache)), None)

@@ -15,7 +15,10 @@ from tidelog.engine import idlist
 from tidelog.engine.crc32c import crc32c
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, SEQ_MAX, text
+from tidelog.engine.streams import block as block_module
 from tidelog.engine.streams.block import (
+    CACHED_BLOCKS,
+    CACHED_BYTES,
     CRC_BYTES,
     FEW_TEXTS,
     Block,
@@ -145,3 +148,17 @@ def test_the_bytes_of_the_module_text() -> None:
         [b"a", b"b", b"c"],
         [0, 1],
     ]
+
+
+def test_the_cache_of_decoded_blocks_is_bounded_by_bytes() -> None:
+    """The limits of a node may be off, so that a block has any size."""
+    kept: list[Block] = []
+    for mib in (1, 1, 1, 1, 1, 1, 9, 1, 1, 1, 9, 9):
+        ids, rows = [len(kept) + 1], [(b"f", b"x" * (mib << 20))]
+        kept += [Block(encode(ids, rows), 1, ids[0])]
+        kept += [Block(encode([n], [(b"f", b"small")]), 1, n) for n in range(20)]
+        for block in kept[-21:]:
+            assert block.decoded() is block.decoded()
+        sealed = [len(block.data) for block in list(block_module._cache)]
+        assert len(sealed) <= CACHED_BLOCKS
+        assert sum(sealed) <= max(2 * CACHED_BYTES, max(sealed) + CACHED_BYTES)
