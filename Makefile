@@ -9,6 +9,9 @@ READY  := $(VENV)/.ready-$(SUM)
 # The tools of the documentation are installed by `make docs` alone.
 DOCS   := $(VENV)/.docs-$(SUM)
 
+# The tests start hundreds of processes: the modules they import are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow test-soak mutants check docs bench clean venv
 
 help:  ## list the targets

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import Connection, Form
 from tests.server.conftest import Running, Start
@@ -405,10 +407,11 @@ def test_redis_py(server: Running, redis7: RedisServer, protocol: int) -> None:
 
 def test_signing_in_with_redis_py(start: Start) -> None:
     server = start(requirepass="secret")
+    once: Any = {"retry": Retry(NoBackoff(), 0)}
     with pytest.raises(redis.AuthenticationError):
-        server.client().ping()
+        server.client(**once).ping()
     with pytest.raises(redis.AuthenticationError):
-        server.client(password="wrong").ping()
+        server.client(password="wrong", **once).ping()
     with server.client(password="secret", protocol=3) as client:
         rules: Any = {"keys": ["*"], "categories": ["+@all"], "commands": ["-del"]}
         assert client.acl_setuser("bob", enabled=True, passwords=["+pw"], **rules)

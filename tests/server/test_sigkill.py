@@ -42,7 +42,7 @@ def rounds(root: Path, policy: str, count: int, seed: int) -> None:
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_what_was_answered_is_there(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path / "store", policy, 3, seed=1)
+    rounds(tmp_path / "store", policy, 2, seed=1)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog.disk.real import RealDisk
@@ -14,7 +15,7 @@ from tidelog.snapshot.restore import restore
 OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
 
 
-@pytest.mark.parametrize("segment_bytes", [4096, 1 << 20])
+@pytest.mark.parametrize("segment_bytes", rest_slow([4096, 1 << 20], 1))
 @pytest.mark.parametrize("count", [3, 50, 51, 80, 300])
 def test_it_shows_what_is_there_and_no_mixture(
     tmp_path: Path, count: int, segment_bytes: int

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.portable_store import DISK, opened, work
 
 from tidelog.aof import identity
@@ -90,13 +91,14 @@ class Past:
         return tail.position.lsn, digest(state)
 
 
+@pytest.mark.parametrize("places", some_and_all(4, 14))
 @pytest.mark.parametrize("seed", range(2))
-def test_up_to_any_lsn(tmp_path: Path, seed: int) -> None:
+def test_up_to_any_lsn(tmp_path: Path, seed: int, places: int) -> None:
     past = Past(tmp_path / "db", seed, 60)
     first, last = past.snapshot.lsn, past.last
     rng = random.Random(seed)
     inside = 0
-    for lsn in {first, last, *rng.sample(range(first, last), 14)}:
+    for lsn in {first, last, *rng.sample(range(first, last), places)}:
         target = tmp_path / "new"
         done = restore(DISK, past.snapshot.path, target, until_lsn=lsn)
         assert done.lsn == max(end for end in past.ends if end <= lsn)
@@ -288,7 +290,8 @@ def killed_after(body: str, seconds: float | None) -> float | None:
     return seconds if done else None
 
 
-def test_killed_while_creating(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", some_and_all(4, 12))
+def test_killed_while_creating(tmp_path: Path, kills: int) -> None:
     rng = random.Random(12)
     root = tmp_path / "db"
     killed = 0
@@ -296,7 +299,7 @@ def test_killed_while_creating(tmp_path: Path) -> None:
         work(db, rng, 100)
         usual = killed_after(CREATE.format(root=str(root)), None)
         assert usual is not None
-        for round_number in range(12):
+        for round_number in range(kills):
             work(db, rng, 100)
             if round_number % 3 == 1:
                 db.checkpoint()
@@ -312,10 +315,11 @@ def test_killed_while_creating(tmp_path: Path) -> None:
     assert os.listdir(root / "snapshots" / "fold") == []
     restore(DISK, made.path, tmp_path / "new")
     assert digest_of(tmp_path / "new") == expected
-    assert killed > 3
+    assert killed > kills // 4
 
 
-def test_killed_while_restoring(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", some_and_all(5, 14))
+def test_killed_while_restoring(tmp_path: Path, kills: int) -> None:
     past = Past(tmp_path / "db", 3, 40)
     last = past.last
     rng = random.Random(13)
@@ -325,7 +329,7 @@ def test_killed_while_restoring(tmp_path: Path) -> None:
     assert usual is not None
     shutil.rmtree(target)
     killed = 0
-    for _ in range(14):
+    for _ in range(kills):
         killed += killed_after(body, rng.random() * 1.2 * usual) is None
         try:
             identity.read(DISK, target)
@@ -334,4 +338,4 @@ def test_killed_while_restoring(tmp_path: Path) -> None:
         assert verify_store(DISK, target) == []
         assert digest_of(target) == past.digest
         shutil.rmtree(target)
-    assert killed > 3
+    assert killed > kills // 4

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from tests.rounds import some_and_all
 from tests.store import checkpoint_damage_child as child
 
 import tidelog
@@ -68,10 +69,11 @@ def flipped(made: Path, first: int, last: int) -> tuple[Counter[str], list[str]]
     return counts, wrong
 
 
-def test_flipped_bits(made: Path) -> None:
-    counts, wrong = flipped(made, 0, 60)
+@pytest.mark.parametrize("count", some_and_all(20, 60))
+def test_flipped_bits(made: Path, count: int) -> None:
+    counts, wrong = flipped(made, 0, count)
     assert not wrong
-    assert counts["damaged"] > 20
+    assert counts["damaged"] > count // 3
 
 
 @pytest.mark.soak
@@ -97,14 +99,15 @@ def test_verify_names_it_and_survives(made: Path, seed: int) -> None:
     assert noticed
 
 
-def test_cut_anywhere(made: Path) -> None:
+@pytest.mark.parametrize("more", some_and_all(2, 8))
+def test_cut_anywhere(made: Path, more: int) -> None:
     """With a log that does not reach back to LSN 1 nothing can take the place of what was cut off."""
     data = data_of(made).read_bytes()
     right, ids = pickle.loads((made / "answers").read_bytes())
     r = random.Random(3)
     sizes = [0, 1, 4095, 4096, 8191, 8192, 8193, len(data) - 1, len(data) - 4096]
     whole = 0
-    for size in sizes + [r.randrange(len(data)) for _ in range(8)]:
+    for size in sizes + [r.randrange(len(data)) for _ in range(more)]:
         data_of(made).write_bytes(data[:size])
         told = child.ask(made / "store", right, ids, random.Random(size))
         assert not told.startswith("wrong"), (size, told)
@@ -130,14 +133,15 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("most", some_and_all(1, 2))
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_that_is_missing(made: Path, kind: str) -> None:
+def test_a_row_that_is_missing(made: Path, kind: str, most: int) -> None:
     """Verify notices; what needs it says so, or it is a key that is gone; everything else stays readable."""
     right, ids = pickle.loads((made / "answers").read_bytes())
     data = data_of(made).read_bytes()
     with lmdb.open(str(data_of(made).parent), create=False, lock=False) as env, env.begin() as txn:
         rows = [key for key in txn.cursor().iternext(values=False) if key[:1] == KINDS[kind]]
-    for row in random.Random(1).sample(rows, min(len(rows), 2)):
+    for row in random.Random(1).sample(rows, min(len(rows), most)):
         data_of(made).write_bytes(data)
         with lmdb.open(str(data_of(made).parent), create=False, map_size=1 << 30) as env:
             with env.begin(write=True) as txn:

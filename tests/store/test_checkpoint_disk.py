@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
 from tests.store.checkpoint_steps import STEPS
 from tests.store.test_checkpoint_power import PATHS, World, check_store, child, world
@@ -191,9 +192,10 @@ def test_the_log_and_the_checkpoint_fill_one_disk(small: Path) -> None:
         assert db.digest() == expected and db.verify() == []
 
 
+@pytest.mark.parametrize("every", some_and_all(37, 11))
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_errors_of_lmdbs_writes(world: World, tmp_path: Path, code: int) -> None:
-    errors_of(world, tmp_path, code, slice(code % 11, None, 11))
+def test_errors_of_lmdbs_writes(world: World, tmp_path: Path, code: int, every: int) -> None:
+    errors_of(world, tmp_path, code, slice(code % every, None, every))
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.oracle.grammar import START_MS, Grammar8
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog import testing
@@ -246,14 +247,14 @@ def play(
         pair.quiet.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_slow(range(8), 2))
 def test_a_history_is_the_same_with_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     play(tmp_path, monkeypatch, seed, 300, None)
 
 
-@pytest.mark.parametrize("seed", range(100, 104))
+@pytest.mark.parametrize("seed", rest_slow(range(100, 104), 1))
 def test_a_history_is_the_same_with_a_tiny_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import rest_slow
 
 import tidelog
 from tidelog.aof import commit
@@ -181,7 +182,7 @@ class Cuts:
         shutil.rmtree(at)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_slow(range(2), 1))
 @pytest.mark.parametrize("fsync", POLICIES)
 def test_power_is_cut_around_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str, seed: int

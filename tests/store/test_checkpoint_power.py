@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow, some_and_all
 from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
 from tests.store.checkpoint_steps import CHECKPOINTS, STEPS, digests, opened
 
@@ -114,7 +115,7 @@ def test_the_calls_are_those_that_are_to_be_tried(world: World) -> None:
     assert sum(call.path.endswith(".aof") for call in syncs) > STEPS // 2
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_slow(range(2), 1))
 def test_a_sample(world: World, tmp_path: Path, seed: int) -> None:
     r = random.Random(seed)
     creation = [n for n in world.of_lmdb() if n <= 14]
@@ -161,10 +162,11 @@ def restored(world: World, target: Path, nth: int, mode: Mode, seed: int) -> End
     return ended
 
 
-def test_a_restore(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("faults", some_and_all(1, 3))
+def test_a_restore(world: World, tmp_path: Path, faults: int) -> None:
     calls = restored(world, tmp_path / "whole", 0, Mode.BEFORE, 0).calls
     r = random.Random(1)
-    for number in range(3):
+    for number in range(faults):
         nth = r.randrange(1, len(calls) + 1)
         assert restored(world, tmp_path / str(number), nth, *r.choice(EVERYTHING)).killed
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.rounds import rest_slow
 from tests.store.checkpoint_load import KEPT, THREADS, options
 from tests.store.test_sigkill import run_and_kill
 
@@ -18,7 +19,7 @@ from tidelog.snapshot.scrub import HARMLESS, verify_snapshot, verify_store
 DISK = RealDisk()
 CHILD = Path(__file__).with_name("checkpoint_load.py")
 POLICIES = ("always", "everysec", "no")
-WAYS = ("loop", "triggers", "snapshots", "loop-budget", "triggers-budget-released", "loop-released")
+WAYS = ("loop", "snapshots", "triggers-budget-released", "triggers", "loop-budget", "loop-released")
 FRESH = 8  # rounds in one directory
 
 
@@ -116,7 +117,7 @@ def check(root: Path, policy: str, way: str, promised: Promised, where: Path) ->
             assert replayed(root, where) == found
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", rest_slow(WAYS, 3))
 def test_sigkill_beside_checkpoints(tmp_path: Path, way: str) -> None:
     rounds(tmp_path, POLICIES[WAYS.index(way) % 3], way, 1)
 

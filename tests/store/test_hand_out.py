@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.rounds import some_and_all
 from tests.store.test_reload import Boom, Trap, quick  # noqa: F401 - for every test here
 
 import tidelog
@@ -154,13 +155,24 @@ def nobody_known() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(actions, max_size=25))
 @example([("wait", "a", READS[0]), ("wait", "b", READS[4]), ("add", 3, "s")])
 @example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("add", 5, "st"), ("add", 3, "t")])
 @example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("leave", 0, False), ("add", 1, "s")])
 @example([("do", "XGROUP SETID s g $", ""), ("wait", "a", READS[0]), ("add", 1, "s")])
 def test_as_if_everyone_were_asked_after_each_message(script: list[Any]) -> None:
+    as_if_asked(script)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(st.lists(actions, max_size=25))
+def test_as_if_asked_for_long(script: list[Any]) -> None:
+    as_if_asked(script)
+
+
+def as_if_asked(script: list[Any]) -> None:
     script = [("do", words, "") for words in BEGIN] + script
     clock, other_clock = testing.Clock(), testing.Clock()
     with testing.store(clock=clock) as db, testing.store(clock=other_clock) as plain:
@@ -182,13 +194,14 @@ def crowd(db: tidelog.Store, told: list[Any]) -> list[Waiter]:
     ]
 
 
+@pytest.mark.parametrize("every", some_and_all(7, 1))
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 def test_whatever_breaks_nobody_is_lost_and_nothing_given_twice(
-    tmp_path: Path, error: type[BaseException], count: int
+    tmp_path: Path, error: type[BaseException], count: int, every: int
 ) -> None:
     at, trapped = 0, True
-    step = 1 if error is Boom else 3  # the same lines
+    step = every if error is Boom else 3 * every  # the same lines
     while trapped:
         at += step
         path, told = tmp_path / str(at), list[Any]()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.rounds import some_and_all
 
 import tidelog
 
@@ -150,7 +151,7 @@ def run(path: Path, seed: int, seconds: float) -> tuple[int, int]:
     return int(interrupts), int(reloads)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_mixed_callers(tmp_path: Path, seed: int) -> None:
-    interrupts, _ = run(tmp_path / "s", seed, 3)
+@pytest.mark.parametrize("seconds", some_and_all(1.5, 4))
+def test_mixed_callers(tmp_path: Path, seconds: float) -> None:
+    interrupts, _ = run(tmp_path / "s", 0, seconds)
     assert interrupts > 20

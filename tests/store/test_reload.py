@@ -1,6 +1,7 @@
 """A call that breaks anywhere between decision and append: the caller is told the truth, memory and log agree.
 
-An exception is raised at every line that the commit path executes, one run per line, by a trace function. The
+An exception is raised at every line that the commit path executes, one run per line, by a trace function (`make
+test` takes each eleventh or seventh, `make test-slow` takes all). The
 lines of `with` and `try` themselves are left out: there an interrupt cannot strike, since the interpreter only
 looks for one after calls and at jumps back (the lock is taken and released in C).
 """
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 
 import tidelog
 from tidelog.aof.log import Log
@@ -156,12 +158,15 @@ def check(
     db.xadd("s", {"go": "on"})
 
 
+@pytest.mark.parametrize("every", some_and_all(11, 1))
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
-def test_raising_at_every_line(name: str, error: type[BaseException], tmp_path: Path) -> None:
+def test_raising_at_every_line(
+    name: str, error: type[BaseException], every: int, tmp_path: Path
+) -> None:
     call = CALLS[name]
     at = reloads = 0
-    step = 1 if error is Boom else 3  # the same lines; the truth about an interrupt has fewer words
+    step = every if error is Boom else 3 * every  # an interrupt leaves fewer ways to tell the truth
     trapped = True
     while trapped:
         path = tmp_path / str(at)  # a new one now and then: rebuilding replays the whole log
@@ -183,16 +188,19 @@ def test_raising_at_every_line(name: str, error: type[BaseException], tmp_path: 
                     assert not isinstance(told, tidelog.TidelogError), trap.where
             reloads += db._core.reloads
             assert db.digest() == replayed(path)
-    assert at > 10 and reloads > 5
+    assert at > 10 and reloads > 5 // every
 
 
+@pytest.mark.parametrize("every", some_and_all(11, 1))
 @pytest.mark.parametrize("call", [pipelined, piled])
-def test_a_pipeline_tells_what_is_stored_and_what_not(tmp_path: Path, call: Call) -> None:
+def test_a_pipeline_tells_what_is_stored_and_what_not(
+    tmp_path: Path, call: Call, every: int
+) -> None:
     """Each unit that is reported stored is there, each other one is not, wherever it broke."""
     at = 0
     trapped = True
     while trapped:
-        at += 1
+        at += every
         with tidelog.open(tmp_path / str(at), fsync="no") as db:
             prepare(db)
             trap, results = Trap(at, Boom), list[Any]()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 from tests.store import structure_damage_child as child
 
 import tidelog
@@ -109,16 +110,18 @@ def test_health_says_it_before_any_checkpoint_is_tried(damaged: Path) -> None:
     db.close()  # a second time it is only closed
 
 
-def test_fields_of_pages(made: Path) -> None:
-    counts = series(made, "structure", 0, 60)
+@pytest.mark.parametrize("count", some_and_all(12, 60))
+def test_fields_of_pages(made: Path, count: int) -> None:
+    counts = series(made, "structure", 0, count)
     assert not counts["wrong"] and not counts["late"] and not counts["killed"]
-    assert counts["damaged"] > 30
+    assert counts["damaged"] > count // 3
 
 
-def test_older_pages(made: Path) -> None:
-    counts = series(made, "older", 0, 30)
+@pytest.mark.parametrize("count", some_and_all(6, 30))
+def test_older_pages(made: Path, count: int) -> None:
+    counts = series(made, "older", 0, count)
     assert not counts["wrong"] and not counts["late"] and not counts["killed"]
-    assert counts["damaged"] > 10
+    assert counts["damaged"] > count // 3
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 from tests.store.queue.test_queue_cancel import Trap
 
 import tidelog
@@ -407,13 +408,14 @@ async def live(queue: Any, dice: random.Random, jobs: int) -> Any:
     return left, kept
 
 
-def test_a_thousand_orders(tmp_path: Path) -> None:
+@pytest.mark.parametrize("orders", some_and_all(150, 1000))
+def test_shuffled_orders(tmp_path: Path, orders: int) -> None:
     """A job that was not done has used up no delivery, in this life and in the next."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with tidelog.open(tmp_path / "seen", fsync="no") as first:
         path = first._core.root.parent
-    for number in range(1000):
+    for number in range(orders):
         one_order(
             path / f"{number % 50}", random.Random(f"{seed} {number}"), f"jobs-{number}", seed
         )
