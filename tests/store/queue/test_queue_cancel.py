@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.rounds import rest_slow, some_and_all
 
 import tidelog
 from tidelog import testing
@@ -214,12 +215,11 @@ def redrive(queue: Any, effects: Any) -> None:
 SILENT = (consume_in_blocks, consume_a_batch, leave_a_batch, get_and_ack, extend)  # done, no effect
 WORKS: list[Work] = [
     consume_and_ack,
-    *SILENT,
-    get_and_nack,
+    leave_a_batch,
     raise_in_a_block,
-    fail,
     release,
     redrive,
+    *(consume_in_blocks, consume_a_batch, get_and_ack, get_and_nack, extend, fail),
 ]
 
 
@@ -249,7 +249,7 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
     return trap.where
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("work", rest_slow(WORKS, 5))
 def test_an_interrupt_in_every_line(work: Work) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()
@@ -271,7 +271,8 @@ def test_an_interrupt_at_every_line(work: Work) -> None:
     print(f"{at} interrupts")
 
 
-def test_an_interrupt_while_waiting_for_a_job() -> None:
+@pytest.mark.parametrize("every", some_and_all(3, 1))
+def test_an_interrupt_while_waiting_for_a_job(every: int) -> None:
     """At every line before and after the sleep; the job comes while it waits."""
     at = 0
     while True:
@@ -313,7 +314,7 @@ def test_an_interrupt_while_waiting_for_a_job() -> None:
             except BaseException as error:
                 error.add_note(f"interrupted at {trap.where}")
                 raise
-        at += 1
+        at += every
     assert at > 10
 
 

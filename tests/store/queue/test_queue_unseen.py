@@ -314,8 +314,9 @@ def test_a_generator_around_a_consumer_keeps_no_job(way: str, tmp_path: Path) ->
 # --- threads
 
 
+@pytest.mark.parametrize("every", some_and_all(5, 1))
 @pytest.mark.parametrize("batch", [1, 3])
-def test_an_interrupt_gives_back_what_was_fetched(batch: int, tmp_path: Path) -> None:
+def test_an_interrupt_gives_back_what_was_fetched(batch: int, every: int, tmp_path: Path) -> None:
     """At every line of `next`: either the caller has the job, or the next worker gets it at once, as its first."""
     at = 0
     while True:
@@ -335,7 +336,7 @@ def test_an_interrupt_gives_back_what_was_fetched(batch: int, tmp_path: Path) ->
                 with consumer:  # it is living, so what it fetched and did not hand out is its own
                     found += [(job.value, job.deliveries) for job in consumer]
                 assert sorted(found) == [(0, 1), (1, 1)], trap.where
-        at += 1
+        at += every
     assert at > 10
 
 
