@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.rounds import rest_slow
-from tests.snapshot.portable_store import DISK, opened, work
+from tests.snapshot.portable.portable_store import DISK, opened, work
 
 from tidelog.aof.errors import NotAStore
 from tidelog.disk.simulated import SimulatedDisk

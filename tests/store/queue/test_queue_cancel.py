@@ -106,7 +106,7 @@ class Trap:
     def line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line" and not self.where:
             text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            # An interrupt cannot strike there: see tests/store/test_reload.py.
+            # An interrupt cannot strike there: see tests/store/faults/test_broken_calls.py.
             if not text.startswith(("with ", "try:")):
                 where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {text}"
                 if where in self.seen:

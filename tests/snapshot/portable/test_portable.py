@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_store import DISK, opened, work
+from tests.snapshot.portable.portable_store import DISK, opened, work
 
 import tidelog
 from tidelog.aof.identity import DATA

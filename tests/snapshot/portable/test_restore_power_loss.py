@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_world import ROOT, SNAPSHOTS, T0, UUID, data_of, make
+from tests.snapshot.portable.portable_world import ROOT, SNAPSHOTS, T0, UUID, data_of, make
 
 from tidelog.aof import identity
 from tidelog.aof.errors import Damage, NotAStore

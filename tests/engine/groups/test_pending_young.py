@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.groups.test_pending import WIDE, ids, runs, set_load, some_ids, times
 from tests.engine.rows_in_memory import RowsInMemory
-from tests.engine.test_pending import WIDE, ids, runs, set_load, some_ids, times
 
 from tidelog.engine.groups.chunk_rows import pack_chunk
 from tidelog.engine.groups.group import Group, load_group

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.server.load import Load, check
+from tests.server.durability.load import Load, check
 
 import tidelog
 

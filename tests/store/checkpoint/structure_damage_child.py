@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.store import checkpoint_damage_child as base
+from tests.store.checkpoint import checkpoint_damage_child as base
 
 import tidelog
 from tidelog.disk.real import RealDisk

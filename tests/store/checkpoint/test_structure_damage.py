@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.rounds import some_and_all
-from tests.store import structure_damage_child as child
+from tests.store.checkpoint import structure_damage_child as child
 
 import tidelog
 from tidelog.disk.real import RealDisk
@@ -33,7 +33,7 @@ def series(made: Path, way: str, first: int, last: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     bad: list[str] = []
     while first < last:
-        argv = [sys.executable, "-m", "tests.store.structure_damage_child"]
+        argv = [sys.executable, "-m", "tests.store.checkpoint.structure_damage_child"]
         argv += [str(made), way, str(first), str(last)]
         done = subprocess.run(argv, capture_output=True, text=True)
         for line in done.stdout.splitlines():

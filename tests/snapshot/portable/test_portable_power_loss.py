@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_world import ROOT, SNAPSHOTS, T0, content, data_of, make
+from tests.snapshot.portable.portable_world import ROOT, SNAPSHOTS, T0, content, data_of, make
 
 from tidelog.aof.identity import DATA
 from tidelog.disk.interface import Disk

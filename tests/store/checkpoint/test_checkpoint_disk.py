@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.rounds import some_and_all
 from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
-from tests.store.checkpoint_steps import STEPS
-from tests.store.test_checkpoint_power import PATHS, World, check_store, child, world
+from tests.store.checkpoint.checkpoint_steps import STEPS
+from tests.store.checkpoint.test_checkpoint_power import PATHS, World, check_store, child, world
 
 import tidelog
 from tidelog.snapshot.rows import environment

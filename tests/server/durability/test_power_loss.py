@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.server.load import Load, Promised, check
+from tests.server.durability.load import Load, Promised, check
 
 import tidelog
 from tidelog.disk.simulated import SimulatedDisk

@@ -19,7 +19,7 @@ from tidelog.store.faces.pipeline import AsyncPipeline, Pipeline
 from tidelog.store.faces.pipeline_methods import PipelineMethods
 from tidelog.store.faces.sync import Store
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMANDS = [name for name in vars(Methods) if not name.startswith("_")]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import lmdb
 import pytest
 from tests.rounds import some_and_all
-from tests.store import checkpoint_damage_child as child
+from tests.store.checkpoint import checkpoint_damage_child as child
 
 import tidelog
 from tidelog.disk.real import RealDisk

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 from tests.rounds import some_and_all
-from tests.snapshot.portable_store import DISK, opened, work
+from tests.snapshot.portable.portable_store import DISK, opened, work
 
 from tidelog.aof import identity
 from tidelog.aof.errors import Damage, NotAStore

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.snapshot.portable_world import manifest
+from tests.snapshot.portable.portable_world import manifest
 
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import manifest as manifests

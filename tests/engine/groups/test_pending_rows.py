@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.engine.groups.test_pending import WIDE, ids, runs, set_load, some_ids, times
 from tests.engine.rows_in_memory import RowsInMemory
-from tests.engine.test_pending import WIDE, ids, runs, set_load, some_ids, times
 
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.groups.group import FrozenGroup, Group, load_group

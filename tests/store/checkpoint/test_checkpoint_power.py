@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.rounds import rest_slow, some_and_all
 from tests.snapshot.lmdb_faults.faults import Ended, Mode, run_with_fault
-from tests.store.checkpoint_steps import CHECKPOINTS, STEPS, digests, opened
+from tests.store.checkpoint.checkpoint_steps import CHECKPOINTS, STEPS, digests, opened
 
 import tidelog
 from tidelog import testing
