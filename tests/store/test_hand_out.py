@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rounds import some_and_all
-from tests.store.faults.test_broken_calls import Boom, Trap, quick  # noqa: F401 - for every test here
+from tests.store.faults.traps import Boom, Trap, quick  # noqa: F401 - for every test here
 
 import tidelog
 from tidelog import testing

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.engine.groups.test_pending import WIDE, ids, runs, set_load, some_ids, times
+from tests.engine.groups.entries import WIDE, ids, runs, set_load, some_ids, times
 from tests.engine.rows_in_memory import RowsInMemory
 
 from tidelog.engine.errors import CorruptBlock

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.groups.test_pending import WIDE, ids, runs, set_load, some_ids, times
+from tests.engine.groups.entries import WIDE, ids, runs, set_load, some_ids, times
 from tests.engine.rows_in_memory import RowsInMemory
 
 from tidelog.engine.groups.chunk_rows import pack_chunk

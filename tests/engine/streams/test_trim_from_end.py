@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.engine.streams.test_pages import (
+from tests.engine.streams.cold import (
     NODES,
     SLOTS,
     Store,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 from tests.server.conftest import Running, Start
-from tests.server.durability.test_replies import Gate, full, simulated
-from tests.server.monitoring.test_metrics import free_port
+from tests.server.durability.faulty_disk import Gate, full, simulated
+from tests.server.ports import free_port
 from tests.server.wire import Client, calls, connect
 from tests.until import until
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.oracle.wire import Form, encode, error
+from tests.server.checkpointed import folded
 from tests.server.conftest import Running, Start
 from tests.server.real_redis import Raw, real_redis
 from tests.server.wire import calls, connect
@@ -34,11 +35,6 @@ def held_fold(running: Running) -> Iterator[None]:
 def ask(running: Running, *commands: str) -> list[Form]:
     with closing(connect(running.port)) as client:
         return calls(client, *commands)
-
-
-def folded(running: Running) -> int:
-    """The LSN up to which the checkpoint holds everything."""
-    return int(running.db.info()["checkpoint_lsn"])
 
 
 def test_save_folds_what_was_written(server: Running) -> None:

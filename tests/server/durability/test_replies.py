@@ -1,4 +1,4 @@
-"""Faults that reading and trying found in the server, each as it was met."""
+"""Replies of a server: none is lost, doubled or early, whatever fails, waits or hangs up."""
 
 from __future__ import annotations
 
@@ -7,61 +7,26 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
+from tests.server.durability.faulty_disk import full, simulated
 from tests.server.wire import calls
 from tests.until import until
 
 import tidelog
 import tidelog.testing
 from tidelog.aof.log import Log
-from tidelog.disk.simulated import SimulatedDisk
 from tidelog.server import serving, turns
 from tidelog.server.config.config import ConfigError
 from tidelog.server.connection import Connection
 
 ADD = encode([b"XADD", b"s", b"*", b"a", b"1"])
-
-
-class Gate:
-    """The disk's syncs wait while it is shut. `fails`: which operations raise which error."""
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self.open = threading.Event()
-        self.open.set()
-        self.fails: dict[str, int] = {}
-        disk.before = self
-
-    def __call__(self, operation: str, path: Path) -> None:
-        if operation == "fdatasync":
-            assert self.open.wait(20)
-        if operation in self.fails:
-            raise OSError(self.fails[operation], "injected", str(path))
-
-
-@contextmanager
-def simulated(fsync: str, **options: Any) -> Iterator[tuple[Running, Gate]]:
-    """A server over a simulated disk."""
-    disk = SimulatedDisk(1)
-    store = {"clock": options.pop("clock")} if "clock" in options else {}
-    db = tidelog.open("/db", fsync=fsync, disk=disk, **store)
-    gate = Gate(disk)
-    served = tidelog.serve(db, port=0, **options)
-    try:
-        yield Running(db, served, served.port, Path("/db")), gate
-    finally:
-        gate.open.set()
-        gate.fails.clear()
-        served.close()
-        with suppress(tidelog.StorePoisoned):
-            db.close()
 
 
 def soon(running: Running, work: Callable[[], Any]) -> None:
@@ -377,10 +342,6 @@ def test_the_timer_of_writers_that_wait_for_memory_is_one() -> None:
 
 
 # --- errors
-
-
-def full(gate: Gate) -> None:
-    gate.fails = dict.fromkeys(("create", "fill", "rename", "mkdir"), errno.ENOSPC)
 
 
 def fill(client: Any) -> None:

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 from tests.oracle.wire import Form, encode, error
+from tests.server.checkpointed import folded
 from tests.server.conftest import Running, Start
-from tests.server.durability.test_persistence import folded
 from tests.server.real_redis import Raw, real_redis
 from tests.server.wire import Client, calls, connect
 from tests.until import until

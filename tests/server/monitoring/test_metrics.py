@@ -18,6 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.conftest import Running, Start
+from tests.server.ports import free_port
 from tests.server.wire import calls, connect
 from tests.until import until
 
@@ -29,12 +30,6 @@ from tidelog.server.monitoring import figures
 from tidelog.server.monitoring.collector import SYNC_BUCKETS_S, SyncTimes
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as link:
-        link.bind(("127.0.0.1", 0))
-        return int(link.getsockname()[1])
 
 
 class Watched:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.snapshot.histories import World
 from tests.snapshot.portable.portable_store import DISK, opened
-from tests.snapshot.test_checkpoint import World
 from tests.snapshot.world import without_sums
 
 import tidelog

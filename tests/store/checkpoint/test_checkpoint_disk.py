@@ -17,13 +17,11 @@ import pytest
 from tests.rounds import some_and_all
 from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
 from tests.store.checkpoint.checkpoint_steps import STEPS
-from tests.store.checkpoint.test_checkpoint_power import PATHS, World, check_store, child, world
+from tests.store.checkpoint.power import PATHS, World, check_store, child
 
 import tidelog
 from tidelog.snapshot.rows import environment
 from tidelog.store.residence import Residence
-
-__all__ = ["world"]  # the fixture
 
 KIB = 1 << 10
 QUIET: dict[str, Any] = {"fsync": "no", "checkpoint_bytes": 0, "save": ()}

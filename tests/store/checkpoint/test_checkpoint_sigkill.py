@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.rounds import rest_slow
 from tests.store.checkpoint.checkpoint_load import KEPT, THREADS, options
-from tests.store.faults.test_sigkill import run_and_kill
+from tests.store.faults.killed import run_and_kill
 
 import tidelog
 from tidelog.disk.real import RealDisk

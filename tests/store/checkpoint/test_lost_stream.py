@@ -10,7 +10,7 @@ from typing import Any
 import lmdb
 import pytest
 from tests.snapshot.world import without_sums
-from tests.store.checkpoint.test_damaged_rows import damage
+from tests.store.checkpoint.damaged_row import damage
 
 import tidelog
 from tidelog import testing

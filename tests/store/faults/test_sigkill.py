@@ -1,18 +1,13 @@
 """kill -9 at random moments, under every policy: what a call returned for is there after the next open."""
 
 import random
-import select
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.store.faults.killed import run_and_kill
 
 import tidelog
 
-CHILD = Path(__file__).with_name("kill_child.py")
 POLICIES = ("always", "everysec", "no")
 UNHEARD = 1  # per thread and round: an XACK returned, and the kill came before its line was written
 
@@ -39,38 +34,6 @@ class Promised:
                 self.delivered.setdefault(thread, set()).add(what)
             else:
                 self.acked.setdefault(thread, set()).add(what)
-
-
-def run_and_kill(
-    directory: Path, policy: str, delay_s: float, child_file: Path = CHILD, *words: str
-) -> list[bytes]:
-    """Start the writer, kill it `delay_s` after it is ready, and return the whole lines it wrote."""
-    child = subprocess.Popen(
-        [sys.executable, str(child_file), str(directory), policy, *words], stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    received = bytearray()
-    deadline: float | None = None
-    try:
-        while True:
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if deadline is not None and timeout == 0.0:
-                break
-            readable, _, _ = select.select([child.stdout], [], [], timeout)
-            if not readable:
-                break
-            piece = child.stdout.raw.read(1 << 16)  # type: ignore[attr-defined]
-            assert piece, f"the writer ended by itself with {child.wait()}"
-            received += piece
-            if deadline is None and b"ready\n" in received:
-                deadline = time.monotonic() + delay_s
-        child.send_signal(signal.SIGKILL)
-        received += child.stdout.read()
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-    return bytes(received).split(b"\n")[:-1]
 
 
 def verify(directory: Path, policy: str, promised: Promised) -> None:

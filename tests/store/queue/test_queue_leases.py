@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.queue.leases import LEASE, pass_time
 from tests.until import until
 
 import tidelog
@@ -21,7 +22,6 @@ from tidelog.store.queue.work.leases import Leases
 
 LONG = 30  # seconds of real time after which a test gives up
 DAY = 86_400
-LEASE = 30.0
 
 
 @pytest.fixture
@@ -39,12 +39,6 @@ def take(queue: tidelog.Queue, worker: str = "anna") -> tidelog.Job:
     job = queue.get(worker, block=0)
     assert job is not None
     return job
-
-
-def pass_time(clock: testing.Clock, seconds: float) -> None:
-    """As it passes in life: with a beat every second."""
-    for _ in range(int(seconds)):
-        clock.advance(1)
 
 
 def idle(db: tidelog.Store, job: tidelog.Job) -> float:

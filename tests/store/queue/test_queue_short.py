@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.store.queue.test_queue_leases import LEASE, pass_time
+from tests.store.queue.leases import LEASE, pass_time
 
 import tidelog
 from tidelog import testing

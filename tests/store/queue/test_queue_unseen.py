@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.rounds import some_and_all
-from tests.store.queue.test_queue_cancel import Trap
+from tests.store.queue.interrupts import Trap
 
 import tidelog
 from tidelog import testing
