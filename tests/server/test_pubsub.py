@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from tests import inside
 from tests.oracle.conftest import Oracle, oracle  # noqa: F401  # a fixture
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
@@ -454,7 +455,7 @@ class Stub:
 
 
 async def registry(db: tidelog.Store, flags: str = "KEAn") -> PubSub:
-    server: Any = SimpleNamespace(core=db._core)
+    server: Any = SimpleNamespace(core=inside.core(db))
     pubsub = PubSub(server)
     pubsub.set_notifications(flags)
     return pubsub
@@ -473,7 +474,7 @@ def test_events_leave_when_their_unit_holds(tmp_path: Path) -> None:
             assert stub.got == []
             pubsub.deliver()
             assert stub.got == [[b"pmessage", b"*", b"__keyevent@0__:xadd", b"s"]] * 2
-            assert set(stub.rested) == {db._core.log.next_lsn - 1}
+            assert set(stub.rested) == {inside.log(db).next_lsn - 1}
             await asyncio.to_thread(db.xadd, "s", {"f": "v"})
             await asyncio.sleep(0.05)  # unasked
             assert len(stub.got) == 3

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from tests import inside
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import Form
 from tests.server.conftest import Running
@@ -89,7 +90,7 @@ def test_a_blocked_read_is_refused_when_it_is_served(
     assert ann.receive() == [[b"s", [[b"1-1", [b"a", b"1"]]]]]
     assert calls(admin, "XPENDING s g") == [[1, b"1-1", b"1-1", [[b"ann", b"1"]]]]
     assert calls(admin, "CLIENT LIST TYPE normal")[0] is not None
-    assert not server.db._core.waiting.waiters()
+    assert not inside.waiters(server.db)
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)

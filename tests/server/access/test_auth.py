@@ -13,6 +13,7 @@ import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from tests import inside
 from tests.oracle.server import RedisServer
 from tests.oracle.wire import Connection, Form
 from tests.server.conftest import Running, Start
@@ -586,7 +587,7 @@ def test_users_of_the_config_file(tmp_path: Path) -> None:
         config = Config()
         config.load(file)
         config.start({"port": 0}, fsync=db.fsync)
-        return Serving(db._core, config)
+        return Serving(inside.core(db), config)
 
     with tidelog.open(tmp_path / "store") as db:
         with serve(db) as server, closing(connect(server.port)) as client:

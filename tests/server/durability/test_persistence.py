@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.oracle.wire import Form, encode, error
 from tests.server.checkpointed import folded
 from tests.server.conftest import Running, Start
@@ -23,7 +24,7 @@ import tidelog
 @contextmanager
 def held_fold(running: Running) -> Iterator[None]:
     """No checkpoint is finished within."""
-    checkpoints: Any = running.db._core.checkpoints
+    checkpoints: Any = inside.checkpoints(running.db)
     gate = checkpoints._one
     gate.acquire()
     try:
@@ -142,7 +143,7 @@ def test_lastsave_is_of_the_last_one_that_went_well(server: Running) -> None:
 def test_a_failure_is_told_and_the_server_goes_on(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = server.db._core.checkpoints
+    checkpoints = inside.checkpoints(server.db)
 
     def fails() -> int:
         raise tidelog.CheckpointFailed("no room\r\nat all")
@@ -229,7 +230,7 @@ def test_shutdown_that_cannot_save_needs_force(
     def fails() -> int:
         raise tidelog.CheckpointFailed("no room")
 
-    monkeypatch.setattr(server.db._core.checkpoints, "fold", fails)
+    monkeypatch.setattr(inside.checkpoints(server.db), "fold", fails)
     assert ask(server, "SHUTDOWN") == [error(b"ERR Errors trying to SHUTDOWN. Check logs.")]
     assert ask(server, "PING") == [("+", b"PONG")]
     with closing(connect(server.port)) as client:

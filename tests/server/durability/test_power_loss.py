@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests import inside
 from tests.server.durability.load import Load, Promised, check
 
 import tidelog
@@ -17,7 +18,7 @@ CLIENTS = 8
 
 def image(db: tidelog.Store, disk: SimulatedDisk, pick: random.Random) -> SimulatedDisk:
     """What the disk holds if power fails at this moment."""
-    core = db._core
+    core = inside.core(db)
     while True:
         try:
             with core.lock, core.log._mutex:  # no write and no sync is half done
@@ -38,7 +39,7 @@ def run(seed: int, moments: int) -> None:
     ):
         for moment in range(moments):
             # By the log's own thread, or, as on a disk that is known to be quick, by the loop's.
-            db._core.log.slowest_s = 0.1 if moment % 2 else 0.0
+            inside.log(db).slowest_s = 0.1 if moment % 2 else 0.0
             load.start(serving.port, pick.randint(5, 120))
             assert load.enough.wait(60)
             told = [Promised(list(p.added), list(p.acked)) for p in load.promised]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401
@@ -86,7 +87,7 @@ def test_nothing_is_read_behind_what_is_no_protocol(server: Running) -> None:
 def test_quit_while_a_sync_ends() -> None:
     """Held replies leave in the turn in which QUIT came: its OK leaves too, before the connection is closed."""
     with simulated("always") as (running, gate):
-        server, log = running.server, running.db._core.log
+        server, log = running.server, inside.log(running.db)
         client = dial(running.port)
         calls(client, "XADD s * a 1")
         connection = connection_of(running, client)
@@ -235,7 +236,7 @@ def test_unblocked_while_memory_cannot_be_rebuilt() -> None:
 def test_the_loop_syncs_while_the_disk_is_quick_and_waits_for_no_slow_one() -> None:
     """Once it was slow, others are served while it syncs."""
     with simulated("always") as (running, gate):
-        log = running.db._core.log
+        log = inside.log(running.db)
         client, other = dial(running.port), dial(running.port)
         calls(client, "XADD s * a 1")
         syncers: list[str] = []
@@ -269,7 +270,7 @@ def test_a_sync_that_fails_under_always_is_told_by_whoever_made_it(slowest_s: fl
         clients = [dial(running.port) for _ in range(5)]
         for client in clients:
             calls(client, "XADD s * a 1")
-        running.db._core.log.slowest_s = slowest_s
+        inside.log(running.db).slowest_s = slowest_s
         gate.fails["fdatasync"] = errno.EIO
         for client in clients:
             client.raw(ADD)
@@ -298,7 +299,7 @@ def test_a_message_rests_on_what_its_publisher_wrote() -> None:
 def test_parked_again_before_the_loop_has_its_turn() -> None:
     """What is on the disk leaves, whatever lags behind by then."""
     with simulated("everysec") as (running, gate):
-        log, release = running.db._core.log, running.server.turns._release
+        log, release = inside.log(running.db), running.server.turns._release
         client = dial(running.port)
         calls(client, "XADD s * a 1")
 
@@ -327,7 +328,7 @@ def test_the_timer_of_writers_that_wait_for_memory_is_one() -> None:
 
         server.turns._release = counted  # type: ignore[method-assign]
         relief = threading.Event()
-        running.db._core.press(relief)
+        inside.core(running.db).press(relief)
         clients = [dial(running.port) for _ in range(20)]
         for client in clients:
             client.raw(ADD)
@@ -335,7 +336,7 @@ def test_the_timer_of_writers_that_wait_for_memory_is_one() -> None:
         before = count
         time.sleep(0.5)
         assert count - before < 100
-        running.db._core.press(None)
+        inside.core(running.db).press(None)
         relief.set()
         for client in clients:
             assert isinstance(client.receive(), bytes)
@@ -467,7 +468,7 @@ def test_a_malformed_exec_drops_its_watches_under_the_lock(server: Running) -> N
     """The owner's threads go through them with each write."""
     client = dial(server.port)
     calls(client, "WATCH k", "MULTI")
-    with server.db._core.lock:
+    with inside.lock(server.db):
         client.begin(b"EXEC", b"x")
         assert silent(client)
     assert client.receive()[1].startswith(b"EXECABORT")
@@ -482,7 +483,7 @@ def test_who_rests_on_a_log_that_was_given_up_is_told(
     clients = [dial(running.port) for _ in range(3)]
     for client in clients:
         assert client.call(b"SET", b"before", b"1") == ("+", b"OK")
-    old, add = running.db._core.log, Log.add
+    old, add = inside.log(running.db), Log.add
 
     def broken(log: Log, body: bytes, *rest: Any) -> int:
         if log is old and b"breaks" in body:
@@ -518,7 +519,7 @@ def test_a_log_that_was_given_up_says_nothing_of_the_one_in_its_place(
         clients = [dial(running.port) for _ in range(3)]
         for client in clients:
             assert client.call(b"SET", b"before", b"1") == ("+", b"OK")
-        old, add = running.db._core.log, Log.add
+        old, add = inside.log(running.db), Log.add
 
         def broken(log: Log, body: bytes, *rest: Any) -> int:
             if log is old and b"breaks" in body:
@@ -558,7 +559,7 @@ def test_each_command_of_a_pipeline_is_told_of_a_sync_that_failed(
     with simulated("always") as (running, gate):
         client = dial(running.port)
         assert client.call(b"SET", b"k", b"1") == ("+", b"OK")
-        running.db._core.log.slowest_s = slowest_s
+        inside.log(running.db).slowest_s = slowest_s
         gate.fails["fdatasync"] = errno.EIO
         client.raw(ADD * count)
         lines = client.rest().split(b"\r\n")

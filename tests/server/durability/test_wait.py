@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+from tests import inside
 from tests.oracle.wire import error, is_error
 from tests.server.conftest import Running, Start
 from tests.server.wire import Client, calls, connect
@@ -68,7 +69,7 @@ def test_waitaof_waits_for_the_disk_under_every_policy(
     start: Start, fsync: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = start(fsync=fsync)
-    log = running.db._core.log
+    log = inside.log(running.db)
     with closing(connect(running.port)) as client:
         calls(client, "XADD a * x y", "WAITAOF 1 0 0")
         fsyncs = Fsyncs(monkeypatch)

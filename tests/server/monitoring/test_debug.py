@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from tests import inside
 from tests.oracle.wire import Form, encode, error
 from tests.server.checkpointed import folded
 from tests.server.conftest import Running, Start
@@ -83,7 +84,7 @@ def test_reload_and_loadaof_rebuild_memory_and_nothing_changes(
     calls(client, *SOMETHING)
     before = digest(client)
     full = calls(client, "XINFO STREAM a FULL", "XPENDING a g - + 10", "PTTL e")
-    core = running.db._core
+    core = inside.core(running.db)
     for command, folds in (
         ("LOADAOF", False),
         ("RELOAD NOSAVE", False),
@@ -115,8 +116,8 @@ def _without_times(form: Form) -> Form:
 
 def test_what_is_only_in_memory_is_gone(running: Running, client: Client) -> None:
     calls(client, "SET s text")
-    with running.db._core.lock:
-        running.db._core.state.databases[0].keys[b"s"] = b"never logged"
+    with inside.lock(running.db):
+        inside.databases(running.db)[0].keys[b"s"] = b"never logged"
     assert calls(client, "GET s", "DEBUG LOADAOF", "GET s") == [b"never logged", OK, b"text"]
 
 

@@ -17,6 +17,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from tests import inside
 from tests.server.conftest import Running, Start
 from tests.server.ports import free_port
 from tests.server.wire import calls, connect
@@ -144,13 +145,13 @@ def test_a_scrape_loads_nothing(watched: Watched) -> None:
         "XREADGROUP GROUP g c STREAMS a >",
     )
     db.checkpoint()
-    with db._core.lock:
-        assert db._core.state.databases[0].keys.evict(b"a")
+    with inside.lock(db):
+        assert inside.databases(db)[0].keys.evict(b"a")
     labels = {"db": "0", "stream": "a"}
     assert watched.value("stream_length", **labels) is None
     assert watched.value("stream_length", db="0", stream="b") == 1
     assert watched.value("keys", db="0") == 2
-    assert dict.get(db._core.state.databases[0].keys, b"a") is None
+    assert dict.get(inside.databases(db)[0].keys, b"a") is None
     watched.ask("XLEN a")
     assert watched.value("stream_length", **labels) == 1
     # The stream is there again, its pending entries are not: their age is known from the directory of chunks.
@@ -158,7 +159,7 @@ def test_a_scrape_loads_nothing(watched: Watched) -> None:
     group = (("db", "0"), ("group", "g"), ("stream", "a"))
     assert found["group_pending", group] == 1
     assert found["group_oldest_pending_seconds", group] < 20
-    stream = db._core.state.databases[0].keys[b"a"]
+    stream = inside.databases(db)[0].keys[b"a"]
     assert isinstance(stream, Stream) and stream.groups[b"g"].pending.away
 
 
@@ -227,7 +228,7 @@ def test_every_fsync_is_counted_also_by_a_log_that_is_begun_anew(
     for number in range(1, 11):
         watched.ask(f"XADD a {number}-1 x y")
     assert watched.value("fsync_duration_seconds_count") == len(done) >= 10
-    core = watched.running.db._core
+    core = inside.core(watched.running.db)
     with core.lock:
         core.log._doubts(RuntimeError("a write broke off"))
         core.landing.trouble = "a write broke off"
@@ -305,14 +306,14 @@ def test_a_loop_or_a_store_that_hangs_is_noticed(
         assert "event loop" in json.loads(watched.get("/health")[1])["reason"]
         client.receive()
     until(lambda: watched.get("/health")[0] == 200)
-    with watched.running.db._core.lock:
+    with inside.lock(watched.running.db):
         status, body = watched.get("/health")
     assert status == 503 and "the store did not answer" in body
     assert watched.get("/health")[0] == 200
 
 
 def test_a_store_that_needs_its_memory_rebuilt_has_it_rebuilt(watched: Watched) -> None:
-    core = watched.running.db._core
+    core = inside.core(watched.running.db)
     watched.ask("XADD a 1-1 x y")
     with core.lock:
         core.landing.trouble = "memory may be ahead"
@@ -435,7 +436,7 @@ def crowded(start: Start) -> Iterator[Watched]:
 
 def test_a_scrape_never_holds_the_lock_for_long(crowded: Watched) -> None:
     """Counted, not timed: what a call costs is the machine's, how many are made at a time is ours."""
-    core = crowded.running.db._core
+    core = inside.core(crowded.running.db)
     before, core.lock = core.lock, Counted(core.lock)
     try:
         found = figures.figures(core, 100)

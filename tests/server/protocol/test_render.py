@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests import inside
 from tests.oracle import wire
 from tests.oracle.render import form
 from tests.oracle.server import Clock, RedisServer
@@ -324,7 +325,7 @@ def test_the_same_bytes_as_a_real_server(
         def same(*args: bytes) -> None:
             clock.set(int(ours.now().timestamp() * 1000))
             theirs = raw.ask(wire.encode(args))
-            reply, _ = db._core.command(0, list(args))
+            reply, _ = inside.core(db).command(0, list(args))
             assert bytes_of(as_before(reply), protocol) == theirs, args
 
         raw.ask(wire.encode([b"FLUSHALL"]) + wire.encode([b"HELLO", b"%d" % protocol]))

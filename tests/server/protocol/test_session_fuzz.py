@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests import inside
 from tests.oracle.grammar import Grammar8
 from tests.oracle.wire import decode, encode
 
@@ -120,7 +121,7 @@ class World:
         self.db = db
         config = Config()
         config.start({"port": 0, "enable_debug_command": "yes", **options}, fsync=db.fsync)
-        core = db._core
+        core = inside.core(db)
         config.place(core.root)
         self.server = Server(core, config, core.root)
         self.lines: list[Line] = []
@@ -546,7 +547,7 @@ class Pair:
     def end(self) -> None:
         """The same state; and the log holds it."""
         digests = [world.db.digest() for world in self.worlds]
-        roots = [world.db._core.root for world in self.worlds]
+        roots = [inside.core(world.db).root for world in self.worlds]
         for world in self.worlds:
             world.close()
         assert digests[0] == digests[1]
@@ -633,7 +634,7 @@ class Crowd:
         self.simulated = SimulatedDisk(seed)
         fsync = pick.choice(("always", "always", "everysec", "no"))
         self.db = tidelog.open("/db", fsync=fsync, disk=self.simulated)
-        self.db._core.log.slowest_s = pick.choice((0.0, 0.1))  # who syncs under `always`
+        inside.log(self.db).slowest_s = pick.choice((0.0, 0.1))  # who syncs under `always`
         self.disk = Disk(self.simulated)
         self.world = World(self.db)
         self.lines = [self.world.dial() for _ in range(pick.randrange(2, 8))]

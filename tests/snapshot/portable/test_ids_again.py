@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import inside
 from tests.snapshot.histories import World
 from tests.snapshot.portable.portable_store import DISK, opened
 from tests.snapshot.world import without_sums
@@ -24,7 +25,7 @@ def ids(low: int, high: int) -> list[str]:
 
 def given_again(db: tidelog.Store, slots: int, stored: bool) -> None:
     """IDs 46 to 50 are deleted, and given again; a checkpoint holds their nodes before, if `stored`."""
-    db._core.settings.stream_node_max_entries = slots
+    inside.core(db).settings.stream_node_max_entries = slots
     for n, entry_id in enumerate(ids(1, 50)):
         db.xadd("s", {"n": n}, id=entry_id)
     if stored:
@@ -46,7 +47,7 @@ def test_such_a_store_is_sound_and_can_be_snapshotted(
         before = db.digest()
         snapshot = db.snapshot()
         assert db.verify() == []
-        value = db._core.state.databases[0].keys[b"s"]
+        value = inside.databases(db)[0].keys[b"s"]
         assert isinstance(value, Stream)
         value.check()
     with opened(tmp_path / "store") as db:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.snapshot.portable.portable_store import DISK, opened, work
 
@@ -157,7 +158,7 @@ def test_a_restored_store_as_the_past_of_another(tmp_path: Path) -> None:
         snapshot = db.snapshot()
         work(db, random.Random(9), 30)
         expected = db.digest()
-        last = db._core.log.next_lsn - 1
+        last = inside.log(db).next_lsn - 1
     done = restore(DISK, snapshot.path, tmp_path / "newer", until_lsn=last)
     assert digest_of(done.path) == expected
     # The log that went on otherwise is told from its own.

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 import redis
+from tests import inside
 
 import tidelog
 from tidelog.store.faces.aio import AsyncStore
@@ -21,7 +22,7 @@ from tidelog.store.faces.pipeline import Pipeline
 @pytest.fixture
 def faces(tmp_path: Path) -> Any:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
-        yield [db, AsyncStore(db._core, decode=False), db.pipeline()]
+        yield [db, AsyncStore(inside.core(db), decode=False), db.pipeline()]
 
 
 def test_every_name_of_redis_pys_is_a_method_or_is_answered(faces: Any) -> None:
@@ -62,7 +63,7 @@ def test_what_probes_an_object_goes_on_as_before(faces: Any) -> None:
         with pytest.raises(AttributeError, match="object has no attribute '_nothing'"):
             face._nothing
         with pytest.raises(AttributeError):  # an object that was never initialised
-            object.__new__(type(face))._core
+            inside.core(object.__new__(type(face)))
         assert "hset" not in dir(face)
         fake = mock.create_autospec(face, instance=True)
         assert fake.xlen is not None

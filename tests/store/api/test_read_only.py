@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog.aof import segment
@@ -78,7 +79,7 @@ def test_a_blocked_read_is_served_by_refresh(tmp_path: Path) -> None:
     with tidelog.open(path, fsync="no") as db, tidelog.open(path, read_only=True) as copy:
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(copy.xread, {"s": "$"}, block=10_000)
-            while not copy._core.waiting.keys:
+            while not inside.waiting(copy).keys:
                 pass
             id = db.xadd("s", {"a": 1})
             copy.refresh()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests import inside
 
 import tidelog
 
@@ -200,7 +201,7 @@ def test_every_form_has_redis_pys_reply(
     client: redis.Redis, db: tidelog.Store, one_word: bool, with_options: bool, decode: bool
 ) -> None:
     place = client.connection_pool.connection_kwargs["path"]
-    ours: Any = type(db)(db._core, decode=decode)
+    ours: Any = type(db)(inside.core(db), decode=decode)
     differences = []
     with redis.Redis(unix_socket_path=place, protocol=2, decode_responses=decode) as theirs:
         for store in (theirs, ours):

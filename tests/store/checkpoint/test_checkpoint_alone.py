@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -26,7 +27,7 @@ class World:
         self.path, self.ids = path, ids
         self.clock = testing.Clock()
         self.db = self.opened()
-        self.db._core.settings.stream_node_max_entries = 20
+        inside.core(self.db).settings.stream_node_max_entries = 20
         for entry_id in ids:
             self.db.xadd("s", {"n": entry_id}, id=entry_id)
         self.db.xgroup_create("s", "g", id="0")

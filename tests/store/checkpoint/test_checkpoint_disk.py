@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
 from tests.store.checkpoint.checkpoint_steps import STEPS
@@ -88,7 +89,7 @@ def test_a_full_disk(
         warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert len(warnings) == 3 and "the checkpoint of" in warnings[0].getMessage()
         assert "The log continues" in warnings[0].getMessage()
-        checkpoints: Any = db._core.checkpoints
+        checkpoints: Any = inside.checkpoints(db)
         assert checkpoints.info()["checkpoint_failure"]
         with pytest.raises(tidelog.CheckpointFailed):
             db.snapshot()
@@ -110,7 +111,7 @@ def test_it_is_tried_again_by_itself(tmp_path: Path, small: Path) -> None:
     with tidelog.open(root, **{**QUIET, "checkpoint_bytes": 64 * KIB}) as db:
         fill(small, 32 * KIB)
         add(db, 300)
-        checkpoints: Any = db._core.checkpoints
+        checkpoints: Any = inside.checkpoints(db)
         wait(lambda: checkpoints.failure is not None)
         (small / "filler").unlink()
         wait(lambda: checkpoints.failure is None and checkpoints.meta is not None)
@@ -136,7 +137,7 @@ def test_writers_over_the_budget_do_not_hang(tmp_path: Path, small: Path) -> Non
             thread.join(30)
         assert not any(thread.is_alive() for thread in threads)
         print(f"{time.monotonic() - started:.1f} s")
-        checkpoints: Any = db._core.checkpoints
+        checkpoints: Any = inside.checkpoints(db)
         wait(lambda: checkpoints.failure is not None)  # noted behind the relief
         assert db.xlen("s") == 4500
         with pytest.raises(tidelog.CheckpointFailed):
@@ -157,7 +158,7 @@ def test_a_map_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             with pytest.raises(tidelog.CheckpointFailed, match="larger than"):
                 db.checkpoint()
             add(db, 5)
-        Residence(1).relieve(db._core)
+        Residence(1).relieve(inside.core(db))
         expected = db.digest()
         with tidelog.open(root, read_only=True) as other:
             assert other.digest() == expected

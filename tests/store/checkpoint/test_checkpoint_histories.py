@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.oracle.grammar import START_MS, Grammar8
 from tests.rounds import rest_slow
 
@@ -58,9 +59,10 @@ class Pair:
         db = tidelog.open(
             path, fsync="no", clock=self.clock, checkpoint_bytes=0, save=(), memory_budget=budget
         )
-        db._core.settings.stream_node_max_entries, db._core.settings.stream_node_max_bytes = (
-            self.limits
-        )
+        (
+            inside.core(db).settings.stream_node_max_entries,
+            inside.core(db).settings.stream_node_max_bytes,
+        ) = self.limits
         return db
 
     def run(self, args: list[bytes]) -> None:
@@ -71,7 +73,7 @@ class Pair:
             return
         replies = []
         for store in (self.quiet, self.stirred):
-            core: Core = store._core
+            core: Core = inside.core(store)
             replies.append(plain(core.command(self.db, list(args))[0]))
         if name == b"keys" and isinstance(replies[0], list):
             replies = [sorted(reply) for reply in replies]
@@ -84,7 +86,7 @@ class Pair:
         key = r.choice((b"s", b"t"))
         for _ in range(r.choice((5, 30, 120))):
             self.run([b"XADD", key, b"*", b"f", b"%d" % r.randrange(1000)])
-        entries = plain(self.quiet._core.command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
+        entries = plain(inside.core(self.quiet).command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
         if not isinstance(entries, list) or not entries:
             return
         ids = [entry_id for entry_id, _ in entries]
@@ -120,7 +122,7 @@ class Pair:
         """The newest entries of a stream go, and their IDs are given again."""
         r = self.r
         key = r.choice((b"s", b"t"))
-        entries = plain(self.quiet._core.command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
+        entries = plain(inside.core(self.quiet).command(self.db, [b"XRANGE", key, b"-", b"+"])[0])
         if not isinstance(entries, list) or not entries:
             return
         ids = [entry_id for entry_id, _ in entries]
@@ -168,11 +170,11 @@ class Pair:
             self.writer = None
 
     def evict(self) -> None:
-        Residence(1).relieve(self.stirred._core)
+        Residence(1).relieve(inside.core(self.stirred))
 
     def rebuild(self) -> None:
-        with self.stirred._core.lock:
-            self.stirred._core.landing.trouble = "the test wants it"
+        with inside.lock(self.stirred):
+            inside.landing(self.stirred).trouble = "the test wants it"
 
     def reopen(self) -> None:
         if self.r.random() < 0.5:
@@ -192,7 +194,7 @@ class Pair:
 
     def compare(self) -> None:
         assert self.stirred.digest() == self.quiet.digest()
-        core = self.stirred._core
+        core = inside.core(self.stirred)
         with core.lock:  # a checkpoint may be about to commit, and cold rows are read
             for database in core.state.databases:
                 for value in dict.values(database.keys):

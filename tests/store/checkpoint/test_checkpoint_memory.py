@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog.engine.streams.stream import Stream
@@ -31,7 +32,7 @@ def add(db: tidelog.Store, nbytes: int) -> None:
 
 
 def stream(db: tidelog.Store) -> Stream:
-    (found,) = dict.values(db._core.state.databases[0].keys)
+    (found,) = dict.values(inside.databases(db)[0].keys)
     assert isinstance(found, Stream)
     return found
 
@@ -39,7 +40,7 @@ def stream(db: tidelog.Store) -> Stream:
 def test_what_is_stored_leaves_before_the_next_one(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looking: Any = db._core.checkpoints
+    looking: Any = inside.checkpoints(db)
     looking._not_before = float("inf")  # until all is added
     add(db, 450_000)
     db.checkpoint()
@@ -65,7 +66,7 @@ def test_its_pages_are_given_back_before_writers_go_on(
     db: tidelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(db, 1000)
-    core, relief = db._core, threading.Event()
+    core, relief = inside.core(db), threading.Event()
     waited: list[bool] = []
     monkeypatch.setattr(
         checkpoints,
@@ -94,7 +95,7 @@ def test_a_look_passes_empty_databases_over_and_counts_its_work_alone(
     )
     monkeypatch.setattr(residence, "time", clock)
     looked = residence.Residence(BUDGET)
-    looked.relieve(db._core)
+    looked.relieve(inside.core(db))
     assert looked.bytes > 1000
-    assert len(db._core.state.databases) > len(rests) == 1
+    assert len(inside.databases(db)) > len(rests) == 1
     assert looked.next_survey == 1000.0 + 20 * 0.25

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import until
 
 import tidelog
@@ -250,7 +251,7 @@ def test_what_was_worked_off_behind_a_checkpoint_leaves_nothing_in_memory(tmp_pa
         db.checkpoint()
         for entry_id, _ in db.xrange("s"):
             db.xdel("s", entry_id)
-        (stream,) = dict.values(db._core.state.databases[0].keys)
+        (stream,) = dict.values(inside.databases(db)[0].keys)
         assert not isinstance(stream, bytes) and stream.marks is not None
         assert (stream.length, stream.marks.now) == (0, {})
         digest = db.digest()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog.disk.real import RealDisk
@@ -34,8 +35,8 @@ def test_memory_that_is_rebuilt_meanwhile_ends_no_checkpoint(
         def disturbed(*args: Any, **more: Any) -> None:
             tried.append(True)
             if len(tried) == 1:
-                with db._core.lock:
-                    db._core.landing.trouble = "the test wants it"
+                with inside.lock(db):
+                    inside.landing(db).trouble = "the test wants it"
                 db.xadd("s", {"n": 1})
             write_checkpoint(*args, **more)
 

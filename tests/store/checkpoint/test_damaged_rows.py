@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests import inside
 from tests.store.checkpoint.damaged_row import damage
 
 import tidelog
@@ -74,14 +75,14 @@ def test_in_a_pipeline_a_damaged_key_is_nobody_elses_trouble(tmp_path: Path, cou
         first, *refused, last = pipe.execute(raise_on_error=False)
         assert {type(reply) for reply in refused} == {tidelog.StoreDamaged}
         assert db.xlen("good") == 3 and isinstance(first, bytes) and isinstance(last, bytes)
-        assert not db._core.reloads
+        assert not inside.reloads(db)
         pipe = db.pipeline(transaction=False)
         for _ in range(count):
             pipe.xadd("bad", {"n": 1})
         assert {type(reply) for reply in pipe.execute(raise_on_error=False)} == {
             tidelog.StoreDamaged
         }
-        assert not db._core.reloads
+        assert not inside.reloads(db)
 
 
 @pytest.mark.parametrize("order", range(3))
@@ -98,7 +99,7 @@ def test_a_transaction_that_meets_damaged_pending_entries_first_has_changed_noth
         unit = db.pipeline().get("k").xack("bad", "g", ids[4]).set("k", 1)
         with pytest.raises(tidelog.StoreDamaged):
             unit.execute()
-        assert not db.exists("k") and not db._core.reloads
+        assert not db.exists("k") and not inside.reloads(db)
 
 
 @pytest.mark.parametrize("order", range(3))
@@ -118,4 +119,4 @@ def test_in_a_pipeline_damaged_pending_entries_are_nobody_elses_trouble(
         first, refused, last = pipe.set("l", 2).execute(raise_on_error=False)
         assert isinstance(refused, tidelog.StoreDamaged)
         assert first and last and db.get("l") == b"2"
-        assert not db._core.reloads
+        assert not inside.reloads(db)

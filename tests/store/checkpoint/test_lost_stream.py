@@ -9,6 +9,7 @@ from typing import Any
 
 import lmdb
 import pytest
+from tests import inside
 from tests.snapshot.world import without_sums
 from tests.store.checkpoint.damaged_row import damage
 
@@ -75,7 +76,7 @@ def test_what_needs_the_stream_is_refused_and_told_what_to_do(store: Path, use: 
         before = db.info()["written_lsn"]
         with pytest.raises(tidelog.StoreDamaged, match="stream 1.*DEL deletes it"):
             USES[use](db)
-        assert db.info()["written_lsn"] == before and not db._core.reloads
+        assert db.info()["written_lsn"] == before and not inside.reloads(db)
         assert db.xlen("good") == 300
 
 
@@ -111,7 +112,7 @@ def test_it_can_be_given_up(store: Path, way: str, tmp_path: Path) -> None:
     act, answer, left = GIVEN_UP[way]
     with opened(store) as db:
         assert act(db) == answer
-        assert not db._core.reloads
+        assert not inside.reloads(db)
         assert set(db.keys()) == left and db.dbsize() == len(left)
         before = db.digest()
         # As a killed process leaves it: the log is replayed over the same damage.
@@ -148,7 +149,7 @@ def test_it_is_there_for_what_asks_whether_it_is(store: Path, way: str) -> None:
             with pytest.raises(tidelog.StoreDamaged):
                 db.xlen("bad")
             assert db.dbsize() == 3 and not db.exists("a")
-        assert not db._core.reloads
+        assert not inside.reloads(db)
 
 
 def test_it_goes_while_a_checkpoint_is_written_or_after_one_failed(store: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.store.checkpoint import structure_damage_child as child
 
@@ -100,7 +101,7 @@ def test_damage_is_named_everywhere_and_everything_else_goes_on(damaged: Path) -
 
 def test_health_says_it_before_any_checkpoint_is_tried(damaged: Path) -> None:
     db = tidelog.open(damaged, **QUIET)
-    checkpoints: Any = db._core.checkpoints
+    checkpoints: Any = inside.checkpoints(db)
     environment = checkpoints._environment
     with pytest.raises(DamagedCheckpoint):
         environment.check()

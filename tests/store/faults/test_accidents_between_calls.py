@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import until
 
 import tidelog
@@ -30,10 +31,10 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def waiting(pool: ThreadPoolExecutor, db: tidelog.Store, consumer: str = "c", *others: str) -> Any:
-    before = len(db._core.waiting.waiters())
+    before = len(inside.waiters(db))
     keys = dict.fromkeys(("s", *others), ">")
     found = pool.submit(lambda: db.xreadgroup("g", consumer, keys, block=0))
-    until(lambda: len(db._core.waiting.waiters()) == before + 1)
+    until(lambda: len(inside.waiters(db)) == before + 1)
     return found
 
 
@@ -59,7 +60,7 @@ def test_what_a_lost_gathered_unit_promised_is_not_acknowledged_by_the_next_log(
     db = tidelog.open(tmp_path / "s")
     db.xgroup_create("s", "g", mkstream=True)
     reader = waiting(pool, db)
-    log = db._core.log
+    log = inside.log(db)
     add = Second(Log.add, MemoryError("no"), after=False)
 
     def broken(self: Log, *args: Any) -> int:
@@ -73,7 +74,7 @@ def test_what_a_lost_gathered_unit_promised_is_not_acknowledged_by_the_next_log(
     monkeypatch.setattr(Log, "syncing", property(lambda log: True))  # so units are gathered
     with pytest.raises(tidelog.OutcomeUnknown):
         db.xadd("s", {"n": 1}, nomkstream=True)  # not the short way of a plain XADD
-    assert db._core.log is not log and db.xlen("s") == 0
+    assert inside.log(db) is not log and db.xlen("s") == 0
     with pytest.raises(tidelog.OutcomeUnknown):
         reader.result(PATIENCE_S)
     db.close()
@@ -94,7 +95,7 @@ def test_a_pipeline_whose_log_ended_between_its_parts_is_not_stored_as_a_whole(
 
         real_mend, real = Core.mend, Landing.begin
         monkeypatch.setattr(Landing, "begin", begin)
-        lock = db._core.lock
+        lock = inside.lock(db)
 
         class Between:
             """The store's lock; before it is taken the second time, another caller breaks the log."""
@@ -105,14 +106,14 @@ def test_a_pipeline_whose_log_ended_between_its_parts_is_not_stored_as_a_whole(
                 lock.acquire()
                 self.taken += 1
                 if self.taken == 2:
-                    db._core.log._gathered.clear()
-                    db._core.log._doubts(MemoryError("no"))
-                    db._core.landing.trouble = "broken"
+                    inside.log(db)._gathered.clear()
+                    inside.log(db)._doubts(MemoryError("no"))
+                    inside.landing(db).trouble = "broken"
 
             def __exit__(self, *error: object) -> None:
                 lock.release()
 
-        monkeypatch.setattr(db._core, "lock", Between())
+        monkeypatch.setattr(inside.core(db), "lock", Between())
         monkeypatch.setattr(Core, "mend", real_mend)
         pipe = db.pipeline(transaction=False)
         for _ in range(4):
@@ -159,7 +160,7 @@ def test_an_interrupt_between_two_visits_forgets_nobody(
     monkeypatch.undo()
     assert len(readers[0].result(PATIENCE_S)[0][1]) == 2
     db.xadd("other", {"n": 3})
-    assert len(db._core.waiting.waiters()) == 1  # asked again, and nothing is left for it
+    assert len(inside.waiters(db)) == 1  # asked again, and nothing is left for it
     db.xadd("s", {"n": 4})
     assert len(readers[1].result(PATIENCE_S)[0][1]) == 1
 
@@ -179,14 +180,14 @@ def test_who_was_stored_is_not_told_of_a_failed_rebuild(
             raise landing.broken(error, False) from error
 
     monkeypatch.setattr(Landing, "land", broken)
-    recover, full = db._core.landing._recover, [True]
+    recover, full = inside.landing(db)._recover, [True]
 
     def no_room(landing: Landing) -> Any:
         if full:
             raise OSError(28, "No space left on device")
         return recover(landing)
 
-    db._core.landing._recover = no_room
+    inside.landing(db)._recover = no_room
     assert db.xadd("s", {"n": 1}, nomkstream=True)
     with pytest.raises(tidelog.OutOfSpace):
         db.xlen("s")
@@ -205,7 +206,7 @@ def test_nobody_is_served_who_was_interrupted_before_waiting(
     monkeypatch.setattr(tidelog.Store, "_wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         db.xreadgroup("g", "c", {"s": ">"}, block=0)
-    assert not db._core.waiting.waiters()
+    assert not inside.waiters(db)
 
 
 def test_one_interrupted_twice_is_not_served(

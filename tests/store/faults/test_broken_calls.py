@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.store.faults.traps import Boom, Call, Trap, quick  # noqa: F401, F811
 
@@ -106,7 +107,7 @@ def test_raising_at_every_line(
                 check(db, path, before, told, trap)
                 if name.startswith("pipeline"):
                     assert not isinstance(told, tidelog.TidelogError), trap.where
-            reloads += db._core.reloads
+            reloads += inside.reloads(db)
             assert db.digest() == replayed(path)
     assert at > 10 and reloads > 5 // every
 
@@ -142,13 +143,13 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
         db.xgroup_create("s", "g", mkstream=True)
         waiting = pool.submit(lambda: db.xreadgroup("g", "c", {"s": ">"}, block=10_000))
-        while not db._core.waiting.keys:
+        while not inside.waiting(db).keys:
             pass
-        real, db._core.landing.log = db._core.log, None  # type: ignore[assignment]
+        real, inside.landing(db).log = inside.log(db), None  # type: ignore[assignment]
         with pytest.raises(AttributeError):
             db.xadd("s", {"a": 1})
-        db._core.landing.log = real
-        db._core.landing.trouble = landing.RELOAD
+        inside.landing(db).log = real
+        inside.landing(db).trouble = landing.RELOAD
         db.xadd("s", {"a": 2})
         assert [f for _, f in waiting.result(10)[0][1]] == [{b"a": b"2"}]
 
@@ -156,7 +157,7 @@ def test_waiters_survive_a_rebuilt_memory(tmp_path: Path) -> None:
 def test_a_watched_key_counts_as_changed_by_a_rebuild(db: tidelog.Store) -> None:
     pipe = db.pipeline()
     pipe.watch("k")
-    db._core.landing.trouble = landing.RELOAD
+    inside.landing(db).trouble = landing.RELOAD
     db.ping()
     pipe.multi()
     pipe.set("k", 1)
@@ -167,10 +168,10 @@ def test_a_watched_key_counts_as_changed_by_a_rebuild(db: tidelog.Store) -> None
 def test_units_gathered_by_others_are_written_before_memory_is_rebuilt(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="always") as db:
         db.xadd("s", {"n": 1})
-        log = db._core.log
+        log = inside.log(db)
         with log._mutex:  # as if a sync were in flight: units are gathered
-            effect, _, _ = db._core.add(0, b"s", (b"n", b"2"))
+            effect, _, _ = inside.core(db).add(0, b"s", (b"n", b"2"))
             assert log.written_lsn < log.next_lsn - 1
-        db._core.landing.trouble = landing.RELOAD
-        assert db.xlen("s") == 2 and db._core.reloads == 1
+        inside.landing(db).trouble = landing.RELOAD
+        assert db.xlen("s") == 2 and inside.reloads(db) == 1
         assert db.xrange("s")[1][0] == b"%d-%d" % (effect[3], effect[4])

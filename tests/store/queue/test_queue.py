@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import until
 
 import tidelog
@@ -605,7 +606,7 @@ def full_disk(db: tidelog.Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[b
 
     def fill(now: bool) -> None:
         full[0] = now
-        db._core.log.room = -1  # so that everyone asks
+        inside.log(db).room = -1  # so that everyone asks
 
     monkeypatch.setattr(Log, "reserve", reserves)
     return fill
@@ -1548,7 +1549,7 @@ def test_a_store_with_queues_goes_with_its_last_reference(tmp_path: Path) -> Non
     queue = tidelog.queue(tmp_path / "s", "jobs", fsync="no")
     queue.put(1)
     job = take(queue)
-    gone = weakref.ref(queue.store._core)
+    gone = weakref.ref(inside.core(queue.store))
     del queue, job
     gc.collect()
     until(lambda: gone() is None, "something keeps the store")

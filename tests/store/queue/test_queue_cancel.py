@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.rounds import rest_slow, some_and_all
 from tests.store.queue.interrupts import Trap
 
@@ -76,7 +77,7 @@ def work_off(db: tidelog.Store, clock: testing.Clock, total: int = TOTAL) -> Non
     assert db.xlen("jobs") == 0 and db.xlen("jobs:holds") == 0
     now = numbers(db, "effects")
     assert now == done + left
-    assert not db._core.waiting.waiters(), "somebody is parked whom nobody waits for"
+    assert not inside.waiters(db), "somebody is parked whom nobody waits for"
 
 
 # --- Ctrl-C at every line
@@ -354,7 +355,7 @@ async def cancelled(path: Path, work: Any, at: int, late: bool) -> bool:
             assert not cut.struck, "it went on as if it were not cancelled"
         except asyncio.CancelledError:
             assert cut.struck
-        db = tidelog.Store(adb._core, decode=False)
+        db = tidelog.Store(inside.core(adb), decode=False)
         await asyncio.sleep(0)
         lost = set(range(TOTAL)) - set(numbers(db, "jobs")) - set(numbers(db, "effects"))
         lost -= {job.value["n"] for job in db.queue("jobs").dead}
@@ -396,13 +397,13 @@ def test_a_cancellation_while_waiting_for_a_job(tmp_path: Path, work: str, late:
 
             cut = Cut(get(), at, late)
             task = asyncio.ensure_future(run())
-            while not task.done() and not adb._core.waiting.waiters():
+            while not task.done() and not inside.waiters(adb):
                 await asyncio.sleep(0)
             await queue.put({"n": 0})
             job = await asyncio.wait_for(task, 20)
             assert (job is None) == cut.struck
             del job, task
-            db = tidelog.Store(adb._core, decode=False)
+            db = tidelog.Store(inside.core(adb), decode=False)
             await asyncio.to_thread(work_off, db, clock, 1)
         return cut.struck
 
@@ -471,7 +472,7 @@ async def cancel_at_random(path: Path, policy: str, rounds: int, seed: int) -> t
         await asyncio.wait(tasks.values())
         tasks.clear()
         del task, done
-        db = tidelog.Store(adb._core, decode=False)
+        db = tidelog.Store(inside.core(adb), decode=False)
 
         def finish() -> None:
             db.queue("effects").put({"n": -1})
@@ -495,7 +496,7 @@ def work_off_many(db: tidelog.Store, clock: testing.Clock) -> None:
         clock.advance(5000)
     assert queue.stats().depth == 0 == queue.stats().dead
     assert db.xlen("jobs") == 0 and db.xlen("jobs:holds") == 0
-    assert not db._core.waiting.waiters()
+    assert not inside.waiters(db)
 
 
 @pytest.mark.parametrize("policy", ["no", "always"])

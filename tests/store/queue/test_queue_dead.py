@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -334,7 +335,7 @@ def test_what_many_abandoned_jobs_tell_is_capped_too(tmp_path: Path, clock: test
         ben = queue.get("ben", block=0)
         clock.advance(1)
         assert ben is not None and queue.stats().failures <= 3
-        db._core.state.databases[0].keys[b"jobs:failures"].check()  # type: ignore[union-attr]
+        inside.databases(db)[0].keys[b"jobs:failures"].check()  # type: ignore[union-attr]
         digest = db.digest()
     with tidelog.open(tmp_path / "s", clock=clock) as db:
         assert db.digest() == digest

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.rounds import some_and_all
 from tests.store.queue.interrupts import Trap
 
@@ -33,7 +34,7 @@ async def turn_until(true: Callable[[], object]) -> None:
 
 def waits(queue: Any) -> int:
     """How many workers wait for a job."""
-    return len(queue._core.waiting.waiters())
+    return len(inside.waiters(queue))
 
 
 class Team:
@@ -261,7 +262,7 @@ def test_a_cancelled_read_gets_nothing_that_came_later(tmp_path: Path) -> None:
             await db.xgroup_create("s", "g", mkstream=True)
             for cancelled_first in (True, False):
                 task = asyncio.ensure_future(db.xreadgroup("g", "anna", {"s": ">"}, block=0))
-                await turn_until(db._core.waiting.waiters)
+                await turn_until(inside.waiting(db).waiters)
                 if cancelled_first:
                     task.cancel()
                 await db.xadd("s", {"n": "1"})
@@ -415,7 +416,7 @@ def test_shuffled_orders(tmp_path: Path, orders: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with tidelog.open(tmp_path / "seen", fsync="no") as first:
-        path = first._core.root.parent
+        path = inside.core(first).root.parent
     for number in range(orders):
         one_order(
             path / f"{number % 50}", random.Random(f"{seed} {number}"), f"jobs-{number}", seed
