@@ -91,7 +91,11 @@ def test_a_child_for_which_there_is_no_room(tmp_path: Path) -> None:
         ["prlimit", "--fsize=200", *child],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a cached module would be cut short as well
+        },
     ) as running:
         assert running.stdin is not None and running.stderr is not None
         running.stdin.write(task.dump())
