@@ -9,6 +9,9 @@ READY  := $(VENV)/.ready-$(SUM)
 # The tools of the documentation are installed by `make docs` alone.
 DOCS   := $(VENV)/.docs-$(SUM)
 
+# The tests start hundreds of processes: the modules they import are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow test-soak mutants check docs bench clean venv
 
 help:  ## list the targets
@@ -17,14 +20,14 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) oracle  ## all tests but the slow ones, about ten minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not soak"
+test: $(READY) oracle  ## all tests but the slow ones, less than five minutes on two cores
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m "not slow and not soak"
 
-test-slow: $(READY) oracle  ## the tests that take minutes each
-	$(BIN)/python -m pytest -n $(JOBS) -q -m slow
+test-slow: $(READY) oracle  ## all rounds of the tests that `make test` samples: about a quarter of an hour on two cores
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m slow
 
 test-soak: $(READY) oracle  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -q -m soak --new-seeds
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m soak --new-seeds
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)

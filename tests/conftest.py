@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import random
 import signal
 from zlib import crc32
@@ -22,6 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("same cases", derandomize=True)
     if not config.getoption("--new-seeds"):
         settings.load_profile("same cases")
+
+
+def pytest_collection_finish() -> None:
+    # Many tests ask for a full collection, which visits every object. It need not visit the modules of all tests.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests import inside
+
 PATIENCE_S = 30.0  # after which a test gives up: it only matters to one that fails
 
 
@@ -19,4 +21,4 @@ def until(true: Callable[[], object], what: str = "it never came true") -> None:
 
 def parked(db: Any, count: int = 1) -> None:
     """Until so many callers of a store are blocked."""
-    until(lambda: len(db._core.waiting.waiters()) == count, "they do not park")
+    until(lambda: len(inside.waiters(db)) == count, "they do not park")

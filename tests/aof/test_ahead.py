@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.aof.test_log import Opened
+from tests.aof.opened import Opened
 from tests.aof.world import ROOT, SMALL, Life, Past, random_step, read_back, unit
 from tests.until import until
 

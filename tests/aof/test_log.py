@@ -4,24 +4,21 @@ import os
 import stat
 import threading
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
-from tests.aof.world import UUID, Life, Past, data_only, open_store, pack, read_back, unit
+from tests.aof.opened import Opened
+from tests.aof.world import UUID, Life, Past, data_only, pack, read_back, unit
 
 from tidelog.aof import durable, frame, segment
 from tidelog.aof.errors import LogClosed, LogPoisoned, StoreLocked, UnitTooLarge
-from tidelog.aof.log import FSYNCED, WRITTEN, Log, Policy
+from tidelog.aof.log import FSYNCED, WRITTEN, Log
 from tidelog.aof.reading.reader import Epoch, Replay, Scan, records_of, segments
 from tidelog.aof.reading.verdicts import Verdict
-from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.crc32c import crc32c_of
 from tidelog.engine.effects.effect import END, EPOCH, Effect
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -29,40 +26,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-class Opened:
-    """A log on real files."""
-
-    def __init__(self, root: Path, policy: Policy = "no", **options: Any) -> None:
-        self.root = root
-        self.disk = RealDisk()
-        self.applied: list[Effect] = []
-        self.began: list[Effect] = []
-        self.held: File
-        self.held, self.recovered = open_store(self.disk, self.applied.extend, root)
-        self.log = Log(
-            self.disk,
-            root,
-            UUID,
-            self.recovered,
-            policy=policy,
-            began=self.began.append,
-            **options,
-        )
-        self.number = 0
-
-    def add(self, records: int = 1, padding: int = 10, flush: bool = True) -> int:
-        self.number += 1
-        body = pack(unit(self.number, records, padding))
-        with self.log.lock:
-            self.log.reserve(len(body))
-            return self.log.add(body, records, self.log.last_now, flush)
-
-    def close(self) -> None:
-        self.log.close()
-        self.held.close()
-
-    def names(self) -> list[str]:
-        return [name for name in os.listdir(self.root / "aof") if segment.first_lsn_of(name)]
+PATIENCE_S = 20.0
 
 
 def test_a_life_that_writes_nothing_leaves_no_segment(root: Path) -> None:

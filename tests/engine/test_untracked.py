@@ -7,6 +7,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tests import inside
+
 import tidelog
 from tidelog.engine.keys.freeze import freeze, thaw
 from tidelog.engine.keys.keyspace import Keyspace
@@ -47,7 +49,7 @@ def test_nodes_that_follow_are_not_either(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "store") as db:
         for number in range(150):
             db.xadd("s", {"n": number})
-        stream: Any = db._core.state.databases[0].keys[b"s"]
+        stream: Any = inside.databases(db)[0].keys[b"s"]
         assert len(stream.blocks) == 1 and stream.tail_ids
         assert not gc.is_tracked(stream.tail_ids) and not gc.is_tracked(stream.tail_rows)
 
@@ -58,7 +60,7 @@ def test_nothing_leads_from_a_stream_to_what_holds_it(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "store") as db:
         used(db, "t")
         db.xrange("s", count=1)  # loaded
-        keys = db._core.state.databases[0].keys
+        keys = inside.databases(db)[0].keys
         for key in (b"s", b"t"):
             stream = keys[key]
             assert isinstance(stream, Stream)
@@ -71,7 +73,7 @@ def test_what_a_checkpoint_is_to_write_is_not_visited(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "store") as db:
         for number in range(10):
             db.xadd(f"s:{number}", {"a": 1})
-        state = db._core.state
+        state = inside.core(db).state
         frozen = freeze(state)
         assert len(frozen._streams) == 10 and not gc.is_tracked(frozen._streams)
         thaw(state, frozen)

@@ -16,8 +16,8 @@ MUTANTS: Final = (
         "            writing.put(META, meta._replace(sums=writing.sums()).pack())\n            writing.commit()\n"
         "            sync()\n",
         (
-            "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
-            "tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",
         ),
         "The log is on the disk through P before the checkpoint is committed.",
     ),
@@ -26,7 +26,7 @@ MUTANTS: Final = (
         "snapshot/checkpoint.py",
         "            sync()\n            if cancelled():\n",
         "            if cancelled():\n",
-        ("tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",),
+        ("tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",),
         "The log is on the disk through P before the checkpoint is committed.",
     ),
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS: Final = (
         "            sync()\n            if cancelled():\n                raise Cancelled\n",
         "            sync()\n",
         (
-            "tests/store/test_checkpoint_rebuilt.py::test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost",
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_what_an_interrupt_left_out_of_a_checkpoint_is_not_lost",
         ),
         "A checkpoint beside a unit that broke is given up.",
     ),
@@ -52,7 +52,9 @@ MUTANTS: Final = (
         "snapshot/rows/environment.py",
         '        "create": False,\n',
         '        "create": False,\n        "sync": False,\n',
-        ("tests/store/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",),
+        (
+            "tests/store/checkpoint/test_checkpoint_power.py::test_the_calls_are_those_that_are_to_be_tried",
+        ),
         "A commit of LMDB is on the disk when it returns.",
     ),
     Mutant(
@@ -79,7 +81,7 @@ MUTANTS: Final = (
         "snapshot/portable.py",
         "        file.fsync()\n    finally:\n        file.close()\n    size, digest",
         "        pass\n    finally:\n        file.close()\n    size, digest",
-        ("tests/snapshot/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
+        ("tests/snapshot/portable/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
         "The data of a snapshot is on the disk before its name is.",
     ),
     Mutant(
@@ -87,7 +89,7 @@ MUTANTS: Final = (
         "snapshot/portable.py",
         "    disk.rename(work, final)\n    disk.sync_directory(directory)\n",
         "    disk.rename(work, final)\n",
-        ("tests/snapshot/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
+        ("tests/snapshot/portable/test_portable_power_loss.py::test_power_loss_while_one_is_made",),
         "A snapshot that was told of is there after a power cut.",
     ),
     Mutant(
@@ -96,7 +98,7 @@ MUTANTS: Final = (
         "            if found != (manifest.data_bytes, manifest.blake2b):\n",
         "            if False:\n",
         (
-            "tests/snapshot/test_restore_power_loss.py::test_a_changed_byte_is_noticed_while_copying",
+            "tests/snapshot/portable/test_restore_power_loss.py::test_a_changed_byte_is_noticed_while_copying",
         ),
         "The copy of a restore is what the manifest says.",
     ),
@@ -107,7 +109,7 @@ MUTANTS: Final = (
         "        recipe.remove(disk, target / UNFINISHED)\n",
         "        recipe.remove(disk, target / UNFINISHED)\n"
         "        create_behind(disk, target, snapshot.manifest.uuid, start, created_ms)\n",
-        ("tests/snapshot/test_restore_power_loss.py::test_power_loss_at_every_operation",),
+        ("tests/snapshot/portable/test_restore_power_loss.py::test_power_loss_at_every_operation",),
         "A restore that was cut short says so until it is a store.",
     ),
     Mutant(
@@ -115,7 +117,9 @@ MUTANTS: Final = (
         "store/checkpoints.py",
         "                sync=lambda: core.log.sync_through(position.lsn),\n",
         "                sync=lambda: core.log.sync_through(position.lsn - 1),\n",
-        ("tests/store/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",),
+        (
+            "tests/store/checkpoint/test_checkpoint_order.py::test_the_last_record_before_it_is_durable_too",
+        ),
         "The log is on the disk through P, the record at P included.",
     ),
     Mutant(
@@ -124,7 +128,7 @@ MUTANTS: Final = (
         "            write_checkpoint(\n                environment,\n",
         "            self._release_segments(core, position.lsn)\n"
         "            write_checkpoint(\n                environment,\n",
-        ("tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",),
+        ("tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",),
         "Segments are released when the checkpoint that holds their records is committed.",
     ),
     Mutant(
@@ -133,7 +137,7 @@ MUTANTS: Final = (
         "                        thaw(state, frozen)\n",
         "                        settle(state, frozen)\n",
         (
-            "tests/store/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
         ),
         "After a failed checkpoint what it left out is in the next one.",
     ),
@@ -143,7 +147,7 @@ MUTANTS: Final = (
         "                frozen = freeze(state)\n",
         "                frozen = freeze(state)\n                settle(state, frozen)\n",
         (
-            "tests/store/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_what_a_failed_checkpoint_left_out_is_in_the_next_one",
         ),
         "Only what is committed may count as stored.",
     ),
@@ -152,7 +156,9 @@ MUTANTS: Final = (
         "store/checkpoints.py",
         "            if kept is not None:\n",
         "            if False:\n",
-        ("tests/store/test_checkpoint_options.py::test_the_log_behind_the_oldest_snapshot_stays",),
+        (
+            "tests/store/checkpoint/test_checkpoint_options.py::test_the_log_behind_the_oldest_snapshot_stays",
+        ),
         "The log behind the oldest snapshot stays.",
     ),
     Mutant(
@@ -161,7 +167,7 @@ MUTANTS: Final = (
         "            keep_from = min([lsn, *self._making])",
         "            keep_from = min([lsn])",
         (
-            "tests/store/test_checkpoint_rebuilt.py::test_the_log_behind_a_snapshot_that_is_being_made_stays",
+            "tests/store/checkpoint/test_checkpoint_rebuilt.py::test_the_log_behind_a_snapshot_that_is_being_made_stays",
         ),
         "The log behind a snapshot that is being made stays.",
     ),
@@ -171,7 +177,7 @@ MUTANTS: Final = (
         "        if header.before.crc == at.crc:\n            return None\n",
         "        return None\n",
         (
-            "tests/snapshot/test_reader_of_another_history.py::test_a_segment_that_begins_at_the_same_lsn",
+            "tests/snapshot/portable/test_reader_of_another_history.py::test_a_segment_that_begins_at_the_same_lsn",
         ),
         "A reader shows one history, also when another one has a segment at the same LSN.",
     ),
@@ -180,7 +186,9 @@ MUTANTS: Final = (
         "store/read_only.py",
         "    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:\n",
         "    elif header.first_lsn == at.segment:\n",
-        ("tests/snapshot/test_reader_of_another_history.py::test_a_segment_of_the_same_name",),
+        (
+            "tests/snapshot/portable/test_reader_of_another_history.py::test_a_segment_of_the_same_name",
+        ),
         "A reader shows one history, also when another one has a segment of the same name.",
     ),
 )

@@ -13,7 +13,7 @@ MUTANTS: Final = (
         "            if not self.orders.wide:\n                self.orders.remove_key(unpack_key(ids)[0])\n",
         "            if not self.orders.wide:\n",
         (
-            "tests/engine/test_group_commands.py::test_ack_counts_each_id_once_and_looks_at_nothing_without_a_group",
+            "tests/engine/groups/test_group_commands.py::test_ack_counts_each_id_once_and_looks_at_nothing_without_a_group",
         ),
         "An acknowledged entry is pending no more, however old its delivery is.",
     ),
@@ -22,7 +22,7 @@ MUTANTS: Final = (
         "engine/effects/apply_groups.py",
         "    stream.groups[name].pending.remove(ids)\n    stream.delete(ids, slots)\n",
         "    stream.delete(ids, slots)\n",
-        ("tests/engine/test_group_commands.py::test_ackdel",),
+        ("tests/engine/groups/test_group_commands.py::test_ackdel",),
         "XACKDEL acknowledges what it deletes.",
     ),
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS: Final = (
         "        for serial in self.dropped:\n"
         '            yield "delete", chunk_row(number, group, serial)\n',
         "",
-        ("tests/store/test_checkpoint_leftovers.py::test_no_row_stays_of",),
+        ("tests/store/checkpoint/test_checkpoint_leftovers.py::test_no_row_stays_of",),
         "Rows of chunks that are no more go with the next checkpoint.",
     ),
     Mutant(
@@ -116,7 +116,7 @@ MUTANTS: Final = (
         "engine/keys/changes.py",
         "            self.ended.append(stream.number)\n",
         "            pass\n",
-        ("tests/store/test_checkpoint_leftovers.py::test_no_row_stays_of",),
+        ("tests/store/checkpoint/test_checkpoint_leftovers.py::test_no_row_stays_of",),
         "The rows of a deleted stream go with the next checkpoint.",
     ),
     Mutant(
@@ -159,7 +159,7 @@ MUTANTS: Final = (
         "            if expire_at not in (NO_EXPIRY, before):\n",
         "            if False:\n",
         (
-            "tests/store/test_checkpoint_leftovers.py::test_a_key_of_a_checkpoint_expires_in_its_time",
+            "tests/store/checkpoint/test_checkpoint_leftovers.py::test_a_key_of_a_checkpoint_expires_in_its_time",
         ),
         "A key in a checkpoint expires in its time.",
     ),
@@ -168,7 +168,7 @@ MUTANTS: Final = (
         "engine/keys/frozen_keys.py",
         "            if before not in (NO_EXPIRY, expire_at):\n",
         "            if False:\n",
-        ("tests/store/test_checkpoint_leftovers.py::test_no_row_stays_of",),
+        ("tests/store/checkpoint/test_checkpoint_leftovers.py::test_no_row_stays_of",),
         "A key whose time was changed does not keep the old one in a checkpoint.",
     ),
     Mutant(

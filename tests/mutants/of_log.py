@@ -107,8 +107,8 @@ MUTANTS: Final = (
         '        Raises LogPoisoned; the caller must then not commit a checkpoint that depends on them."""\n'
         "        self.wait(lsn, WRITTEN)\n",
         (
-            "tests/store/test_checkpoint_order.py::test_what_a_checkpoint_holds_is_durable_though_nobody_waited_for_it",
-            "tests/store/test_checkpoint_order.py::test_sync_meta_commit_release",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_what_a_checkpoint_holds_is_durable_though_nobody_waited_for_it",
+            "tests/store/checkpoint/test_checkpoint_order.py::test_sync_meta_commit_release",
         ),
         "A checkpoint may hold nothing that the log has not on the disk, whatever the policy.",
     ),
@@ -238,7 +238,7 @@ MUTANTS: Final = (
         "disk/recipe.py",
         "    file.fsync()\n    disk.rename(file.path, path)\n",
         "    disk.rename(file.path, path)\n",
-        ("tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
+        ("tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
         "A file has its content on the disk before it has its name.",
     ),
     Mutant(
@@ -246,7 +246,7 @@ MUTANTS: Final = (
         "disk/recipe.py",
         "    file.path = path\n    disk.sync_directory(path.parent)\n",
         "    file.path = path\n",
-        ("tests/store/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
+        ("tests/store/checkpoint/test_checkpoint_order.py::test_power_is_cut_around_checkpoints",),
         "A published name is on the disk when `publish_open` returns.",
     ),
     Mutant(

@@ -15,7 +15,7 @@ MUTANTS: Final = (
         "        if count and log.offset + size > log.room:\n"
         "            for effect in effects:\n                APPLY[effect[0]](state, effect)\n"
         "            self.reserve(size)\n            effects = ()\n",
-        ("tests/store/test_poison.py::test_a_full_disk_refuses_writes_until_there_is_room",),
+        ("tests/store/faults/test_poison.py::test_a_full_disk_refuses_writes_until_there_is_room",),
         "A full disk is the error of a command that changed nothing.",
     ),
     Mutant(
@@ -39,7 +39,9 @@ MUTANTS: Final = (
         "store/commit/promise.py",
         "        if self.holds(promise, level):\n",
         "        if self.holds(promise, level) or not promise[2]:\n",
-        ("tests/store/test_others.py::test_an_error_waits_for_what_it_tells_of",),
+        (
+            "tests/store/faults/test_accidents_between_calls.py::test_an_error_waits_for_what_it_tells_of",
+        ),
         "A read is answered when what it shows holds the caller's level.",
     ),
     Mutant(
@@ -47,7 +49,7 @@ MUTANTS: Final = (
         "store/commit/promise.py",
         "        return log.synced_lsn if self.relief is None else 0\n",
         "        return log.written_lsn if self.relief is None else 0\n",
-        ("tests/server/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
+        ("tests/server/durability/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
         "Under always a reply leaves after the sync that covers it.",
     ),
     Mutant(
@@ -65,7 +67,7 @@ MUTANTS: Final = (
         "store/commit/landing.py",
         "        self.trouble = RELOAD\n        text = what or",
         "        text = what or",
-        ("tests/store/test_reload.py::test_raising_at_every_line",),
+        ("tests/store/faults/test_broken_calls.py::test_raising_at_every_line",),
         "After a unit that broke off memory is rebuilt from the log.",
     ),
     Mutant(
@@ -74,7 +76,9 @@ MUTANTS: Final = (
         "        self.watches.touch(list(self.watches.keys))\n"
         "        self.waiting.signal(list(self.waiting.keys))\n",
         "        self.waiting.signal(list(self.waiting.keys))\n",
-        ("tests/store/test_reload.py::test_a_watched_key_counts_as_changed_by_a_rebuild",),
+        (
+            "tests/store/faults/test_broken_calls.py::test_a_watched_key_counts_as_changed_by_a_rebuild",
+        ),
         "A watched key counts as changed when memory was rebuilt.",
     ),
     Mutant(
@@ -91,8 +95,8 @@ MUTANTS: Final = (
         "    if stream is None or group is None or not holds(group, delivery.worker, job, count):\n",
         "    if stream is None or group is None:\n",
         (
-            "tests/store/test_queue_leases.py::test_after_its_time_limit_a_lease_is_not_renewed",
-            "tests/store/test_queue_leases.py::test_a_namesake_waits_for_the_lease_of_a_job_beyond_its_time_limit",
+            "tests/store/queue/test_queue_leases.py::test_after_its_time_limit_a_lease_is_not_renewed",
+            "tests/store/queue/test_queue_leases.py::test_a_namesake_waits_for_the_lease_of_a_job_beyond_its_time_limit",
         ),
         "A worker that lost its lease acknowledges nothing.",
     ),
@@ -102,8 +106,8 @@ MUTANTS: Final = (
         "        if stream is None or group is None or not holds(group, self.worker, self.job, self.count):\n",
         "        if stream is None or group is None:\n",
         (
-            "tests/store/test_queue.py::test_done_and_of_a_lost_job_puts_nothing",
-            "tests/store/test_queue.py::test_a_job_that_was_lost_is_left_alone",
+            "tests/store/queue/test_queue.py::test_done_and_of_a_lost_job_puts_nothing",
+            "tests/store/queue/test_queue.py::test_a_job_that_was_lost_is_left_alone",
         ),
         "A worker that lost its lease settles nothing.",
     ),
@@ -113,7 +117,7 @@ MUTANTS: Final = (
         'b"SILENT"',
         'b"FAIL"',
         (
-            "tests/store/test_queue.py::test_release_gives_a_job_back_as_if_it_had_not_been_delivered",
+            "tests/store/queue/test_queue.py::test_release_gives_a_job_back_as_if_it_had_not_been_delivered",
         ),
         "A job that is given back is as if it had never been delivered.",
     ),
@@ -122,7 +126,7 @@ MUTANTS: Final = (
         "store/queue/work/settle.py",
         "    if held.count >= options.max_deliveries:\n",
         "    if held.count > options.max_deliveries:\n",
-        ("tests/store/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
+        ("tests/store/queue/test_queue.py::test_after_its_last_delivery_a_failing_job_is_dead",),
         "A job is given up after max_deliveries.",
     ),
     Mutant(
@@ -152,7 +156,7 @@ MUTANTS: Final = (
         "            if due and delivery.lives(mono):\n",
         "            if False:\n",
         (
-            "tests/store/test_queue_leases.py::test_the_lease_of_a_job_in_hand_is_renewed_three_times_over",
+            "tests/store/queue/test_queue_leases.py::test_the_lease_of_a_job_in_hand_is_renewed_three_times_over",
         ),
         "The leases of living workers are renewed.",
     ),

@@ -13,6 +13,7 @@ from tests.oracle.grammar import START_MS, Command
 from tests.oracle.model8 import Model, Readers
 from tests.oracle.render import id_text
 from tests.oracle.wire import OK, Form
+from tests.rounds import rest_slow
 
 FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
 SEQUENCES = 40  # of each batch
@@ -232,7 +233,7 @@ STEP_ROWS: tuple[list[Any], list[int]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", rest_slow(range(4), 2))
 def test_the_engine_does_what_the_model_does(batch: int) -> None:
     for seed in range(FIRST_SEED + batch * 1_000_000, FIRST_SEED + batch * 1_000_000 + SEQUENCES):
         try:

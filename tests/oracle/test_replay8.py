@@ -15,6 +15,7 @@ from tests.oracle.driver import VIEWED_DATABASES, shown_command
 from tests.oracle.engine_side import Tidelog, digest_of, replayed
 from tests.oracle.grammar import Grammar8, Turn
 from tests.oracle.shrink import script, shortest
+from tests.rounds import rest_slow
 
 FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
 SEQUENCES = 60  # of each batch
@@ -73,7 +74,7 @@ def test_8_seed_is_reproducible() -> None:
     assert first == again
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", rest_slow(range(4), 1))
 def test_every_command_replays(batch: int) -> None:
     for seed in range(FIRST_SEED + batch * 1_000_000, FIRST_SEED + batch * 1_000_000 + SEQUENCES):
         turns = Grammar8(random.Random(seed)).sequence(COMMANDS)

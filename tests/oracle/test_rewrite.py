@@ -15,8 +15,8 @@ from tests.oracle.driver import Pair
 from tests.oracle.engine_side import Tidelog
 from tests.oracle.export import compare
 from tests.oracle.grammar import Command, Turn
+from tests.oracle.played import played
 from tests.oracle.rewritten import rewritten
-from tests.oracle.test_rewrite8 import played
 from tests.oracle.wire import is_error
 
 from tidelog.engine.commands.rewrite import Target

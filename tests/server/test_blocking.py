@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import pytest
 from tests.oracle.server import Clock, OracleMissing, RedisServer, directory
 from tests.oracle.wire import Form
+from tests.rounds import rest_slow
 from tests.server.conftest import Running, Start
 from tests.server.wire import Client, calls, connect
 from tests.until import until
@@ -196,7 +197,7 @@ def run(seed: int, ours: Side, theirs: Side) -> None:
             blocked.add(waits)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 25))
+@pytest.mark.parametrize("seed", rest_slow(range(SEED, SEED + 25), 8))
 def test_the_same_clients_are_served(start: Start, redis_server: RedisServer, seed: int) -> None:
     print(f"BLOCKING_SEED={seed}")
     run_once(start, redis_server, seed)

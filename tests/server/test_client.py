@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests import inside
 from tests.oracle.wire import Connection, encode
 from tests.server.conftest import Running, Start
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
@@ -419,7 +420,7 @@ def test_reply_skip(server: Running, command: bytes) -> None:
 
 def test_a_client_without_replies_takes_no_memory(server: Running) -> None:
     client, other = dial(server.port), dial(server.port)
-    log = server.db._core.log  # what a reply rests on is of it
+    log = inside.log(server.db)  # what a reply rests on is of it
     assert other.call(b"PING") == ("+", b"PONG")
     client.send([[b"CLIENT", b"REPLY", b"OFF"]])
     before = sys.getrefcount(log)

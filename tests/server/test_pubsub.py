@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from tests import inside
 from tests.oracle.conftest import Oracle, oracle  # noqa: F401  # a fixture
 from tests.oracle.wire import encode
 from tests.server.conftest import Running, Start
@@ -35,22 +37,26 @@ class Line:
         link.settimeout(10)
         if protocol == 3:
             self.say("HELLO 3")
-            self.read()
+            self.say("ECHO ready")
+            greeting = b""
+            while not greeting.endswith(b"\r\nready\r\n"):
+                greeting += link.recv(1 << 16)
 
     def say(self, line: str) -> None:
         self.link.sendall(encode([word.encode() for word in line.split()]))
 
-    def read(self) -> bytes:
-        """What has come, once nothing comes any more."""
-        data = self.link.recv(1 << 16)
-        self.link.settimeout(SILENCE_S)
-        try:
-            while piece := self.link.recv(1 << 16):
-                data += piece
-        except TimeoutError:
-            pass
-        self.link.settimeout(10)
-        return data
+
+def read(*lines: Line) -> list[bytes]:
+    """What has come to each, once nothing comes to anyone any more."""
+    heard = {line.link: line.link.recv(1 << 16) for line in lines}
+    links = list(heard)
+    while ready := select.select(links, [], [], SILENCE_S)[0]:
+        for link in ready:
+            piece = link.recv(1 << 16)
+            heard[link] += piece
+            if not piece:
+                links.remove(link)
+    return list(heard.values())
 
 
 def play(connect: Callable[[], socket.socket], protocol: int, script: str) -> dict[str, bytes]:
@@ -62,7 +68,7 @@ def play(connect: Callable[[], socket.socket], protocol: int, script: str) -> di
             lines[name] = Line(connect(), protocol)
         lines[name].say(command)
         time.sleep(0.01)
-    heard = {name: line.read() for name, line in lines.items()}
+    heard = dict(zip(lines, read(*lines.values()), strict=True))
     for line in lines.values():
         line.link.close()
     return heard
@@ -306,7 +312,7 @@ def test_monitor_of_redis_py(server: Running) -> None:
 
 def shown_to(monitor: Line) -> list[bytes]:
     """The commands that a monitor was shown by now, each with its database."""
-    lines = monitor.read().split(b"\r\n")
+    lines = read(monitor)[0].split(b"\r\n")
     return [
         b"%c %b" % (line[line.index(b"[") + 1], line.partition(b"] ")[2]) for line in lines[:-1]
     ]
@@ -316,7 +322,7 @@ def test_monitor_shows_what_runs_and_once(server: Running) -> None:
     """As Redis: a queued command when EXEC runs it, before EXEC; one that a pause holds back when it is over."""
     monitor, line = (Line(socket.create_connection(("127.0.0.1", server.port)), 2) for _ in "ab")
     monitor.say("MONITOR")
-    assert monitor.read() == b"+OK\r\n"
+    assert read(monitor)[0] == b"+OK\r\n"
     for command in ("MULTI", "SET a 1", "SELECT 2", "GET a", "CONFIG GET port", "EXEC"):
         line.say(command)
     assert shown_to(monitor) == [
@@ -449,7 +455,7 @@ class Stub:
 
 
 async def registry(db: tidelog.Store, flags: str = "KEAn") -> PubSub:
-    server: Any = SimpleNamespace(core=db._core)
+    server: Any = SimpleNamespace(core=inside.core(db))
     pubsub = PubSub(server)
     pubsub.set_notifications(flags)
     return pubsub
@@ -468,7 +474,7 @@ def test_events_leave_when_their_unit_holds(tmp_path: Path) -> None:
             assert stub.got == []
             pubsub.deliver()
             assert stub.got == [[b"pmessage", b"*", b"__keyevent@0__:xadd", b"s"]] * 2
-            assert set(stub.rested) == {db._core.log.next_lsn - 1}
+            assert set(stub.rested) == {inside.log(db).next_lsn - 1}
             await asyncio.to_thread(db.xadd, "s", {"f": "v"})
             await asyncio.sleep(0.05)  # unasked
             assert len(stub.got) == 3

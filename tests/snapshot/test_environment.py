@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import lmdb
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.world import DISK, cold, environment, write
 
 from tidelog.disk.real import RealDisk, RealFile
@@ -203,14 +204,15 @@ def test_every_flipped_bit_of_a_value_is_noticed(tmp_path: Path) -> None:
                 list(found.rows(b"d"))
 
 
-def test_every_flipped_bit_of_a_key_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", some_and_all(6, 25))
+def test_every_flipped_bit_of_a_key_is_noticed(tmp_path: Path, keys: int) -> None:
     """Where it stands is next to where it would have to be, whatever it became; and branches lead out of order."""
     rng = random.Random(8)
     path = tmp_path / "data.mdb"
     with environment(tmp_path) as env:
         write(env, {b"p%03d" % i: b"%03d" % i * 9 for i in range(0, 998, 2)})
     whole = path.read_bytes()
-    for key in rng.sample(range(0, 998, 2), 25):
+    for key in rng.sample(range(0, 998, 2), keys):
         wanted = b"p%03d" % key
         for at in [at for at in range(len(whole)) if whole.startswith(wanted, at)]:
             for bit in range(32):

@@ -11,8 +11,9 @@ from typing import Any
 
 import lmdb
 import pytest
+from tests import inside
 from tests.snapshot.world import without_sums
-from tests.store.test_damaged_rows import damage
+from tests.store.checkpoint.damaged_row import damage
 
 import tidelog
 from tidelog.engine.rowkeys import GROUP
@@ -95,7 +96,7 @@ def test_what_needs_the_group_is_refused_and_has_changed_nothing(store: Path, us
         before = db.info()["written_lsn"]
         with pytest.raises(tidelog.StoreDamaged, match="group b'lost'"):
             USES[use](db)
-        assert db.info()["written_lsn"] == before and not db._core.reloads
+        assert db.info()["written_lsn"] == before and not inside.reloads(db)
         assert db.xlen("s") == ENTRIES
 
 
@@ -104,7 +105,7 @@ def test_the_stream_goes_on_and_the_row_stays_until_the_group_is_destroyed(store
         db.xadd("s", {"n": "more"})
         db.xack("s", "sound", *[id for id, _ in db.xrange("s", count=50)])
         db.checkpoint()
-        Residence(1).relieve(db._core)
+        Residence(1).relieve(inside.core(db))
         assert db.xpending("s", "sound")["pending"] == 50
     with tidelog.open(store, **QUIET) as db:
         assert db.xlen("s") == ENTRIES + 1
@@ -126,7 +127,7 @@ def test_the_stream_goes_on_and_the_row_stays_until_the_group_is_destroyed(store
 def test_the_figures_of_the_others_are_shown(store: Path) -> None:
     with tidelog.open(store, **QUIET) as db:
         assert db.xlen("s") == ENTRIES
-        (stream,) = figures(db._core, 10)
+        (stream,) = figures(inside.core(db), 10)
         assert stream.length == ENTRIES and [group.name for group in stream.groups] == ["sound"]
 
 
@@ -172,13 +173,13 @@ def test_who_waits_is_told(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
-        while not db._core.waiting.groups:
+        while not inside.waiting(db).groups:
             time.sleep(0.01)
         db.checkpoint()
         damage_in_place(root, tmp_path / "copy")
-        Residence(1).relieve(db._core)
+        Residence(1).relieve(inside.core(db))
         id = db.xadd("s", {"n": 1})
         thread.join(10)
         assert isinstance(told[0], tidelog.StoreDamaged), told
         assert [each for each, _ in db.xrange("s")] == [id]
-        assert not db._core.reloads
+        assert not inside.reloads(db)

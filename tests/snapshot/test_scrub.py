@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_store import DISK, opened, work
+from tests.rounds import rest_slow
+from tests.snapshot.portable.portable_store import DISK, opened, work
 
 from tidelog.aof.errors import NotAStore
 from tidelog.disk.simulated import SimulatedDisk
@@ -93,7 +94,7 @@ def stored(root: Path) -> Snapshot:
         return db.snapshot()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_slow(range(8), 2))
 def test_a_changed_byte_of_a_value(tmp_path: Path, seed: int) -> None:
     """A byte of what was stored is changed: the finding names the stream and where in it."""
     made = stored(tmp_path / "db")

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.snapshot.test_checkpoint import World, some_commands
+from tests.snapshot.histories import World, some_commands
 from tests.snapshot.world import DISK, without_sums
 
 from tidelog.disk.simulated import SimulatedDisk

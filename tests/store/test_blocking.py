@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import parked
 
 import tidelog
@@ -55,7 +56,7 @@ def test_who_waits_again_waits_as_one_who_is_decided_again(
         clock.advance(1)
         waiters = []
         for db in one, other:
-            core = db._core
+            core = inside.core(db)
             core.command(0, b"XGROUP CREATE s g 0 MKSTREAM".split())
             waiter, _ = core.command(0, read, ThreadCaller)
             core.command(0, b"XADD s 1-1 f v".split())
@@ -64,7 +65,7 @@ def test_who_waits_again_waits_as_one_who_is_decided_again(
             waiters.append(waiter)
         clock.advance(seconds)
         for short, db, waiter in zip((False, True), (one, other), waiters):
-            core = db._core
+            core = inside.core(db)
             spared = short and core.read_again(waiter)
             assert spared or not short or since or kind != "COUNT 10"
             if not spared:
@@ -101,7 +102,7 @@ def test_who_was_signalled_before_an_interrupt_is_served_though_the_next_call_wa
         raise KeyboardInterrupt
 
     with temporary_store() as db:
-        core = db._core
+        core = inside.core(db)
         waiters = []
         for key in ("s", "t"):
             db.xgroup_create(key, "g", mkstream=True)
@@ -137,7 +138,7 @@ def consumers_wait(
     pool: ThreadPoolExecutor, db: Any, names: Sequence[str], key: str = "s"
 ) -> list[Future[Any]]:
     """Each of them waits for a new entry of group g, one after the other."""
-    before = len(db._core.waiting.waiters())
+    before = len(inside.waiters(db))
     return [
         start(pool, db, partial(db.xreadgroup, "g", name, {key: ">"}, block=10_000), number)
         for number, name in enumerate(names, before)
@@ -170,7 +171,7 @@ def test_those_who_are_passed_over_are_seen_and_keep_their_order(
 ) -> None:
     db.xgroup_create("s", "g", mkstream=True)
     waiting = consumers_wait(pool, db, ["c0", "c1", "c2", "c3"])
-    consumers = db._core.state.databases[0].keys[b"s"].groups[b"g"].consumers.values()  # type: ignore[union-attr]
+    consumers = inside.databases(db)[0].keys[b"s"].groups[b"g"].consumers.values()  # type: ignore[union-attr]
     before = max(each.seen_time for each in consumers)
     time.sleep(0.01)
     db.xadd("s", {"n": 0})
@@ -276,7 +277,7 @@ def test_time_runs_out(db: tidelog.Store) -> None:
     began = time.monotonic()
     assert db.xread({"s": "$"}, block=30) == []
     assert 0.02 < time.monotonic() - began < 5
-    assert not db._core.waiting.keys
+    assert not inside.waiting(db).keys
 
 
 def test_a_missing_group_ends_the_wait(db: tidelog.Store, pool: ThreadPoolExecutor) -> None:
@@ -324,8 +325,8 @@ def test_under_always_the_woken_waits_for_the_disk_too(
 
         def consume() -> int:
             ((_, entries),) = db.xreadgroup("g", "c", {"s": ">"}, block=10_000)
-            ended: int = db._core.log.synced_lsn
-            assert ended >= db._core.log.written_lsn
+            ended: int = inside.log(db).synced_lsn
+            assert ended >= inside.log(db).written_lsn
             return len(entries)
 
         waiting = start(pool, db, consume, 0)
@@ -344,7 +345,7 @@ def test_an_interrupted_wait_leaves_the_queue(db: tidelog.Store) -> None:
         patch.setattr(ThreadCaller, "sleep", interrupted)
         with pytest.raises(Interrupt):
             db.xread({"s": "$"}, block=0)
-    assert not db._core.waiting.keys
+    assert not inside.waiting(db).keys
     db.xadd("s", {"a": 1})
 
 
@@ -404,7 +405,7 @@ def test_a_cancelled_task_got_nothing_before_its_turn(tmp_path: Path) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert not db._core.waiting.keys
+            assert not inside.waiting(db).keys
             await db.xadd("s", {"a": 1})
             assert (await db.xpending("s", "g"))["pending"] == 0
             assert len((await db.xreadgroup("g", "c", {"s": ">"}))[0][1]) == 1
@@ -437,7 +438,7 @@ def test_under_always_an_fsync_never_blocks_the_loop(
     async def main() -> None:
         async with tidelog.aopen(tmp_path / "s", fsync="always") as db:
             await db.xadd("s", {"a": 0})
-            log = db._core.log
+            log = inside.log(db)
             slow, real = threading.Event(), RealFile.fdatasync
 
             def fdatasync(file: RealFile) -> None:

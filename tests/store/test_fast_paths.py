@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -111,7 +112,7 @@ def test_plain_xadds(seed: int) -> None:
             if random.randrange(3) == 0:
                 yield stir(db, random, clock)
             if random.randrange(10) == 0:
-                db._core.command(
+                inside.core(db).command(
                     0, b"XREAD BLOCK 0 STREAMS s t $ $".split(), lambda: Told(str(number), told)
                 )
             try:
@@ -153,7 +154,7 @@ def test_consumers_that_are_passed_over(seed: int) -> None:
                 case 0 | 1 | 2:
                     group, name = random.choice("ggh"), f"c{random.randrange(6)}"
                     words = f"XREADGROUP GROUP {group} {name} COUNT 2 BLOCK 0 STREAMS s >"
-                    db._core.command(0, words.encode().split(), lambda: Told(name, told))
+                    inside.core(db).command(0, words.encode().split(), lambda: Told(name, told))
                 case 3:
                     with db.pipeline(transaction=random.choice((False, True))) as pipe:
                         for _ in range(random.randrange(1, 5)):
@@ -163,7 +164,7 @@ def test_consumers_that_are_passed_over(seed: int) -> None:
                     clock.advance(0.001)
                 case 5:
                     db.xgroup_delconsumer("s", "g", f"c{random.randrange(6)}")
-            yield list(told), len(db._core.waiting.waiters())
+            yield list(told), len(inside.waiters(db))
         yield db.xpending("s", "g"), db.xpending("s", "h")
         yield db.xinfo_consumers("s", "g"), db.xinfo_consumers("s", "h")
 

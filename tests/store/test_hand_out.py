@@ -12,7 +12,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.store.test_reload import Boom, Trap, quick  # noqa: F401 - for every test here
+from tests import inside
+from tests.rounds import some_and_all
+from tests.store.faults.traps import Boom, Trap, quick  # noqa: F401 - for every test here
 
 import tidelog
 from tidelog import testing
@@ -100,18 +102,19 @@ def add(db: tidelog.Store, keys: list[bytes]) -> list[Any]:
     """One XADD to each; the IDs."""
     if len(keys) == 1:
         try:
-            effect, _, _ = db._core.add(0, keys[0], (b"f", b"v"))
+            effect, _, _ = inside.core(db).add(0, keys[0], (b"f", b"v"))
         except CommandError as error:
             return [str(error)]
         return [b"%d-%d" % (effect[3], effect[4])]
     return [
-        str(r) for r in batch.run_pipeline(db._core, 0, [(key, (b"f", b"v")) for key in keys])[0]
+        str(r)
+        for r in batch.run_pipeline(inside.core(db), 0, [(key, (b"f", b"v")) for key in keys])[0]
     ]
 
 
 def play(db: tidelog.Store, clock: testing.Clock, script: list[Any]) -> Iterator[Any]:
     """What is to be seen after each step."""
-    own, last = db._core, b"0-1"
+    own, last = inside.core(db), b"0-1"
     told: list[Any] = []
     for what, one, other in script:
         found: Any = None
@@ -154,13 +157,24 @@ def nobody_known() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(actions, max_size=25))
 @example([("wait", "a", READS[0]), ("wait", "b", READS[4]), ("add", 3, "s")])
 @example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("add", 5, "st"), ("add", 3, "t")])
 @example([("wait", "a", READS[0]), ("wait", "b", READS[0]), ("leave", 0, False), ("add", 1, "s")])
 @example([("do", "XGROUP SETID s g $", ""), ("wait", "a", READS[0]), ("add", 1, "s")])
 def test_as_if_everyone_were_asked_after_each_message(script: list[Any]) -> None:
+    as_if_asked(script)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(st.lists(actions, max_size=25))
+def test_as_if_asked_for_long(script: list[Any]) -> None:
+    as_if_asked(script)
+
+
+def as_if_asked(script: list[Any]) -> None:
     script = [("do", words, "") for words in BEGIN] + script
     clock, other_clock = testing.Clock(), testing.Clock()
     with testing.store(clock=clock) as db, testing.store(clock=other_clock) as plain:
@@ -173,7 +187,7 @@ def test_as_if_everyone_were_asked_after_each_message(script: list[Any]) -> None
 
 def crowd(db: tidelog.Store, told: list[Any]) -> list[Waiter]:
     """Consumers who wait, after a first message that all of the group's counting begins with."""
-    own = db._core
+    own = inside.core(db)
     for words in BEGIN:
         own.command(0, words.encode().split())
     return [
@@ -182,13 +196,14 @@ def crowd(db: tidelog.Store, told: list[Any]) -> list[Waiter]:
     ]
 
 
+@pytest.mark.parametrize("every", some_and_all(7, 1))
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 def test_whatever_breaks_nobody_is_lost_and_nothing_given_twice(
-    tmp_path: Path, error: type[BaseException], count: int
+    tmp_path: Path, error: type[BaseException], count: int, every: int
 ) -> None:
     at, trapped = 0, True
-    step = 1 if error is Boom else 3  # the same lines
+    step = every if error is Boom else 3 * every  # the same lines
     while trapped:
         at += step
         path, told = tmp_path / str(at), list[Any]()
@@ -198,7 +213,7 @@ def test_whatever_breaks_nobody_is_lost_and_nothing_given_twice(
             trap.run(lambda db: add(db, [b"s"] * count), db)
             trapped = bool(trap.where)
             db.ping()  # rebuilds memory where it may be ahead of the log, and asks everyone again
-            still = db._core.waiting.waiters()
+            still = inside.waiters(db)
             for waiter in waiters:
                 assert waiter.owner.done is (waiter not in still), trap.where
             assert len(told) == len(waiters) - len(still), trap.where
@@ -252,10 +267,10 @@ def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         crowd(db, told)
         for words in ("XADD t * f v", "XREADGROUP GROUP g a STREAMS t >"):
-            db._core.command(0, words.encode().split())
-        db._core.command(0, READS[7].format("e").encode().split(), partial(Told, "e", told))
+            inside.core(db).command(0, words.encode().split())
+        inside.core(db).command(0, READS[7].format("e").encode().split(), partial(Told, "e", told))
         with (
-            patch.object(db._core.waiting.__class__, "visits", side_effect=KeyboardInterrupt),
+            patch.object(inside.waiting(db).__class__, "visits", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             db.execute_command("XADD", "t", "NOMKSTREAM", "*", "f", "v")
@@ -275,7 +290,7 @@ def test_names_too_long_for_the_deliveries_to_go_together(
         crowd(db, told)
         for name in ("e" * 12_000, "f" * 12_000):
             args = READS[0].format(name).encode().split()
-            db._core.command(0, args, partial(Told, name[0], told))
+            inside.core(db).command(0, args, partial(Told, name[0], told))
         add(db, [b"s"] * 5)
     assert [name for name, reply in told if isinstance(reply, list)] == ["b", "c", "d", "e", "f"]
 
@@ -295,6 +310,6 @@ def test_who_watches_or_listens_is_told(count: int) -> None:
     with testing.store() as db:
         crowd(db, told)
         heard: list[int] = []
-        db._core.landing.listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
+        inside.landing(db).listener = lambda effect, *_: heard.append(effect[0] & OPCODE)
         add(db, [b"s"] * count)
         assert [opcode for opcode in heard if opcode < VOLATILE] == [XADD, DELIVER] * count

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog.aof import ahead
@@ -291,7 +292,7 @@ def test_a_poisoned_store_goes_with_its_last_reference(
     with pytest.raises(tidelog.OutcomeUnknown):
         db.at("fsynced").set("k", 2)
     monkeypatch.undo()
-    gone = weakref.ref(db._core)
+    gone = weakref.ref(inside.core(db))
     del db
     gc.collect()
     assert gone() is None
@@ -305,7 +306,8 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
     db: Any = tidelog.open(path, fsync="everysec")
     db.set("k", 1)
     db.cycle = db  # only the collector can take it
-    gone, log = weakref.ref(db._core), db._core.log
+    gone = weakref.ref(inside.core(db))
+    log: Any = inside.log(db)
     del db
     gc.disable()
     try:
@@ -332,7 +334,7 @@ def test_a_store_collected_in_a_thread_of_its_log_is_released(
 
 
 def pressed(db: tidelog.Store) -> None:
-    core = db._core
+    core = inside.core(db)
     relief = threading.Event()
     core.press(relief)
 
@@ -350,9 +352,9 @@ def pressed(db: tidelog.Store) -> None:
 
 
 def rebuilt(db: tidelog.Store) -> None:
-    with db._core.lock:
-        db._core.log._doubts(OSError("a write broke off"))
-        db._core.landing.trouble = "memory is ahead of the log"
+    with inside.lock(db):
+        inside.log(db)._doubts(OSError("a write broke off"))
+        inside.landing(db).trouble = "memory is ahead of the log"
     db.set("k", 1)
 
 
@@ -481,7 +483,7 @@ def test_a_closed_store_can_be_opened_while_a_child_still_holds_the_descriptor(
 ) -> None:
     """A child forked just before shares the lock's open file until its hook has run."""
     db = tidelog.open(tmp_path / "s")
-    keeper: Any = db._core.keeper
+    keeper: Any = inside.core(db).keeper
     inherited = os.dup(keeper.lock._fd)
     try:
         db.close()

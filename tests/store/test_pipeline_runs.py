@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -11,7 +12,7 @@ from tidelog.store.commit import batch
 
 
 def nodes(db: tidelog.Store, key: str) -> list[tuple[int, int]]:
-    stream = db._core.state.databases[0].keys[key.encode()]
+    stream = inside.databases(db)[0].keys[key.encode()]
     return [(node.count, node.node_bytes()) for node in stream.walk()]  # type: ignore[union-attr]
 
 
@@ -44,7 +45,7 @@ def test_the_same_entries_and_nodes_as_one_by_one(tmp_path: Path, seed: int) -> 
 def test_one_record_for_a_run(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         db.set("k", 1)
-        log = db._core.log
+        log = inside.log(db)
         # The first of a stream begins its first node, and what comes after that is one record as far as it fits in.
         for count, records in (
             (batch.FEW - 1, batch.FEW - 1),
@@ -78,7 +79,7 @@ def test_a_blocked_reader_gets_the_first_unit_alone(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(1) as pool, tidelog.open(tmp_path / "s", fsync="no") as db:
         waiting = pool.submit(lambda: db.xread({"s": "$"}, block=10_000))
-        while not db._core.waiting.keys:
+        while not inside.waiting(db).keys:
             pass
         pipe = db.pipeline(transaction=False)
         for number in range(2 * batch.MANY):

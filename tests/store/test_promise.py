@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests import inside
+
 import tidelog
 from tidelog.aof.log import FSYNCED, WRITTEN
 
@@ -13,7 +15,7 @@ def test_while_the_log_is_parked_only_what_is_on_the_disk_holds(tmp_path: Path) 
         db.set("a", 1)
         db.barrier("fsynced")
         db.set("b", 2)
-        log, durability = db._core.log, db._core.durability
+        log, durability = inside.log(db), inside.core(db).durability
         older, newer = (log, log.synced_lsn, False), (log, log.written_lsn, True)
         assert older[1] < newer[1]
         assert durability.holds(older) and durability.holds(newer)
@@ -30,7 +32,7 @@ def test_while_the_log_is_parked_only_what_is_on_the_disk_holds(tmp_path: Path) 
 def test_a_level_of_its_own_counts_for_a_call(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         db.set("a", 1)
-        log, durability = db._core.log, db._core.durability
+        log, durability = inside.log(db), inside.core(db).durability
         promise = log, log.written_lsn, True
         assert durability.holds(promise, WRITTEN) and not durability.holds(promise, FSYNCED)
         durability.hold(promise, FSYNCED)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -194,7 +195,7 @@ def test_watch_and_transaction(db: tidelog.Store) -> None:
         for future in [pool.submit(db.transaction, add, "n") for _ in range(40)]:
             future.result(10)
     assert db.get("n") == b"40" and db.xlen("s") == 40
-    assert not db._core.watches.keys
+    assert not inside.core(db).watches.keys
 
 
 def test_threads_under_always(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_threads_under_always(tmp_path: Path) -> None:
         def write(name: int) -> None:
             for number in range(50):
                 db.xadd("s", {"w": name, "n": number})
-                core = db._core
+                core = inside.core(db)
                 assert core.log.synced_lsn > 0
 
         with ThreadPoolExecutor(8) as pool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import parked
 
 import tidelog
@@ -43,13 +44,13 @@ class Looks:
 
     def __init__(self, db: Any) -> None:
         self._looked = threading.Semaphore(0)
-        core, wake = db._core, db._core.wake
+        core, wake = inside.core(db), inside.core(db).wake
 
         def counted(waiter: Any) -> None:
             wake(waiter)
             self._looked.release()
 
-        core.wake = counted
+        core.wake = counted  # type: ignore[method-assign]
 
     def wait(self, count: int = 1) -> None:
         for _ in range(count):
@@ -128,7 +129,7 @@ def test_a_store_that_was_rebuilt_goes_by_its_clock_still(
     db: tidelog.Store, clock: testing.Clock
 ) -> None:
     db.xadd("s", {"a": 1})
-    core = db._core
+    core = inside.core(db)
     core.landing.trouble = "memory may be ahead of the log"
     assert db.xadd("s", {"a": 1}) == b"%d-1" % START
     assert core.reloads == 1

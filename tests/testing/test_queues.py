@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -224,7 +225,7 @@ def test_a_put_into_a_full_queue_gives_up_when_its_time_is_up(
     with testing.queue("jobs", clock=clock, max_depth=1) as jobs:
         jobs.put("a")
         putting = pool.submit(jobs.put, "b", timeout=5)
-        core: Any = jobs.store._core
+        core: Any = inside.core(jobs.store)
         (shared,) = core.queues.shared.values()
         deadline = time.monotonic() + LONG
         while not shared.room:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import inside
 
 import tidelog
 from tidelog import testing
@@ -73,7 +74,7 @@ def test_it_may_lie_on_another_disk(place: Path) -> None:
 
 def test_without_a_clock_it_goes_by_the_systems() -> None:
     with testing.store() as db:
-        assert not db._core.clock.manual
+        assert not inside.core(db).clock.manual
 
 
 def test_a_forked_child_leaves_its_parents_store_alone(place: Path) -> None:

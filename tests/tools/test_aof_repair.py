@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.tools.conftest import Run, expect
+from tests.tools.damaged import header, missing_last, promised_frame, store_file
 from tests.tools.made import Made
-from tests.tools.test_aof_verify import header, missing_last, promised_frame, store_file
 
 import tidelog
 from tidelog.tools import exits

@@ -10,6 +10,7 @@ import msgpack
 import pytest
 from tests.oracle.grammar import Grammar
 from tests.tools.conftest import Run, expect
+from tests.tools.damaged import header, missing_last, promised_frame, store_file
 from tests.tools.made import T0, Made, packed
 
 import tidelog
@@ -57,35 +58,16 @@ def time_goes_back(made: Made) -> None:
     made.write()
 
 
-def promised_frame(made: Made) -> None:
-    made.flip(made.offsets[-1] + 3)
-    made.promise(made.lsn - 1, incarnation=0xB2)
-
-
 def missing_first(made: Made) -> None:
     made.path(0).unlink()
-
-
-def missing_last(made: Made) -> None:
-    made.promise(made.lsn - 1, incarnation=0xB2)
-    made.path().unlink()
 
 
 def cut_in_the_middle(made: Made) -> None:
     made.cut(443, number=0)
 
 
-def header(made: Made) -> None:
-    made.flip(20)
-
-
 def foreign(made: Made) -> None:
     (made.root / "aof" / "00000000000000000014.aof").write_bytes(made.path().read_bytes())
-
-
-def store_file(made: Made) -> None:
-    path = made.root / "STORE"
-    path.write_bytes(path.read_bytes().replace(b"uuid 0", b"uuid 1"))
 
 
 def a_directory_for_lock(made: Made) -> None:

@@ -208,6 +208,7 @@ def test_an_output_that_takes_nothing(made: Made, command: str) -> None:
 def on_a_disk_of(nbytes: int, *args: object) -> subprocess.CompletedProcess[str]:
     """Run the command line where no file may be longer, which fails as a full disk does."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"  # a cached module would be cut short as well
     words = [sys.executable, "-m", "tidelog", *map(str, args)]
     shell = ["prlimit", f"--fsize={nbytes}", *words]
     return subprocess.run(shell, capture_output=True, env=env, text=True)

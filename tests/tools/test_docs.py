@@ -1,8 +1,9 @@
-"""The examples of the documentation run as they stand, each in an empty directory.
+"""The examples of the documentation run as they stand, each in an empty directory; those of a page in one process.
 
 Fences marked `python` run. Those marked `py` do not: they are code of other libraries.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -41,23 +42,44 @@ PAGES = (
 QUIET = "import logging as _; _.getLogger('tidelog.queue').addHandler(_.NullHandler());"
 
 
-def examples() -> list[tuple[str, int, str]]:
-    """(page, line, source) of every Python block."""
-    found = []
-    for page in PAGES:
-        text = (ROOT / page).read_text()
-        for block in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S):
-            found.append((page, text.count("\n", 0, block.start()) + 1, block[1]))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("page", "line", "source"), examples(), ids=[f"{page}:{line}" for page, line, _ in examples()]
+# Each example has names of its own and says where its output ends.
+RUN = (
+    QUIET
+    + """
+import json, os, sys
+for line, directory, source in json.loads(sys.argv[1]):
+    os.makedirs(directory, exist_ok=True)
+    os.chdir(directory)
+    exec(compile(source, f"line {line}", "exec"), {"__name__": "__main__"})
+    print("END OF AN EXAMPLE")
+"""
 )
-def test_example(page: str, line: int, source: str, tmp_path: Path) -> None:
-    lines = done_in(tmp_path, "-W", "error", "-c", QUIET + source)
+
+
+def examples(page: str) -> list[tuple[int, str]]:
+    """(line, source) of every Python block."""
+    text = (ROOT / page).read_text()
+    blocks = re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    return [(text.count("\n", 0, block.start()) + 1, block[1]) for block in blocks]
+
+
+def run(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
+    """What each example printed in its directory, by its line."""
+    words = json.dumps([(line, str(directory), source) for line, directory, source in todo])
+    lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words)
+    told: dict[int, list[str]] = {}
+    for line, _, _ in todo:
+        end = lines.index("END OF AN EXAMPLE")
+        told[line], lines = lines[:end], lines[end + 1 :]
+    return told
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page(page: str, tmp_path: Path) -> None:
+    found = examples(page)
+    told = run([(line, tmp_path / str(line), source) for line, source in found])
     if page != SHOWING_IDS:
-        assert lines == list(printed(source))
+        assert told == {line: list(printed(source)) for line, source in found}
 
 
 def done_in(directory: Path, *args: str) -> list[str]:
@@ -82,9 +104,9 @@ def printed(source: str) -> Iterator[str]:
 
 def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     """In one directory, as a reader does; and what is restored at its end is what the last example made."""
-    for page, _, source in examples():
-        if page == "README.md":
-            assert done_in(tmp_path, "-W", "error", "-c", QUIET + source) == list(printed(source))
+    found = examples("README.md")
+    told = run([(line, tmp_path, source) for line, source in found])
+    assert told == {line: list(printed(source)) for line, source in found}
     shown = re.findall(
         r"^\$ tidelog (snapshot .*|verify .*)$", (ROOT / "README.md").read_text(), re.M
     )
@@ -96,8 +118,7 @@ def test_the_readme_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
 
 
 def test_the_first_example_is_the_queue() -> None:
-    page, _, source = examples()[0]
-    assert page == "README.md"
+    _, source = examples("README.md")[0]
     assert "tidelog.queue(" in source
     assert "\n    with job:" in source
     assert len(list(printed(source))) == 5

@@ -16,7 +16,7 @@ import click
 import pytest
 from tests.tools.conftest import Done, Run, expect
 from tests.tools.queue_made import START, mails
-from tests.tools.test_console import on_a_terminal
+from tests.tools.terminal import on_a_terminal
 
 import tidelog
 from tidelog.testing import Clock

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Done, Run, expect
 from tests.tools.queue_made import START, mails
-from tests.tools.test_console import on_a_terminal
+from tests.tools.terminal import on_a_terminal
 
 import tidelog
 from tidelog.store.queue.base import Stats

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_store import opened, work
+from tests.snapshot.portable.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import T0, Made
 

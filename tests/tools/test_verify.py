@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.snapshot.portable_store import opened, work
+from tests.snapshot.portable.portable_store import opened, work
 from tests.tools.conftest import Run
 from tests.tools.made import Made
 

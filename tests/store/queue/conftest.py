@@ -24,10 +24,11 @@ def nothing_stays_behind() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
+def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
     """Thousands of jobs fail on purpose here; their tracebacks are not for the terminal."""
     logger = logging.getLogger("tidelog.queue")
     before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    if "caplog" not in request.fixturenames:
+        logger.setLevel(logging.CRITICAL + 1)
     yield
     logger.setLevel(before)

@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import linecache
 import random
-import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
+from tests import inside
+from tests.rounds import rest_slow, some_and_all
+from tests.store.queue.interrupts import Trap
 
 import tidelog
 from tidelog import testing
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.store import queue as queue_package
 
-QUEUE_FILES = str(Path(queue_package.__file__).parent)
 RETRY_AFTER = 8.0
 TOTAL = 4
 ROOT = Path("/store")
@@ -79,71 +77,10 @@ def work_off(db: tidelog.Store, clock: testing.Clock, total: int = TOTAL) -> Non
     assert db.xlen("jobs") == 0 and db.xlen("jobs:holds") == 0
     now = numbers(db, "effects")
     assert now == done + left
-    assert not db._core.waiting.waiters(), "somebody is parked whom nobody waits for"
+    assert not inside.waiters(db), "somebody is parked whom nobody waits for"
 
 
 # --- Ctrl-C at every line
-
-
-class Trap:
-    """Raises KeyboardInterrupt at the `at`-th line that is executed in the queue's modules.
-
-    seen         lines that are passed over, where each is struck only once
-    swallowed    it struck in a `__del__`, out of which nothing comes
-    unraisable   what else could not be raised there
-    """
-
-    def __init__(self, at: int, seen: set[str] | None = None) -> None:
-        self.left, self.where = at, ""
-        self.seen = set[str]() if seen is None else seen
-        self.swallowed = False
-        self.unraisable: list[str] = []
-
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self.line if frame.f_code.co_filename.startswith(QUEUE_FILES) else None
-
-    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and not self.where:
-            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            # An interrupt cannot strike there: see tests/store/test_reload.py.
-            if not text.startswith(("with ", "try:")):
-                where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {text}"
-                if where in self.seen:
-                    return self.line
-                if self.left == 0:
-                    self.where = where
-                    self.swallowed = in_a_finalizer(frame)
-                    sys.settrace(None)
-                    raise KeyboardInterrupt
-                self.left -= 1
-        return self.line
-
-    def run(self, call: Callable[[], object]) -> bool:
-        """Whether the call was interrupted."""
-        before, hook = sys.gettrace(), sys.unraisablehook
-        sys.unraisablehook = self._unraisable
-        sys.settrace(self)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.settrace(before)
-            sys.unraisablehook = hook
-        return False
-
-    def _unraisable(self, told: Any) -> None:
-        # Not the exception itself: its frames would keep jobs alive.
-        if not issubclass(told.exc_type, KeyboardInterrupt):
-            self.unraisable.append(f"{told.exc_value!r} in {told.object!r}")
-
-
-def in_a_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
 
 
 Work = Callable[[Any, Any], object]
@@ -214,12 +151,11 @@ def redrive(queue: Any, effects: Any) -> None:
 SILENT = (consume_in_blocks, consume_a_batch, leave_a_batch, get_and_ack, extend)  # done, no effect
 WORKS: list[Work] = [
     consume_and_ack,
-    *SILENT,
-    get_and_nack,
+    leave_a_batch,
     raise_in_a_block,
-    fail,
     release,
     redrive,
+    *(consume_in_blocks, consume_a_batch, get_and_ack, get_and_nack, extend, fail),
 ]
 
 
@@ -249,7 +185,7 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
     return trap.where
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("work", rest_slow(WORKS, 5))
 def test_an_interrupt_in_every_line(work: Work) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()
@@ -271,7 +207,8 @@ def test_an_interrupt_at_every_line(work: Work) -> None:
     print(f"{at} interrupts")
 
 
-def test_an_interrupt_while_waiting_for_a_job() -> None:
+@pytest.mark.parametrize("every", some_and_all(3, 1))
+def test_an_interrupt_while_waiting_for_a_job(every: int) -> None:
     """At every line before and after the sleep; the job comes while it waits."""
     at = 0
     while True:
@@ -313,7 +250,7 @@ def test_an_interrupt_while_waiting_for_a_job() -> None:
             except BaseException as error:
                 error.add_note(f"interrupted at {trap.where}")
                 raise
-        at += 1
+        at += every
     assert at > 10
 
 
@@ -418,7 +355,7 @@ async def cancelled(path: Path, work: Any, at: int, late: bool) -> bool:
             assert not cut.struck, "it went on as if it were not cancelled"
         except asyncio.CancelledError:
             assert cut.struck
-        db = tidelog.Store(adb._core, decode=False)
+        db = tidelog.Store(inside.core(adb), decode=False)
         await asyncio.sleep(0)
         lost = set(range(TOTAL)) - set(numbers(db, "jobs")) - set(numbers(db, "effects"))
         lost -= {job.value["n"] for job in db.queue("jobs").dead}
@@ -460,13 +397,13 @@ def test_a_cancellation_while_waiting_for_a_job(tmp_path: Path, work: str, late:
 
             cut = Cut(get(), at, late)
             task = asyncio.ensure_future(run())
-            while not task.done() and not adb._core.waiting.waiters():
+            while not task.done() and not inside.waiters(adb):
                 await asyncio.sleep(0)
             await queue.put({"n": 0})
             job = await asyncio.wait_for(task, 20)
             assert (job is None) == cut.struck
             del job, task
-            db = tidelog.Store(adb._core, decode=False)
+            db = tidelog.Store(inside.core(adb), decode=False)
             await asyncio.to_thread(work_off, db, clock, 1)
         return cut.struck
 
@@ -535,7 +472,7 @@ async def cancel_at_random(path: Path, policy: str, rounds: int, seed: int) -> t
         await asyncio.wait(tasks.values())
         tasks.clear()
         del task, done
-        db = tidelog.Store(adb._core, decode=False)
+        db = tidelog.Store(inside.core(adb), decode=False)
 
         def finish() -> None:
             db.queue("effects").put({"n": -1})
@@ -559,7 +496,7 @@ def work_off_many(db: tidelog.Store, clock: testing.Clock) -> None:
         clock.advance(5000)
     assert queue.stats().depth == 0 == queue.stats().dead
     assert db.xlen("jobs") == 0 and db.xlen("jobs:holds") == 0
-    assert not db._core.waiting.waiters()
+    assert not inside.waiters(db)
 
 
 @pytest.mark.parametrize("policy", ["no", "always"])

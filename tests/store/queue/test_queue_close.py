@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.until import parked, until
 
 import tidelog
@@ -93,7 +94,7 @@ def test_closing_a_consumer_wakes_the_task_that_waits_with_it(tmp_path: Path) ->
         async with tidelog.aqueue(tmp_path / "s", "jobs") as queue:
             consumer = queue.consume("anna")
             task = asyncio.ensure_future(anext(consumer, "ended"))
-            await turn_until(queue._core.waiting.waiters)
+            await turn_until(inside.waiting(queue).waiters)
             await consumer.aclose()
             await queue.put(1)
             assert await task == "ended"
@@ -347,7 +348,7 @@ def test_closing_waits_for_a_job_in_the_hands_of_another_task(tmp_path: Path) ->
         working = asyncio.create_task(work())
         await taken.wait()
         waiting = asyncio.create_task(queue.get("eve"))
-        await turn_until(queue._core.waiting.waiters)
+        await turn_until(inside.waiting(queue).waiters)
         asyncio.get_running_loop().call_later(0.1, end.set)
         assert await queue.aclose() == 0
         assert await working is True and own.state == "open"
@@ -429,7 +430,7 @@ def test_a_thread_does_not_wait_for_tasks_of_its_own_loop(tmp_path: Path) -> Non
         working = asyncio.create_task(work())
         await taken.wait()
         began = time.monotonic()
-        assert tidelog.Store(db._core, decode=False).close() == 0
+        assert tidelog.Store(inside.core(db), decode=False).close() == 0
         assert time.monotonic() - began < 5
         working.cancel()
 

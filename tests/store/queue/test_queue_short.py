@@ -10,7 +10,8 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.store.test_queue_leases import LEASE, pass_time
+from tests import inside
+from tests.store.queue.leases import LEASE, pass_time
 
 import tidelog
 from tidelog import testing
@@ -239,7 +240,7 @@ def test_a_job_that_is_finished_twice_is_gone_once(
     clock.advance(1)
     assert len(jobs) == db.xlen("jobs") == 19 - others
     before = db.digest()
-    db._core.landing.trouble = "to be rebuilt"
+    inside.landing(db).trouble = "to be rebuilt"
     assert db.digest() == before and len(db.xrange("jobs")) == 19 - others
 
 
@@ -255,7 +256,7 @@ def test_a_rebuilt_memory_has_the_cache_read_again(
     shared = jobs._shared
     shared.paused.clear()  # as if it had been lost
     shared.heap.clear()
-    db._core.landing.trouble = "a unit broke off"
+    inside.landing(db).trouble = "a unit broke off"
     clock.advance(50)
     assert jobs.get("anna", block=0) is None
     clock.advance(50)

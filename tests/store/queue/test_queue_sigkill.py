@@ -191,7 +191,7 @@ def rounds(directory: Path, policy: str, same_names: bool, count: int) -> None:
     ("policy", "same_names"), [("no", True), ("no", False), ("always", True), ("always", False)]
 )
 def test_killed_workers(tmp_path: Path, policy: str, same_names: bool) -> None:
-    rounds(tmp_path, policy, same_names, 8)
+    rounds(tmp_path, policy, same_names, 3)
 
 
 @pytest.mark.slow

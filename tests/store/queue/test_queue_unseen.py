@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.queue.test_queue_cancel import Trap
+from tests import inside
+from tests.rounds import some_and_all
+from tests.store.queue.interrupts import Trap
 
 import tidelog
 from tidelog import testing
@@ -32,7 +34,7 @@ async def turn_until(true: Callable[[], object]) -> None:
 
 def waits(queue: Any) -> int:
     """How many workers wait for a job."""
-    return len(queue._core.waiting.waiters())
+    return len(inside.waiters(queue))
 
 
 class Team:
@@ -260,7 +262,7 @@ def test_a_cancelled_read_gets_nothing_that_came_later(tmp_path: Path) -> None:
             await db.xgroup_create("s", "g", mkstream=True)
             for cancelled_first in (True, False):
                 task = asyncio.ensure_future(db.xreadgroup("g", "anna", {"s": ">"}, block=0))
-                await turn_until(db._core.waiting.waiters)
+                await turn_until(inside.waiting(db).waiters)
                 if cancelled_first:
                     task.cancel()
                 await db.xadd("s", {"n": "1"})
@@ -313,8 +315,9 @@ def test_a_generator_around_a_consumer_keeps_no_job(way: str, tmp_path: Path) ->
 # --- threads
 
 
+@pytest.mark.parametrize("every", some_and_all(5, 1))
 @pytest.mark.parametrize("batch", [1, 3])
-def test_an_interrupt_gives_back_what_was_fetched(batch: int, tmp_path: Path) -> None:
+def test_an_interrupt_gives_back_what_was_fetched(batch: int, every: int, tmp_path: Path) -> None:
     """At every line of `next`: either the caller has the job, or the next worker gets it at once, as its first."""
     at = 0
     while True:
@@ -334,7 +337,7 @@ def test_an_interrupt_gives_back_what_was_fetched(batch: int, tmp_path: Path) ->
                 with consumer:  # it is living, so what it fetched and did not hand out is its own
                     found += [(job.value, job.deliveries) for job in consumer]
                 assert sorted(found) == [(0, 1), (1, 1)], trap.where
-        at += 1
+        at += every
     assert at > 10
 
 
@@ -407,13 +410,14 @@ async def live(queue: Any, dice: random.Random, jobs: int) -> Any:
     return left, kept
 
 
-def test_a_thousand_orders(tmp_path: Path) -> None:
+@pytest.mark.parametrize("orders", some_and_all(150, 1000))
+def test_shuffled_orders(tmp_path: Path, orders: int) -> None:
     """A job that was not done has used up no delivery, in this life and in the next."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with tidelog.open(tmp_path / "seen", fsync="no") as first:
-        path = first._core.root.parent
-    for number in range(1000):
+        path = inside.core(first).root.parent
+    for number in range(orders):
         one_order(
             path / f"{number % 50}", random.Random(f"{seed} {number}"), f"jobs-{number}", seed
         )

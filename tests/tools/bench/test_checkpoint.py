@@ -58,7 +58,8 @@ def test_every_row_of_checkpoint(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     ]
     monkeypatch.setattr(checkpoint, "CASES", cases)
     monkeypatch.setattr(checkpoint, "MANY", 100_000)
-    monkeypatch.setattr(checkpoint, "COST_TIMES", 1)
+    monkeypatch.setattr(checkpoint, "QUICK_TIMES", 1)
+    monkeypatch.setattr(checkpoint, "QUICK_COST_TIMES", 1)
     monkeypatch.setattr(checkpoint, "APART", 50_000)
     rows = by_name(checkpoint.rows(bench))
     assert len(rows) == 3 * 6 + 2

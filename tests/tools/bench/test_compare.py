@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.rounds import some_and_all
 
 from tidelog.tools.bench.compare import ROWS, Result, Workload, command, mean, slower, table
 
@@ -17,9 +18,12 @@ def result(before: list[float], after: list[float], counts: tuple[float, float] 
     return Result(ROW, 1_000, before, after, counts)
 
 
-def test_a_checkout_beside_itself(tmp_path: Path) -> None:
-    """Every row that needs no other program runs, and its instructions agree."""
-    rows = [row for row in ROWS if not row.name.startswith("served")]
+ALONE = [row for row in ROWS if not row.name.startswith("served")]  # they need no other program
+
+
+@pytest.mark.parametrize("rows", some_and_all(ALONE[:2], ALONE))
+def test_a_checkout_beside_itself(tmp_path: Path, rows: list[Row]) -> None:
+    """Every row runs, and its instructions agree."""
     only = [word for row in rows for word in ("--only", row.name)]
     few = ["--slices", "1", "--slice-s", "0.001", "--instructions", "--dir", str(tmp_path)]
     done = CliRunner().invoke(command, [str(ROOT), str(ROOT), *few, *only])
