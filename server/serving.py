@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
@@ -125,7 +126,7 @@ def serve_forever(
     config.on("maxclients", _allow_clients)  # before the server checks the limit
     options = make_options(**config.store_options())
     config.place(root)
-    Acl().load(config["users"])
+    Acl(COMMANDS.table, COMMANDS.categories).load(config["users"])
     with ExitStack() as stack:
         core = None if is_new(root) else stack.enter_context(_opened(root, options))
         addresses = stack.enter_context(Addresses(config))

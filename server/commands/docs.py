@@ -9,23 +9,23 @@ from functools import cache
 
 from tidelog.engine.reply import Map
 from tidelog.server.commands.describe import subcommands
-from tidelog.server.table import TABLE
+from tidelog.server.table import Commands, S
 
 
-def describe(name: bytes) -> Map | None:
+def describe(name: bytes, commands: Commands[S]) -> Map | None:
     """Return one entry of COMMAND DOCS; None if there is no such command. `name` is in lower case."""
-    if name not in TABLE.commands and name not in TABLE.containers:
+    if name not in commands.table.commands and name not in commands.table.containers:
         return None
     reply = Map()
     known = _table().get(name)
     if known is not None:
         group, since, summary = known
         reply += b"summary", summary, b"since", since, b"group", group
-    below = subcommands(name) if b"|" not in name else []
+    below = subcommands(name, commands) if b"|" not in name else []
     if below:
         reply += (
             b"subcommands",
-            Map(part for each in below for part in (each.name, describe(each.name))),
+            Map(part for each in below for part in (each.name, describe(each.name, commands))),
         )
     return reply
 

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Final
 
-from tidelog.server.table import TABLE
+from tidelog.engine.commands.table import Command
 
 SAMPLES_MAX: Final = 160
 
@@ -41,14 +41,13 @@ class Latency:
         self.threshold_ms = 0
         self.events: dict[bytes, Event] = {}
 
-    def command(self, name: bytes, ns: int) -> None:
+    def command(self, command: Command, ns: int) -> None:
         """Record a command that took `ns` nanoseconds, if it reaches the threshold."""
         ms = ns // 1_000_000
         if not 0 < self.threshold_ms <= ms:
             return
-        command = TABLE.commands.get(name)
-        fast = command is not None and "fast" in command.flags
-        event = self.events.setdefault(b"fast-command" if fast else b"command", Event())
+        name = b"fast-command" if "fast" in command.flags else b"command"
+        event = self.events.setdefault(name, Event())
         event.add(int(time.time()), ms)
 
     def reset(self, names: list[bytes]) -> int:

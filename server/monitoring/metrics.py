@@ -13,16 +13,15 @@ import socketserver
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client.exposition import choose_encoder
 
+from tidelog.server.host import Host
 from tidelog.server.monitoring.collector import Collector
+from tidelog.server.session import Session
 from tidelog.store.errors import TidelogError
 from tidelog.store.faces.face import nothing
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
@@ -35,7 +34,7 @@ _logger = logging.getLogger("tidelog.server")
 class Metrics:
     """The HTTP server of one `Server`. `start` and `stop` are called in the loop's thread."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self._server = server
         self._http: _Http | None = None
         self._thread: threading.Thread | None = None

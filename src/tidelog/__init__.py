@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
-
-__version__ = "0.1"
+    from tidelog.store.version import __version__ as __version__
 
 __all__ = [
     "AsyncJob",
@@ -109,6 +108,7 @@ _LATER = {
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
+    "__version__": ("tidelog.store.version", "__version__"),
 }
 
 
