@@ -23,10 +23,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
 from tidelog.engine.errors import CommandError
 from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Core
-from tidelog.store.errors import TidelogError
+from tidelog.store.errors import CheckpointFailed, TidelogError
 
 SAVE: Final = "save"
 REWRITE: Final = "rewrite"
@@ -40,7 +42,10 @@ _logger = logging.getLogger("tidelog.server")
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work."""
+    """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work.
+
+    Raises CheckpointFailed if the system gives no thread.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -64,7 +69,11 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
         except RuntimeError:
             pass  # the loop has ended
 
-    threading.Thread(target=run, name="tidelog-saving", daemon=True).start()
+    thread = threading.Thread(target=run, name="tidelog-saving", daemon=True)
+    try:
+        start(thread, "run this command")
+    except NoThread as error:
+        raise CheckpointFailed(str(error)) from error
     return future
 
 

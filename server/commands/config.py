@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.config.config import pairs_of
+from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 
 
@@ -25,7 +24,7 @@ def config_resetstat(session: Session, args: list[bytes]) -> Reply:
 
 async def config_rewrite(session: Session, args: list[bytes]) -> Reply:
     server = session.server
-    await asyncio.to_thread(server.config.rewrite(server.acl.lines()))
+    await in_thread(server.config.rewrite(server.acl.lines()))
     return OK
 
 

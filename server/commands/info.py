@@ -5,11 +5,10 @@ server/monitoring/info.py, memory.py, latency.py and calls.py make the replies.
 
 from __future__ import annotations
 
-import asyncio
-
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.monitoring import info, memory
+from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Verbatim
 from tidelog.store.faces.face import REDIS_VERSION
@@ -47,7 +46,7 @@ def memory_malloc_stats(session: Session, args: list[bytes]) -> Reply:
 
 
 async def memory_purge(session: Session, args: list[bytes]) -> Reply:
-    await asyncio.to_thread(give_back)
+    await in_thread(give_back)
     return OK
 
 

@@ -17,10 +17,12 @@ from typing import Any, Final
 
 from prometheus_client.exposition import choose_encoder
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
 from tidelog.server.host import Host
 from tidelog.server.monitoring.collector import Collector
 from tidelog.server.session import Session
-from tidelog.store.errors import TidelogError
+from tidelog.store.errors import CannotOpen, TidelogError
 from tidelog.store.faces.face import nothing
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
@@ -41,12 +43,14 @@ class Metrics:
         self.collector = Collector(server)
 
     def start(self, link: socket.socket) -> None:
-        """Listen on a bound socket, which `stop` closes. Raises OSError."""
-        self._http = _Http(link, self)
-        self._thread = threading.Thread(
-            target=self._http.serve, name="tidelog-metrics", daemon=True
-        )
-        self._thread.start()
+        """Listen on a bound socket, which `stop` closes. Raises OSError; CannotOpen if the system gives no thread."""
+        http = _Http(link, self)
+        thread = threading.Thread(target=http.serve, name="tidelog-metrics", daemon=True)
+        try:
+            start(thread, "serve metrics")
+        except NoThread as error:
+            raise CannotOpen(str(error)) from error
+        self._http, self._thread = http, thread
 
     def stop(self) -> None:
         """Stop listening. Running requests finish in their threads. May be called twice."""
