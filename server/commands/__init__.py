@@ -84,7 +84,6 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("latency|history", 3, _ADMIN, info.latency_history),
     Own("latency|latest", 2, _ADMIN, info.latency_latest),
     Own("latency|reset", -2, _ADMIN, info.latency_reset),
-    Own("latency|doctor", 2, _ADMIN, info.latency_doctor),
     Own("latency|histogram", -2, _ADMIN, info.latency_histogram),
     Own("latency|help", 2, _ANY_TIME, info.latency_help),
 

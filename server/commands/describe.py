@@ -35,8 +35,9 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys("del exists touch unlink".split(), (_MANY, _SUM)),
     **dict.fromkeys("flushall flushdb ping memory|purge".split(), (_SHARDS, _ALL)),
     **dict.fromkeys("config|set latency|reset slowlog|reset".split(), (_NODES, _ALL)),
-    **dict.fromkeys("latency|doctor latency|histogram".split(), (_ANY, _NODES, _SPECIAL)),
-    **dict.fromkeys("latency|history latency|latest".split(), (_ANY, _NODES, _SPECIAL)),
+    **dict.fromkeys(
+        "latency|histogram latency|history latency|latest".split(), (_ANY, _NODES, _SPECIAL)
+    ),
     **dict.fromkeys(
         "info memory|doctor memory|malloc-stats memory|stats".split(), (_ANY, _SHARDS, _SPECIAL)
     ),

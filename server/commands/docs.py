@@ -224,7 +224,6 @@ flushdb 1.0.0 Delete all keys of this database
 info 1.0.0 Show facts and counters
 lastsave 1.0.0 Tell when the last checkpoint was written
 latency 2.8.13 What took long
-latency|doctor 2.8.13 Explain what took long
 latency|help 2.8.13 Show the subcommands
 latency|histogram 7.0.0 Show how long commands take
 latency|history 2.8.13 Show when one event took long

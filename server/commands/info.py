@@ -86,11 +86,6 @@ def latency_reset(session: Session, args: list[bytes]) -> Reply:
     return session.server.stats.latency.reset(args[2:])
 
 
-def latency_doctor(session: Session, args: list[bytes]) -> Reply:
-    stats = session.server.stats
-    return Verbatim(stats.latency.report(stats.slowlog.slower_than_us).encode())
-
-
 def latency_histogram(session: Session, args: list[bytes]) -> Reply:
     """Histograms of commands that were called; the name of a container stands for its subcommands."""
     names = [word.lower() for word in args[2:]]
@@ -107,8 +102,6 @@ def latency_histogram(session: Session, args: list[bytes]) -> Reply:
 def latency_help(session: Session, args: list[bytes]) -> Reply:
     return _lines(
         b"LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        b"DOCTOR",
-        b"    Return a human readable latency analysis report.",
         b"HISTORY <event>",
         b"    Return time-latency samples for the <event> class.",
         b"LATEST",

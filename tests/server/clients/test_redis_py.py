@@ -339,7 +339,6 @@ ROWS = [
     Row(call("slowlog_get"), kind),
     Row(call("slowlog_len"), kind),
     c("slowlog_reset"),
-    Row(call("execute_command", "LATENCY DOCTOR"), kind),
     c("latency_latest"),
     c("latency_history", "command"),
     c("latency_reset"),

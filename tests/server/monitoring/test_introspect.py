@@ -16,7 +16,13 @@ from tidelog.server.commands.describe import FLAGS, names
 
 # Of their containers, so that those differ in what is below them.
 YOUNGER = {b"client|setinfo", b"client|no-touch"}
-NOT_HERE = {b"latency|graph", b"function|dump", b"function|restore", b"script|debug"}
+NOT_HERE = {
+    b"latency|doctor",
+    b"latency|graph",
+    b"function|dump",
+    b"function|restore",
+    b"script|debug",
+}
 CONTAINERS = {b"client", b"latency", b"debug", b"function", b"script"}
 DIFFERENT = {b"wait"}  # blocking, by spec 17; Redis 7.0 says noscript
 

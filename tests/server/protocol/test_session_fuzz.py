@@ -233,7 +233,7 @@ WORDS: Final = (
 # Their replies tell of this process, of chance, of real time, or of how units lie in the log.
 VARYING: Final = frozenset(
     b"info client|list client|info memory|stats memory|doctor memory|malloc-stats memory|purge memory|usage randomkey "
-    b"latency|histogram latency|doctor latency|history latency|latest slowlog|get slowlog|len acl|genpass acl|log role "
+    b"latency|histogram latency|history latency|latest slowlog|get slowlog|len acl|genpass acl|log role "
     b"lastsave save bgsave bgrewriteaof shutdown client|pause debug waitaof lolwut config|set config|get "
     b"config|rewrite object|freq monitor client|kill acl|setuser acl|deluser wait command command|docs "
     b"object|idletime latency|reset acl|list acl|getuser".split()
