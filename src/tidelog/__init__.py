@@ -113,7 +113,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> "Any":
-    if name in __all__:
+    if name in __all__ or name in _LATER:
         module, there = _LATER.get(name, ("tidelog.store.errors", name))
         found = globals()[name] = getattr(import_module(module), there)
         return found
