@@ -62,6 +62,10 @@ class Server:
     monitors    sessions that asked for MONITOR
     """
 
+    # The same for all servers. With another attribute of the instance, its 30th, CPython would keep the attributes in
+    # a dict, and every access would be slower.
+    commands = COMMANDS
+
     def __init__(self, core: Core, config: Config, root: Path) -> None:
         if core.served:
             raise ConfigError("this store is already being served")
@@ -70,7 +74,6 @@ class Server:
         self.config = config
         self.root = root
         self.loop = asyncio.get_running_loop()
-        self.commands = COMMANDS
         self.stats = Stats(config)
         self.acl = Acl(COMMANDS.table, COMMANDS.categories)
         self.acl.load(config["users"])
