@@ -144,7 +144,7 @@ def test_what_is_made_beside_fails_with_its_own_error(limit: Limit, tmp_path: Pa
 def test_a_server_that_gets_no_thread_does_not_start(limit: Limit, tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         limit.reached = True
-        with pytest.raises(tidelog.CannotOpen, match="no thread to serve clients.*ulimit"):
+        with pytest.raises(tidelog.CannotOpen, match="a thread to serve clients.*ulimit"):
             tidelog.serve(db, port=0)
         limit.reached = False
         with tidelog.serve(db, port=0) as server, redis.Redis(port=server.port) as client:
@@ -162,7 +162,7 @@ def test_a_server_whose_metrics_get_no_thread_does_not_start(
             limit.reached = thread.name == "tidelog-serve"
 
         monkeypatch.setattr(threading.Thread, "start", start)
-        with pytest.raises(tidelog.CannotOpen, match="no thread to serve metrics.*ulimit"):
+        with pytest.raises(tidelog.CannotOpen, match="a thread to serve metrics.*ulimit"):
             tidelog.serve(db, port=0, metrics_port=free_port())
         limit.reached = False
         monkeypatch.undo()
@@ -178,7 +178,7 @@ def test_a_command_that_gets_no_thread_is_refused(limit: Limit, tmp_path: Path) 
         client.xadd("s", {"n": "1"})
         limit.reached = True
         for words in ("SAVE", "MEMORY PURGE"):
-            with pytest.raises(redis.ResponseError, match="no thread to run this command.*ulimit"):
+            with pytest.raises(redis.ResponseError, match="a thread to run this command.*ulimit"):
                 client.execute_command(words)
         limit.reached = False
         assert client.save()
