@@ -16,18 +16,16 @@ from collections import deque
 from functools import partial
 from itertools import islice, takewhile
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.server import errors
-from tidelog.server.session import XADD, Session, is_plain_add
+from tidelog.server.host import Host, SessionTurns
+from tidelog.server.session import XADD, Held, Session, is_plain_add
 from tidelog.server.wire.requests import ProtocolError, Requests
 from tidelog.store.commit import batch
 from tidelog.store.commit.promise import Promise, unheld
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
 
 WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
 UNREAD_BYTES_MAX: Final = 64 << 10  # replies the client has not read: start no more commands
@@ -39,8 +37,50 @@ LOOK: Final = 16  # commands between two checks of the clock
 COMMAND_BYTES: Final = 200  # approximate overhead of a queued command
 RUN: Final = 64  # queued commands, and XADDs among others, run so many at a time
 
-# A promise and the replies that depend on it: log, LSN, whether any of them wrote, bytes, number of replies.
-Held = tuple[Log, int, bool, bytes, int]
+
+class ConnectionTurns(SessionTurns[Session], Protocol):
+    """The turns of the loop (turns.py), as far as a connection takes part in them."""
+
+    @property
+    def until(self) -> float:
+        """time.perf_counter() at which this turn's time is used up."""
+
+    def arrived(self, connection: Connection, data: bytes) -> None:
+        """Buffer a client's bytes until all sockets of this turn have been read."""
+
+    def touch(self, connection: Connection) -> None:
+        """A connection has something to send in this turn. May be called twice."""
+
+    def later(self, connection: Connection) -> None:
+        """Resume this connection's queued commands in a later round. May be called twice."""
+
+    def await_(self, connection: Connection) -> None:
+        """Park a connection until the promise of its last held replies holds."""
+
+    def add_many(self, adds: list[tuple[Connection, list[list[bytes]]]]) -> None:
+        """Run XADDs of connections that have selected the same database. Each is its own unit."""
+
+    def run_adds(self) -> None:
+        """Run the collected XADDs now, before the turn ends."""
+
+    def run_all(self) -> None:
+        """Run everything that arrived now, before the turn ends, because a client is leaving."""
+
+
+class ConnectionHost(Host[Session], Protocol):
+    """A server as its connections see it."""
+
+    @property
+    def turns(self) -> ConnectionTurns: ...
+
+    def next_id(self) -> int:
+        """Return the ID for a new session."""
+
+    def admit(self, connection: Connection) -> bytes | None:
+        """Register a new connection. Return None, or the error line if it is refused."""
+
+    def left(self, connection: Connection) -> None:
+        """A connection is gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -56,7 +96,7 @@ class Connection(asyncio.Protocol):
     greedy    the client sent more at once than its share, or its commands took longer than a turn: others go first
     """
 
-    def __init__(self, server: Server, kind: str) -> None:
+    def __init__(self, server: ConnectionHost, kind: str) -> None:
         self.server = server
         self.kind = kind  # tcp, tls, unix
         self.addr = self.laddr = ""
@@ -213,11 +253,21 @@ class Connection(asyncio.Protocol):
                 if waiting.keys and not known:
                     ran = session.add_each(some)
                 else:
-                    ran = session.add_many([*takewhile(is_plain_add, some)])
+                    ran = self._add_many([*takewhile(is_plain_add, some)])
                 if ran:
                     deque(islice(numbered, ran - 1), 0)  # skip the commands that ran
                     continue
             session.execute(args)
+
+    def _add_many(self, commands: list[list[bytes]]) -> int:
+        """Run XADDs with server-made IDs (`is_plain_add`) of a `plain` session, each as its own unit.
+
+        Return how many ran: all of them, or 0 if there are fewer than two.
+        """
+        if len(commands) < 2:
+            return 0
+        self.server.turns.add_many([(self, commands)])
+        return len(commands)
 
     @property
     def full(self) -> bool:
@@ -306,7 +356,7 @@ class Connection(asyncio.Protocol):
             and not self.server.core.waiting.keys
             and all(map(is_plain_add, commands))
         ):
-            self.session.add_many(commands)
+            self._add_many(commands)
         else:
             self.run(commands)
 

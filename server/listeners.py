@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.disk import unix_socket
 from tidelog.server.addresses import Address, Addresses
-from tidelog.server.connection import Connection, address_name
+from tidelog.server.connection import Connection, ConnectionHost, address_name
 from tidelog.server.monitoring.logs import VERBOSE
 
 if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
-    from tidelog.server.server import Server
 
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
 HANDSHAKES_SPARE: Final = 4  # above `maxclients`: the refusal can only be sent over TLS
@@ -35,7 +34,7 @@ class Listeners:
     ports    (kind, address), kind being tcp, tls, unix or http
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self.ports: list[tuple[str, str]] = []
         self.handshakes = Handshakes(server)
         self.metrics: Metrics | None = None
@@ -118,7 +117,7 @@ class Listeners:
 class Handshakes:
     """The TLS connections whose handshake is running."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._under_way: dict[Connection, asyncio.Task[None]] = {}
 

@@ -12,28 +12,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.effects.events import Event, Notifications, events
-from tidelog.engine.errors import CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.keys.state import State
-from tidelog.engine.reply import Reply, Status
-from tidelog.server.monitoring.slowlog import redacted
-from tidelog.server.table import TABLE
+from tidelog.engine.reply import Reply
 from tidelog.server.wire.replies import Push
+from tidelog.store.commit.core import Core
 from tidelog.store.commit.promise import Promise
 from tidelog.store.errors import TidelogError
 
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
-    from tidelog.server.session import Session
+
+class Subscriber(Protocol):
+    """A session, as far as it subscribes: the names it subscribed to, which `PubSub` keeps up to date."""
+
+    channels: set[bytes]
+    patterns: set[bytes]
+    shard_channels: set[bytes]
+
+    def tell(self, message: Reply, promise: Promise | None = None) -> None:
+        """Push an unsolicited message; with a promise, once that holds."""
+
 
 # The subscribers of one name, in order of subscription.
-_Listeners = dict["Session", None]
+_Listeners = dict[Subscriber, None]
 
 
 class PubSub:
@@ -42,12 +48,12 @@ class PubSub:
     channels, shard_channels    name -> sessions     patterns    pattern -> sessions
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, core: Core) -> None:
         self.channels: dict[bytes, _Listeners] = {}
         self.patterns: dict[bytes, _Listeners] = {}
         self.shard_channels: dict[bytes, _Listeners] = {}
         self._matchers: dict[bytes, Callable[[bytes], object]] = {}  # of `patterns`
-        self._core = server.core
+        self._core = core
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._notifications = Notifications()
@@ -56,40 +62,40 @@ class PubSub:
 
     # --- subscriptions
 
-    def subscribe(self, session: Session, channel: bytes) -> None:
+    def subscribe(self, session: Subscriber, channel: bytes) -> None:
         """Subscribe a session to a channel."""
         session.channels.add(channel)
         self.channels.setdefault(channel, {})[session] = None
 
-    def unsubscribe(self, session: Session, channel: bytes) -> None:
+    def unsubscribe(self, session: Subscriber, channel: bytes) -> None:
         """Undo the subscription, if there is one."""
         session.channels.discard(channel)
         _drop(self.channels, channel, session)
 
-    def psubscribe(self, session: Session, pattern: bytes) -> None:
+    def psubscribe(self, session: Subscriber, pattern: bytes) -> None:
         """Subscribe a session to every channel that the pattern matches (engine.glob)."""
         session.patterns.add(pattern)
         self.patterns.setdefault(pattern, {})[session] = None
         self._matchers[pattern] = matcher(pattern)
 
-    def punsubscribe(self, session: Session, pattern: bytes) -> None:
+    def punsubscribe(self, session: Subscriber, pattern: bytes) -> None:
         """Undo the subscription, if there is one."""
         session.patterns.discard(pattern)
         _drop(self.patterns, pattern, session)
         if pattern not in self.patterns:
             self._matchers.pop(pattern, None)
 
-    def ssubscribe(self, session: Session, channel: bytes) -> None:
+    def ssubscribe(self, session: Subscriber, channel: bytes) -> None:
         """Subscribe a session to a shard channel. Without a cluster these differ only in having their own namespace."""
         session.shard_channels.add(channel)
         self.shard_channels.setdefault(channel, {})[session] = None
 
-    def sunsubscribe(self, session: Session, channel: bytes) -> None:
+    def sunsubscribe(self, session: Subscriber, channel: bytes) -> None:
         """Undo the subscription, if there is one."""
         session.shard_channels.discard(channel)
         _drop(self.shard_channels, channel, session)
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: Subscriber) -> None:
         """Remove all subscriptions of a session: it ends, or RESET."""
         for channel in list(session.channels):
             self.unsubscribe(session, channel)
@@ -117,15 +123,6 @@ class PubSub:
         """As `publish`, to a shard channel; patterns do not match those."""
         push = Push([b"smessage", channel, message])
         return _send(self.shard_channels.get(channel), push, promise)
-
-    def show(
-        self, session: Session, args: list[bytes], db: int, monitors: Iterable[Session]
-    ) -> None:
-        """Show `monitors` a command that a session runs in database `db`."""
-        line = monitor_line(session, args, db, self._core.time_ns() // 1000)
-        if line is not None:
-            for monitor in monitors:
-                _push(monitor, Status(line))
 
     # --- keyspace events
 
@@ -188,7 +185,7 @@ class PubSub:
         self._collected.clear()
 
 
-def _drop(registry: dict[bytes, _Listeners], name: bytes, session: Session) -> None:
+def _drop(registry: dict[bytes, _Listeners], name: bytes, session: Subscriber) -> None:
     listeners = registry.get(name)
     if listeners is not None:
         listeners.pop(session, None)
@@ -200,55 +197,5 @@ def _send(listeners: _Listeners | None, push: Push, promise: Promise | None) -> 
     if not listeners:
         return 0
     for session in listeners:
-        if promise is not None:
-            log, lsn, _ = promise
-            session.connection.rests_on(log, lsn, False)
-        _push(session, push)
+        session.tell(push, promise)
     return len(listeners)
-
-
-def _push(session: Session, message: Reply) -> None:
-    """Push an unsolicited message. Only the output limit bounds these, and the periodic check would come too late, so
-    check the limit here."""
-    connection = session.connection
-    if connection.closing:
-        return
-    session.push(message)
-    if connection.full:
-        session.server.check_behind(session)
-
-
-# --- MONITOR
-
-# Redis's escapes in quoted strings.
-_ESCAPES = {
-    **{byte: b"\\x%02x" % byte for byte in range(256) if not 0x20 <= byte < 0x7F},
-    **{
-        ord(char): b"\\" + name
-        for char, name in zip('\\"\n\r\t\a\b', (b"\\", b'"', b"n", b"r", b"t", b"a", b"b"))
-    },
-}
-
-
-def monitor_line(session: Session, args: list[bytes], db: int, now_us: int) -> bytes | None:
-    """MONITOR's line for a command at `now_us`, unix microseconds, secrets redacted. None for admin commands."""
-    try:
-        command = TABLE.resolve(args)
-    except CommandError:
-        return None
-    if "admin" in command.flags:
-        return None
-    connection = session.connection
-    addr = connection.addr.encode()
-    if connection.kind == "unix":
-        addr = b"unix:" + addr.removesuffix(b":0")
-    seconds, us = divmod(now_us, 1_000_000)
-    shown = b" ".join([quoted(arg) for arg in redacted(args)])
-    return b"%d.%06d [%d %b] %b" % (seconds, us, db, addr, shown)
-
-
-def quoted(raw: bytes) -> bytes:
-    """Quote bytes as Redis does in its logs: in double quotes, unprintable bytes as \\xhh."""
-    if raw.isalnum() and raw.isascii():
-        return b'"%b"' % raw
-    return b'"%b"' % b"".join([_ESCAPES.get(byte) or bytes((byte,)) for byte in raw])

@@ -20,15 +20,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
 from tidelog.engine.errors import CommandError
-from tidelog.store.errors import TidelogError
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
-    from tidelog.store.commit.attached import Folding
+from tidelog.store.commit.attached import Folding
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import CheckpointFailed, TidelogError
 
 SAVE: Final = "save"
 REWRITE: Final = "rewrite"
@@ -42,7 +42,10 @@ _logger = logging.getLogger("tidelog.server")
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work."""
+    """Run `work` in a new daemon thread. Called in the loop's thread. Cancelling the future does not stop the work.
+
+    Raises CheckpointFailed if the system gives no thread.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -66,7 +69,11 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
         except RuntimeError:
             pass  # the loop has ended
 
-    threading.Thread(target=run, name="tidelog-saving", daemon=True).start()
+    thread = threading.Thread(target=run, name="tidelog-saving", daemon=True)
+    try:
+        start(thread, "run this command")
+    except NoThread as error:
+        raise CheckpointFailed(str(error)) from error
     return future
 
 
@@ -76,15 +83,18 @@ class Saving:
     running             SAVE or REWRITE while a BGSAVE or a BGREWRITEAOF runs; "" = neither
     save_scheduled      a BGSAVE is scheduled after it; rewrite_scheduled: a BGREWRITEAOF is
     failed              SAVE or REWRITE -> error of the last run of that kind; missing = it succeeded
+
+    Create it in the loop's thread. `shutdown` shuts the server down.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, core: Core, shutdown: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.running = ""
         self.save_scheduled = self.rewrite_scheduled = False
         self.failed: dict[str, str] = {}
-        self._server = server
-        self._core = server.core
-        self._last_save = server.core.time_ns() // 1_000_000_000
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._shutdown = shutdown
+        self._last_save = core.time_ns() // 1_000_000_000
         self._one = asyncio.Lock()  # one thread, however many clients call SAVE
         self._task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -110,7 +120,7 @@ class Saving:
         """Begin a BGSAVE or a BGREWRITEAOF while none is running. Raises CommandError."""
         self._checkpoints()
         self.running = kind
-        self._task = self._server.loop.create_task(self._background(kind))
+        self._task = self._loop.create_task(self._background(kind))
 
     async def _background(self, kind: str) -> None:
         try:
@@ -154,12 +164,12 @@ class Saving:
             await self._save_before(force)
         if self._leaving is None:
             _logger.info("SHUTDOWN: stopping")
-            self._leaving = self._server.loop.create_task(self._server.shutdown(False))
+            self._leaving = self._loop.create_task(self._shutdown())
         await asyncio.shield(self._leaving)
 
     async def _save_before(self, force: bool) -> None:
-        saved = self._server.loop.create_task(self.save())
-        abort: asyncio.Future[None] = self._server.loop.create_future()
+        saved = self._loop.create_task(self.save())
+        abort: asyncio.Future[None] = self._loop.create_future()
         self._aborts.add(abort)
         try:
             await asyncio.wait((saved, abort), return_when=asyncio.FIRST_COMPLETED)

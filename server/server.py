@@ -17,16 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import tidelog.server.commands  # noqa: F401  # registers them
 from tidelog.engine.commands.table import Command
+from tidelog.engine.reply import Status
 from tidelog.server import errors
-from tidelog.server.acl.sessions import users_changed
+from tidelog.server.acl.sessions import note_denied, users_changed
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.listeners import Listeners
 from tidelog.server.monitoring.logs import VERBOSE
+from tidelog.server.monitoring.monitor import monitor_addr, monitor_line
 from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
 from tidelog.server.saving import Saving
@@ -60,6 +62,10 @@ class Server:
     monitors    sessions that asked for MONITOR
     """
 
+    # The same for all servers. With another attribute of the instance, its 30th, CPython would keep the attributes in
+    # a dict, and every access would be slower.
+    commands = COMMANDS
+
     def __init__(self, core: Core, config: Config, root: Path) -> None:
         if core.served:
             raise ConfigError("this store is already being served")
@@ -69,12 +75,12 @@ class Server:
         self.root = root
         self.loop = asyncio.get_running_loop()
         self.stats = Stats(config)
-        self.acl = Acl()
+        self.acl = Acl(COMMANDS.table, COMMANDS.categories)
         self.acl.load(config["users"])
         if config["requirepass"] or self.acl.default.nopass:
             self.acl.set_default_password(config["requirepass"].encode())
-        self.pubsub = PubSub(self)
-        self.saving = Saving(self)
+        self.pubsub = PubSub(core)
+        self.saving = Saving(core, self.shutdown)
         self.sessions: dict[int, Session] = {}
         self.paused = False
         self.monitors: dict[int, Session] = {}
@@ -172,6 +178,10 @@ class Server:
                 "clients are closed without a message for a minute",
                 *(session.id, session.connection.addr),
             )
+
+    def note_denied(self, session: Session, command: Command, denied: tuple[str, bytes]) -> None:
+        """Add a command that the session's user may not run to ACL LOG. `denied`: what `User.denies` returned."""
+        note_denied(session, command, denied)
 
     @property
     def blocked(self) -> int:
@@ -289,7 +299,12 @@ class Server:
 
     def show(self, session: Session, args: list[bytes], db: int) -> None:
         """Show a command to all MONITOR sessions."""
-        self.pubsub.show(session, args, db, list(self.monitors.values()))
+        addr = monitor_addr(session.connection.kind, session.connection.addr)
+        now_us = self.core.time_ns() // 1000
+        line = monitor_line(self.commands.table, args, db, addr, now_us)
+        if line is not None:
+            for monitor in list(self.monitors.values()):
+                monitor.tell(Status(line))
 
     def set_monitor(self, session: Session) -> None:
         """Start MONITOR for the session."""

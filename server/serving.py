@@ -14,12 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.core import Core
+from tidelog.store.errors import CannotOpen
 from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import close
 from tidelog.store.opening import is_new, open_core
@@ -44,7 +48,10 @@ class Serving:
         self.server: Server | None = None
         self._thread = threading.Thread(target=self._run, name="tidelog-serve", daemon=True)
         self.port = self.tls_port = 0
-        self._thread.start()
+        try:
+            start(self._thread, "serve clients")
+        except NoThread as error:
+            raise CannotOpen(str(error)) from error
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
@@ -100,6 +107,7 @@ def serve(db: Store, **options: Any) -> Serving:
     Raises:
         ConfigError: An option is invalid.
         OSError: The server cannot listen on the address.
+        CannotOpen: The system gives no thread.
         StoreClosed: The store was closed.
     """
     core = db._core
@@ -125,7 +133,7 @@ def serve_forever(
     config.on("maxclients", _allow_clients)  # before the server checks the limit
     options = make_options(**config.store_options())
     config.place(root)
-    Acl().load(config["users"])
+    Acl(COMMANDS.table, COMMANDS.categories).load(config["users"])
     with ExitStack() as stack:
         core = None if is_new(root) else stack.enter_context(_opened(root, options))
         addresses = stack.enter_context(Addresses(config))

@@ -19,12 +19,12 @@ import asyncio
 import inspect
 import logging
 import math
-import sys
+from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from tidelog.aof.log import Log
 from tidelog.engine.commands.context import Context
@@ -35,11 +35,12 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.server import errors
-from tidelog.server.acl.sessions import note_denied, note_refusal
 from tidelog.server.acl.users import User, no_permission
-from tidelog.server.table import HANDLERS, TABLE, Handler
+from tidelog.server.host import Host
+from tidelog.server.table import Way
 from tidelog.server.wire.render import rendered
 from tidelog.server.wire.replies import NO_REPLY, Push
+from tidelog.server.wire.requests import Requests
 from tidelog.store.commit.batch import run_exec
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.promise import Promise
@@ -47,17 +48,10 @@ from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.faces.face import nothing
 
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
-
 _logger = logging.getLogger("tidelog.server")
-# Maps each spelling in TABLE.spellings to the command, its minimum and maximum number of arguments, and the server's
-# handler, or None for an engine command.
-_Way = tuple[Any, int, int, Handler | None]
-_ways: dict[bytes, _Way] = {}
-_UNKNOWN: _Way = None, 1, 0, None
 _XADD = ENGINE.commands[b"xadd"]
 _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
+_NO_WAY: Way[Session] = _XADD, 1, 0, None  # no number of arguments is right
 # The commands that a RESP2 session may call while it is subscribed (spec 16.1).
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
@@ -81,14 +75,35 @@ def is_plain_add(args: list[bytes]) -> bool:
     return len(args) > 4 and args[0] in XADD and args[2] == b"*" and len(args) & 1 == 1
 
 
+# A promise and the replies that depend on it: log, LSN, whether any of them wrote, bytes, number of replies.
+Held = tuple[Log, int, bool, bytes, int]
+
+
 class Outlet(Protocol):
     """Receives the replies of a session: its connection."""
 
+    kind: str  # tcp, tls, unix
     addr: str
     laddr: str
     fd: int
-    created: float  # time.monotonic()
-    left_over: bool  # the connection has more commands for the session
+    created: float  # the loop's time
+    requests: Requests
+    held: deque[Held]
+    out_bytes: int
+    closing: bool
+    slow_since: float | None  # when the unread replies first exceeded the client's soft limit
+
+    @property
+    def left_over(self) -> bool:
+        """Whether the connection has more commands for the session."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of replies that the client has not read."""
+
+    @property
+    def full(self) -> bool:
+        """The client has not read its replies, or they wait to be written: start no further command."""
 
     def answer(self, data: bytes, promise: Promise) -> None:
         """Send one reply once the promise holds: `rests_on` and `send` in one call."""
@@ -104,6 +119,9 @@ class Outlet(Protocol):
 
     def rests_on(self, log: Log, lsn: int, wrote: bool) -> None:
         """Delay the next reply, and all after it, until the log has reached this LSN."""
+
+    def take_back(self, args: list[bytes]) -> None:
+        """Put a command that was delayed back at the front of the queue."""
 
     def resume(self) -> None:
         """The session is no longer busy: send its next commands."""
@@ -124,9 +142,10 @@ class Session:
                     `settle` keeps this up to date so that the hot path tests one flag
     """
 
-    def __init__(self, server: Server, id_: int, connection: Any) -> None:
+    def __init__(self, server: Host[Session], id_: int, connection: Outlet) -> None:
         self.server = server
         self.core = server.core
+        self._ways = server.commands.ways
         self.id = id_
         self.connection = connection
         self.db = 0
@@ -134,7 +153,7 @@ class Session:
         self.name = self.lib_name = self.lib_ver = b""
         self.user: User = server.acl.default
         self.authenticated = self.user.nopass and self.user.enabled
-        self.transaction = Transaction(self.core.watches, table=TABLE)
+        self.transaction = Transaction(self.core.watches, table=server.commands.table)
         self.last_command = b""
         self.last_active = connection.created
         self.blocked: Waiter | None = None
@@ -182,18 +201,18 @@ class Session:
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()
-        command, least, most, handler = _ways.get(args[0], _UNKNOWN)
+        command, least, most, handler = self._ways.get(args[0], _NO_WAY)
         if not least <= len(args) <= most:
             try:
-                command, handler = _resolve(args)
+                command, handler = self.server.commands.resolve(args)
             except CommandError as error:
                 if args[0].lower() in _HTTP:
                     self.server.warn_of_http(self)
                     self.kill()
                     return
-                command = TABLE.spellings.get(args[0])  # known if only the arity is wrong
-                if command is not None:
-                    self.server.stats.rejected(command.name)
+                known = self.server.commands.table.spellings.get(args[0])
+                if known is not None:  # only the arity is wrong
+                    self.server.stats.rejected(known.name)
                 self._finish(None, started, self._unresolved(args, error))
                 return
         plain = self.plain
@@ -272,7 +291,7 @@ class Session:
         if not self.user.superuser or not self.authenticated:
             refusal = server.acl.refusal(self.user, command, args)
             if refusal is not None and "no_auth" not in command.flags:
-                note_refusal(self, command, args)
+                self._note_refusal(command, args)
                 self._reject(command, refusal)
                 return True
         if self.subscribed and self.protocol == 2 and name not in _SUBSCRIBED:
@@ -311,6 +330,11 @@ class Session:
         """Whether the session is subscribed to any channel or pattern."""
         return bool(self.channels or self.patterns or self.shard_channels)
 
+    def _note_refusal(self, command: Command, args: list[bytes]) -> None:
+        denied = self.user.denies(command, args)
+        if denied is not None:
+            self.server.note_denied(self, command, denied)
+
     def _reject(self, command: Command, error: CommandError) -> None:
         if command.name == b"exec":  # EXEC ends the transaction even if it is rejected
             self.core.forget(self.transaction)
@@ -321,20 +345,10 @@ class Session:
         self.server.stats.error(error.line)
         self.send(error)
 
-    def add_many(self, commands: list[list[bytes]]) -> int:
-        """Run XADDs with server-made IDs (`is_plain_add`) of a `plain` session, each as its own unit.
-
-        Return how many ran: all of them, or 0 if there are fewer than two.
-        """
-        if len(commands) < 2:
-            return 0
-        self.server.turns.add_many([(self.connection, commands)])
-        return len(commands)
-
     def add_each(self, commands: list[list[bytes]]) -> int:
         """Run the leading plain XADDs of `commands` one by one, so that a waiter is served before the next XADD runs.
 
-        Return how many ran. It stops once no waiter is left, because `add_many` is faster for the rest.
+        Return how many ran. It stops once no waiter is left, because `Turns.add_many` is faster for the rest.
         """
         core, stats = self.core, self.server.stats
         started = perf_counter_ns()
@@ -357,7 +371,7 @@ class Session:
             spent = now - started
             stats.spent[_XADD.name].append(spent)  # as `Stats.call`
             if spent >= stats.slow_ns:
-                stats.slow(args, spent, self)
+                self._note_slow(_XADD, args, spent)
             started = now
         return ran
 
@@ -377,17 +391,18 @@ class Session:
         later: list[tuple[int, list[bytes]]] = []
         position = -1
         stats, monitored = self.server.stats, bool(self.server.monitors)
+        table = self.server.commands.table
 
         def one(ctx: Context, words: list[bytes]) -> Reply:
             nonlocal position
             position += 1
             started = perf_counter_ns()
-            command = TABLE.resolve(words)
+            command = table.resolve(words)
             reply: Reply = None
             if not self.user.superuser:
                 reply = self.server.acl.refusal(self.user, command, words, queued=True)
                 if reply is not None:
-                    note_refusal(self, command, words)
+                    self._note_refusal(command, words)
             if reply is None:
                 if monitored:
                     self.server.show(self, words, ctx.db)
@@ -425,6 +440,21 @@ class Session:
         """Send a reply or an unsolicited message, regardless of the reply mode."""
         self.connection.send(self._rendered(reply))
 
+    def tell(self, message: Reply, promise: Promise | None = None) -> None:
+        """Push an unsolicited message; with a promise, once that holds.
+
+        Only the output limit bounds these, and the periodic check would come too late, so check the limit here.
+        """
+        connection = self.connection
+        if promise is not None:
+            log, lsn, _ = promise
+            connection.rests_on(log, lsn, False)
+        if connection.closing:
+            return
+        self.push(message)
+        if connection.full:
+            self.server.check_behind(self)
+
     def _rendered(self, reply: Reply) -> bytes:
         try:
             return rendered(reply, self.protocol)
@@ -449,7 +479,7 @@ class Session:
         spent = perf_counter_ns() - started
         stats.spent[name].append(spent)  # as `Stats.call`
         if spent >= stats.slow_ns and args is not None:
-            stats.slow(args, spent, self)
+            self._note_slow(command, args, spent)
 
     def _finish(
         self, command: Command | None, started: int, reply: Reply, args: list[bytes] | None = None
@@ -464,12 +494,15 @@ class Session:
             self.last_command = command.name
             stats.call(command.name, spent, failed)
             if args is not None and spent >= stats.slow_ns:
-                stats.slow(args, spent, self)
+                self._note_slow(command, args, spent)
         if reply is not NO_REPLY:
             if self.reply_mode == "on":
                 self.push(reply)
             else:
                 self.send(reply)
+
+    def _note_slow(self, command: Command, args: list[bytes], ns: int) -> None:
+        self.server.stats.slow(command, args, ns, self.connection.addr, self.name)
 
     def refused(self, command: Command, error: BaseException) -> CommandError:
         """Turn the exception that a command raised into the error to reply with."""
@@ -600,7 +633,7 @@ class Session:
                 return
             self._rest_on(promise)
             if self._forbidden is not None and reply is self._forbidden[0]:
-                note_denied(self, self._command, self._forbidden[1])
+                self.server.note_denied(self, self._command, self._forbidden[1])
                 self._reject(self._command, self._forbidden[0])
                 self._idle()
                 return
@@ -714,19 +747,6 @@ class Session:
         self.core.forget(self.transaction)
         self.server.pubsub.leave(self)
         self.server.unmonitor(self)
-
-
-def _resolve(args: list[bytes]) -> tuple[Command, Handler | None]:
-    """Return the command that `args` name, and its handler or None. Raises CommandError."""
-    command = TABLE.resolve(args)
-    handler = HANDLERS.get(command.name)
-    spelling = args[0]
-    if spelling in TABLE.spellings:  # a bounded set, and none of these commands has subcommands
-        least, most = command.arity, command.arity
-        if least < 0:
-            least, most = -least, sys.maxsize
-        _ways[spelling] = command, least, most, handler
-    return command, handler
 
 
 class _SessionCaller(Caller):

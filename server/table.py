@@ -1,46 +1,76 @@
-"""The table of all commands: the engine's, and the server's own, which need a connection.
+"""The commands of a server: the engine's, and the server's own, which need a connection.
 
-The modules under server/commands/ register their handlers with the decorator; `server.commands` imports them all. A
-handler runs in the event loop's thread without the store's lock, and returns a reply or raises CommandError. A handler
-that is a coroutine function keeps its session busy until it returns; all handlers that wait for a disk are coroutines.
+`server.commands.COMMANDS` lists the server's own. A handler runs in the event loop's thread without the store's lock,
+and returns a reply or raises CommandError. A handler that is a coroutine function keeps its session busy until it
+returns; all handlers that wait for a disk are coroutines.
+
+This module knows no session: `S` stands for the type that the handlers take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 import tidelog.engine.commands.execute  # noqa: F401  # registers the engine's commands
 from tidelog.engine.commands.table import TABLE as ENGINE
 from tidelog.engine.commands.table import Command, Table
 from tidelog.engine.reply import Reply
 
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
+S = TypeVar("S")
 # Returns a reply, or a coroutine that returns one.
-Handler = Callable[["Session", list[bytes]], Reply]
-
-TABLE = Table(ENGINE)
-HANDLERS: dict[bytes, Handler] = {}  # of the server's own commands, by full name
-CATEGORIES: dict[bytes, frozenset[str]] = {}  # ACL categories that flags do not imply
+Handler = Callable[[S, list[bytes]], Reply]
+# A command, its minimum and maximum number of arguments, and the server's handler, or None for an engine command.
+Way = tuple[Command, int, int, Handler[S] | None]
 
 
-def command(
-    name: str,
-    arity: int,
-    flags: str,
-    keys: tuple[int, int, int] = (0, 0, 0),
-    *,
-    categories: str = "",
-) -> Callable[[Any], Any]:
-    """Decorator: register a handler as `name` ("ping", "client|list"); `categories` as ACL CAT names them."""
+class Own(NamedTuple, Generic[S]):
+    """One of the server's own commands, by its full name ("ping", "client|list").
 
-    def register(handler: Handler) -> Handler:
-        raw = name.encode()
-        HANDLERS[raw] = handler
-        CATEGORIES[raw] = frozenset(categories.split())
-        TABLE.add(Command(raw, arity, frozenset(flags.split()), *keys, handler))
-        return handler
+    arity, flags, keys    as in engine.commands.table.Command
+    categories            ACL categories that the flags do not imply, as ACL CAT names them
+    """
 
-    return register
+    name: str
+    arity: int
+    flags: str
+    handler: Handler[S]
+    categories: str = ""
+    keys: tuple[int, int, int] = (0, 0, 0)
+
+
+class Commands(Generic[S]):
+    """All commands.
+
+    table         all of them, by name
+    handlers      of the server's own, by full name
+    categories    the ACL categories that they were listed with
+    ways          cache of `resolve`: each spelling in `table.spellings` that was called
+    """
+
+    __slots__ = ("table", "handlers", "categories", "ways")
+
+    def __init__(self, own: Iterable[Own[S]]) -> None:
+        self.table = Table(ENGINE)
+        self.handlers: dict[bytes, Handler[S]] = {}
+        self.categories: dict[bytes, frozenset[str]] = {}
+        self.ways: dict[bytes, Way[S]] = {}
+        for name, arity, flags, handler, categories, keys in own:
+            raw = name.encode()
+            self.handlers[raw] = handler
+            self.categories[raw] = frozenset(categories.split())
+            self.table.add(Command(raw, arity, frozenset(flags.split()), *keys, handler))
+
+    def resolve(self, args: list[bytes]) -> tuple[Command, Handler[S] | None]:
+        """Return the command that `args` name, and its handler or None. Raises CommandError."""
+        table = self.table
+        command = table.resolve(args)
+        handler = self.handlers.get(command.name)
+        spelling = args[0]
+        if spelling in table.spellings:  # a bounded set, and none of these commands has subcommands
+            least, most = command.arity, command.arity
+            if least < 0:
+                least, most = -least, sys.maxsize
+            self.ways[spelling] = command, least, most, handler
+        return command, handler

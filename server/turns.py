@@ -16,20 +16,18 @@ import time
 from collections import deque
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
 from tidelog.engine.commands.table import TABLE
 from tidelog.server import errors
-from tidelog.server.connection import PIECE_BYTES, Connection, Held, finish_turn
-from tidelog.server.session import Session, is_plain_add
+from tidelog.server.connection import PIECE_BYTES, Connection, finish_turn
+from tidelog.server.host import Host
+from tidelog.server.session import Held, Session, is_plain_add
 from tidelog.server.wire.requests import alike
 from tidelog.store.commit.batch import run_pipeline
 from tidelog.store.commit.promise import Promise
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
 
 FEW: Final = 2  # up to so many XADDs are faster one by one
 MANY: Final = 8  # from so many requests on, parsing them together is faster if they are alike
@@ -53,7 +51,7 @@ class Turns:
     flush_sleep    seconds to wait before each flush (DEBUG AOF-FLUSH-SLEEP)
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self.flush_sleep = 0.0
         self._server = server
         self._core = server.core
@@ -291,7 +289,8 @@ class Turns:
         spent = perf_counter_ns() - started
         self._server.stats.calls(XADD.name, len(rows), spent, failures)
         if spent // len(rows) >= self._server.stats.slow_ns:
-            self._server.stats.slow(adds[0][1][0], spent // len(rows), session)
+            addr = adds[0][0].addr
+            self._server.stats.slow(XADD, adds[0][1][0], spent // len(rows), addr, session.name)
         return promise, answers
 
     def _end(self) -> None:

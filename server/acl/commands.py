@@ -1,6 +1,6 @@
 """Commands as ACL rules name them: names, categories, and the commands that each covers.
 
-A command's categories follow from its flags, plus its family (engine commands) or the categories it was registered
+A command's categories follow from its flags, plus its family (engine commands) or the categories it was listed
 with (server commands). Categories of data types that we lack exist, as in Redis 7.0, but are empty.
 """
 
@@ -47,9 +47,9 @@ for _family, _names in _FAMILIES.items():
         _FAMILY_OF.setdefault(_name, set()).add(_family)
 
 
-def categories(command: Command, registered: frozenset[str] = frozenset()) -> list[str]:
-    """Return a command's categories in the order of ACL CAT; `registered` are those it was registered with."""
-    found = set(registered)
+def categories(command: Command, listed: frozenset[str] = frozenset()) -> list[str]:
+    """Return a command's categories in the order of ACL CAT; `listed` are those it was listed with."""
+    found = set(listed)
     for flag in command.flags:
         found.update(_BY_FLAG.get(flag, ()))
     if "fast" not in command.flags:
@@ -59,7 +59,7 @@ def categories(command: Command, registered: frozenset[str] = frozenset()) -> li
 
 
 class Catalog:
-    """All commands by the names that a rule can use. Create it after all commands are registered.
+    """All commands by the names that a rule can use.
 
     every        the names of all commands
     by_category  "read" -> names of commands
@@ -67,12 +67,12 @@ class Catalog:
 
     __slots__ = ("every", "by_category", "_containers")
 
-    def __init__(self, table: Table, registered: Mapping[bytes, frozenset[str]]) -> None:
+    def __init__(self, table: Table, listed: Mapping[bytes, frozenset[str]]) -> None:
         self.every = frozenset(table.commands)
         self._containers = frozenset(table.containers)
         found: dict[str, set[bytes]] = {category: set() for category in CATEGORIES}
         for name, command in table.commands.items():
-            for category in categories(command, registered.get(name, frozenset())):
+            for category in categories(command, listed.get(name, frozenset())):
                 found[category].add(name)
         self.by_category = {category: frozenset(names) for category, names in found.items()}
 

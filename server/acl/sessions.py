@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.engine.commands.table import Command
 from tidelog.server.acl.user import COMMAND
+from tidelog.server.host import Host
 from tidelog.server.monitoring.clients import line
-from tidelog.server.table import TABLE
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
-    from tidelog.server.session import Session
+from tidelog.server.session import Session
 
 
 def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> bool:
@@ -30,14 +25,7 @@ def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> b
     return True
 
 
-def note_refusal(session: Session, command: Command, args: list[bytes]) -> None:
-    """Add a command that its user may not run to ACL LOG."""
-    denied = session.user.denies(command, args)
-    if denied is not None:
-        _note(session, *denied, session.user.name, command.name)
-
-
-def users_changed(server: Server, by: Session | None = None) -> None:
+def users_changed(server: Host[Session], by: Session | None = None) -> None:
     """Apply changed users to all connected sessions. `by`: the session that made the change.
 
     Sessions of removed users are closed. A subscriber or monitor whose user lost the permission is closed too, and a
@@ -72,11 +60,12 @@ def _may_listen(session: Session) -> bool:
     asked = [words for words in listening if len(words) > 1]
     if session.monitor:
         asked.append([b"monitor"])
-    return not any(session.user.denies_wait(TABLE.commands[words[0]], words) for words in asked)
+    commands = session.server.commands.table.commands
+    return not any(session.user.denies_wait(commands[words[0]], words) for words in asked)
 
 
 def note_denied(session: Session, command: Command, denied: tuple[str, bytes]) -> None:
-    """Add a blocked read that its user may no longer make to ACL LOG."""
+    """Add a command that the session's user may not run to ACL LOG. `denied`: what `User.denies` returned."""
     _note(session, *denied, session.user.name, command.name)
 
 

@@ -1,6 +1,6 @@
 """Users: their passwords, and the commands, keys and channels that each may use.
 
-Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in acl_rules.py. Parts of Redis's
+Pure: no connection, no clock, no files. The rules are those of Redis's ACL SETUSER, in rules.py. Parts of Redis's
 that we lack (selectors, rules for single first arguments) are refused. Replies and errors are those of Redis 7.0.
 """
 
@@ -14,7 +14,6 @@ from tidelog.server.acl.commands import Catalog
 from tidelog.server.acl.log import AclLog
 from tidelog.server.acl.rules import RuleError, apply, has_spaces
 from tidelog.server.acl.user import CHANNEL, COMMAND, KEY, User
-from tidelog.server.table import CATEGORIES, TABLE
 
 __all__ = ["Acl", "User"]
 
@@ -51,10 +50,8 @@ class Acl:
     catalog    the commands by names and categories
     """
 
-    def __init__(
-        self, table: Table = TABLE, categories: Mapping[bytes, frozenset[str]] = CATEGORIES
-    ) -> None:
-        """Create it after all commands are registered."""
+    def __init__(self, table: Table, categories: Mapping[bytes, frozenset[str]]) -> None:
+        """Create the users of a server with these commands; `categories`: see `server.table.Commands`."""
         self.catalog = Catalog(table, categories)
         self.log = AclLog()
         self.default = User(DEFAULT)

@@ -7,7 +7,6 @@ If a rule of ACL SETUSER is wrong, the error does not repeat a password.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
@@ -16,16 +15,9 @@ from tidelog.server.acl.commands import CATEGORIES
 from tidelog.server.acl.sessions import sign_in, users_changed
 from tidelog.server.acl.users import DEFAULT
 from tidelog.server.monitoring.clients import is_plain
-from tidelog.server.table import TABLE, command
+from tidelog.server.session import Session
 from tidelog.server.wire.replies import SetReply
 from tidelog.store.faces.face import REDIS_VERSION
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
-_SIGN = "noscript loading stale fast no_auth allow_busy"
-_OWN = "noscript loading stale"
-_ADMIN = "admin noscript loading stale"
 
 _WRONGPASS = b"WRONGPASS invalid username-password pair or user is disabled."
 _NOT_SIGNED_IN = (
@@ -48,7 +40,6 @@ _LOG_DEFAULT = 10
 _ECHO = 1 << 16  # what Redis prints with a bare %s
 
 
-@command("auth", -2, _SIGN, categories="connection")
 def auth(session: Session, args: list[bytes]) -> Reply:
     """AUTH [username] password"""
     if len(args) > 3:
@@ -61,7 +52,6 @@ def auth(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("hello", -1, _SIGN, categories="connection")
 def hello(session: Session, args: list[bytes]) -> Reply:
     """HELLO [protover [AUTH username password] [SETNAME clientname]]"""
     protocol = session.protocol
@@ -106,12 +96,10 @@ def hello(session: Session, args: list[bytes]) -> Reply:
     )
 
 
-@command("quit", -1, _SIGN, categories="connection")
 def quit_(session: Session, args: list[bytes]) -> Reply:
     return session.last_reply(OK)
 
 
-@command("reset", 1, _SIGN, categories="connection")
 def reset(session: Session, args: list[bytes]) -> Reply:
     session.reset()
     return Status(b"RESET")
@@ -120,7 +108,6 @@ def reset(session: Session, args: list[bytes]) -> Reply:
 # --- users
 
 
-@command("acl|setuser", -3, _ADMIN)
 def acl_setuser(session: Session, args: list[bytes]) -> Reply:
     """ACL SETUSER username [rule ...]"""
     session.server.acl.setuser(args[2], args[3:])
@@ -128,7 +115,6 @@ def acl_setuser(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("acl|deluser", -3, _ADMIN)
 def acl_deluser(session: Session, args: list[bytes]) -> Reply:
     """ACL DELUSER username [username ...]"""
     acl = session.server.acl
@@ -138,7 +124,6 @@ def acl_deluser(session: Session, args: list[bytes]) -> Reply:
     return removed if acl.users.get(user.name) is user else session.last_reply(removed)
 
 
-@command("acl|getuser", 3, _ADMIN)
 def acl_getuser(session: Session, args: list[bytes]) -> Reply:
     """ACL GETUSER username"""
     user = session.server.acl.users.get(args[2])
@@ -156,28 +141,23 @@ def acl_getuser(session: Session, args: list[bytes]) -> Reply:
     )
 
 
-@command("acl|list", 2, _ADMIN)
 def acl_list(session: Session, args: list[bytes]) -> Reply:
     return session.server.acl.lines()
 
 
-@command("acl|users", 2, _ADMIN)
 def acl_users(session: Session, args: list[bytes]) -> Reply:
     return sorted(session.server.acl.users)
 
 
-@command("acl|whoami", 2, _OWN)
 def acl_whoami(session: Session, args: list[bytes]) -> Reply:
     return session.user.name
 
 
-@command("acl|load", 2, _ADMIN)
 def acl_load(session: Session, args: list[bytes]) -> Reply:
     """ACL LOAD: always an error, because users are kept in the config file and not in an ACL file."""
     raise CommandError(_NO_FILE)
 
 
-@command("acl|save", 2, _ADMIN)
 def acl_save(session: Session, args: list[bytes]) -> Reply:
     raise CommandError(_NO_FILE)
 
@@ -185,7 +165,6 @@ def acl_save(session: Session, args: list[bytes]) -> Reply:
 # --- rules
 
 
-@command("acl|cat", -2, _OWN)
 def acl_cat(session: Session, args: list[bytes]) -> Reply:
     """ACL CAT [category]"""
     if len(args) > 3:
@@ -198,7 +177,6 @@ def acl_cat(session: Session, args: list[bytes]) -> Reply:
     return names
 
 
-@command("acl|genpass", -2, _OWN)
 def acl_genpass(session: Session, args: list[bytes]) -> Reply:
     """ACL GENPASS [bits]: random bits as hexadecimal digits, rounded up to whole digits."""
     if len(args) > 3:
@@ -210,26 +188,25 @@ def acl_genpass(session: Session, args: list[bytes]) -> Reply:
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
 
 
-@command("acl|dryrun", -4, _ADMIN)
 def acl_dryrun(session: Session, args: list[bytes]) -> Reply:
     """ACL DRYRUN username command [arg ...]: OK, or the reason for the refusal as a string."""
     acl = session.server.acl
     user = acl.users.get(args[2])
     if user is None:
         raise CommandError(b"ERR User '%b' not found" % echo(args[2], _ECHO))
+    table = session.server.commands.table
     words = args[3:]
     name = words[0].lower()
-    if name in TABLE.containers and len(words) > 1:
+    if name in table.containers and len(words) > 1:
         name += b"|" + words[1].lower()
     elif b"|" in name:
         name = b""
-    if name not in TABLE.commands and name not in TABLE.containers:
+    if name not in table.commands and name not in table.containers:
         raise CommandError(b"ERR Command '%b' not found" % echo(words[0], _ECHO))
-    refused = acl.dry_run(user, TABLE.resolve(words), words)
+    refused = acl.dry_run(user, table.resolve(words), words)
     return OK if refused is None else refused
 
 
-@command("acl|log", -2, _ADMIN)
 def acl_log(session: Session, args: list[bytes]) -> Reply:
     """ACL LOG [count | RESET]"""
     if len(args) > 3:
@@ -242,7 +219,6 @@ def acl_log(session: Session, args: list[bytes]) -> Reply:
     return log.reply(count, session.server.loop.time())
 
 
-@command("acl|help", 2, "loading stale")
 def acl_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _HELP]
 

@@ -6,24 +6,18 @@ CLIENT TRACKING ON is refused, because the server sends no invalidation messages
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.monitoring.clients import client_type, is_plain, line
-from tidelog.server.table import command
+from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY, SetReply, Verbatim
 
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
-_ADMIN = "admin noscript loading stale"
-_OWN = "noscript loading stale"
 _ECHO = 1 << 16  # what Redis prints with a bare %s
 _TYPES = frozenset((b"normal", b"slave", b"replica", b"pubsub", b"master"))
 
-Matches = Callable[["Session"], bool]
+Matches = Callable[[Session], bool]
 
 
 def _usage(args: list[bytes]) -> CommandError:
@@ -50,17 +44,14 @@ def _switch(word: bytes) -> bool:
 # --- the caller's own connection
 
 
-@command("client|id", 2, _OWN, categories="connection")
 def client_id(session: Session, args: list[bytes]) -> Reply:
     return session.id
 
 
-@command("client|info", 2, _OWN, categories="connection")
 def client_info(session: Session, args: list[bytes]) -> Reply:
     return Verbatim(line(session, b"client|info"))
 
 
-@command("client|setname", 3, _OWN, categories="connection")
 def client_setname(session: Session, args: list[bytes]) -> Reply:
     if not is_plain(args[2]):
         raise CommandError(
@@ -70,12 +61,10 @@ def client_setname(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("client|getname", 2, _OWN, categories="connection")
 def client_getname(session: Session, args: list[bytes]) -> Reply:
     return session.name or None
 
 
-@command("client|setinfo", 4, _OWN, categories="connection")
 def client_setinfo(session: Session, args: list[bytes]) -> Reply:
     option = args[2].lower()
     if option not in (b"lib-name", b"lib-ver"):
@@ -91,7 +80,6 @@ def client_setinfo(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("client|reply", 3, _OWN, categories="connection")
 def client_reply(session: Session, args: list[bytes]) -> Reply:
     mode = args[2].lower()
     if mode == b"on":
@@ -106,21 +94,18 @@ def client_reply(session: Session, args: list[bytes]) -> Reply:
     return OK if mode == b"on" else NO_REPLY
 
 
-@command("client|no-evict", 3, _ADMIN, categories="connection")
 def client_no_evict(session: Session, args: list[bytes]) -> Reply:
     """CLIENT NO-EVICT: only shown in CLIENT LIST, since clients are never evicted."""
     session.no_evict = _switch(args[2])
     return OK
 
 
-@command("client|no-touch", 3, _OWN, categories="connection")
 def client_no_touch(session: Session, args: list[bytes]) -> Reply:
     session.no_touch = _switch(args[2])
     session.settle()
     return OK
 
 
-@command("client|tracking", -3, _OWN, categories="connection")
 def client_tracking(session: Session, args: list[bytes]) -> Reply:
     if _switch(args[2]):
         raise CommandError(
@@ -131,17 +116,14 @@ def client_tracking(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("client|trackinginfo", 2, _OWN, categories="connection")
 def client_trackinginfo(session: Session, args: list[bytes]) -> Reply:
     return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
 
 
-@command("client|getredir", 2, _OWN, categories="connection")
 def client_getredir(session: Session, args: list[bytes]) -> Reply:
     return -1
 
 
-@command("client|caching", 3, _OWN, categories="connection")
 def client_caching(session: Session, args: list[bytes]) -> Reply:
     raise CommandError(
         b"ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
@@ -151,7 +133,6 @@ def client_caching(session: Session, args: list[bytes]) -> Reply:
 # --- all connections
 
 
-@command("client|list", -2, _ADMIN, categories="connection")
 def client_list(session: Session, args: list[bytes]) -> Reply:
     sessions = session.server.sessions
     found: list[Session] = list(sessions.values())
@@ -168,7 +149,6 @@ def client_list(session: Session, args: list[bytes]) -> Reply:
     return Verbatim(b"".join(lines))
 
 
-@command("client|kill", -3, _ADMIN, categories="connection")
 def client_kill(session: Session, args: list[bytes]) -> Reply:
     """CLIENT KILL addr, or CLIENT KILL with filters, all of which must match."""
     if len(args) == 3:
@@ -215,9 +195,9 @@ def _filter(session: Session, option: bytes, value: bytes) -> Matches:
         wanted = _type(value)
         return lambda each: client_type(each) == wanted
     if option == b"addr":
-        return lambda each: bool(each.connection.addr == text)
+        return lambda each: each.connection.addr == text
     if option == b"laddr":
-        return lambda each: bool(each.connection.laddr == text)
+        return lambda each: each.connection.laddr == text
     if option == b"user":
         user = server.acl.users.get(value)
         if user is None:
@@ -228,17 +208,16 @@ def _filter(session: Session, option: bytes, value: bytes) -> Matches:
         if seconds <= 0:
             raise CommandError(b"ERR maxage should be greater than 0")
         now = server.loop.time()
-        return lambda each: bool(now - each.connection.created >= seconds)
+        return lambda each: now - each.connection.created >= seconds
     raise CommandError(SYNTAX)
 
 
-def _kill(session: Session, victims: list[Any]) -> None:
+def _kill(session: Session, victims: list[Session]) -> None:
     for victim in victims:
         if victim is not session:
             victim.kill()
 
 
-@command("client|unblock", -3, _ADMIN, categories="connection")
 def client_unblock(session: Session, args: list[bytes]) -> Reply:
     error = False
     if len(args) > 4:
@@ -252,7 +231,6 @@ def client_unblock(session: Session, args: list[bytes]) -> Reply:
     return int(blocked is not None and blocked.unblock(error))
 
 
-@command("client|pause", -3, _ADMIN, categories="connection")
 def client_pause(session: Session, args: list[bytes]) -> Reply:
     if len(args) > 4:
         raise _usage(args)
@@ -266,13 +244,11 @@ def client_pause(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("client|unpause", 2, _ADMIN, categories="connection")
 def client_unpause(session: Session, args: list[bytes]) -> Reply:
     session.server.unpause()
     return OK
 
 
-@command("client|help", 2, "loading stale", categories="connection")
 def client_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(text) for text in _HELP]
 

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.config.config import pairs_of
-from tidelog.server.table import command
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
-_ADMIN = "admin noscript loading stale"
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
 
 
-@command("config|get", -3, _ADMIN)
 def config_get(session: Session, args: list[bytes]) -> Reply:
     return Map(session.server.config.get(args[2:]))
 
 
-@command("config|set", -4, _ADMIN)
 def config_set(session: Session, args: list[bytes]) -> Reply:
     session.server.config.set(pairs_of(args[2:]))
     return OK
 
 
-@command("config|resetstat", 2, _ADMIN)
 def config_resetstat(session: Session, args: list[bytes]) -> Reply:
     session.server.stats.reset()
     return OK
 
 
-@command("config|rewrite", 2, _ADMIN)
 async def config_rewrite(session: Session, args: list[bytes]) -> Reply:
     server = session.server
-    await asyncio.to_thread(server.config.rewrite(server.acl.lines()))
+    await in_thread(server.config.rewrite(server.acl.lines()))
     return OK
 
 
-@command("config|help", 2, "loading stale")
 def config_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _HELP]
 

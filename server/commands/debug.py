@@ -22,7 +22,6 @@ from tidelog.engine.reply import OK, Reply, Status
 from tidelog.engine.streams.stream import Stream
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
-from tidelog.server.table import command
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 
@@ -67,7 +66,6 @@ HELP
 _logger = logging.getLogger("tidelog.server")
 
 
-@command("debug", -2, "admin noscript loading stale")
 def debug(session: Session, args: list[bytes]) -> Reply:
     """DEBUG subcommand [argument ...]"""
     allowed = session.server.config["enable-debug-command"]
@@ -84,8 +82,7 @@ def debug(session: Session, args: list[bytes]) -> Reply:
 
 def _is_local(session: Session) -> bool:
     connection = session.connection
-    addr: str = connection.addr
-    return connection.kind == "unix" or addr.startswith(("127.0.0.1:", "[::1]:"))
+    return connection.kind == "unix" or connection.addr.startswith(("127.0.0.1:", "[::1]:"))
 
 
 def _help(session: Session, args: list[bytes]) -> Reply:

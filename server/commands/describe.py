@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidelog.engine.commands.table import Command
 from tidelog.engine.reply import Map, Reply, Status
 from tidelog.server.acl.commands import categories
-from tidelog.server.table import CATEGORIES, TABLE
+from tidelog.server.table import Commands, S
 from tidelog.server.wire.replies import SetReply
 
 # In Redis's order.
@@ -35,8 +35,9 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys("del exists touch unlink".split(), (_MANY, _SUM)),
     **dict.fromkeys("flushall flushdb ping memory|purge".split(), (_SHARDS, _ALL)),
     **dict.fromkeys("config|set latency|reset slowlog|reset".split(), (_NODES, _ALL)),
-    **dict.fromkeys("latency|doctor latency|histogram".split(), (_ANY, _NODES, _SPECIAL)),
-    **dict.fromkeys("latency|history latency|latest".split(), (_ANY, _NODES, _SPECIAL)),
+    **dict.fromkeys(
+        "latency|histogram latency|history latency|latest".split(), (_ANY, _NODES, _SPECIAL)
+    ),
     **dict.fromkeys(
         "info memory|doctor memory|malloc-stats memory|stats".split(), (_ANY, _SHARDS, _SPECIAL)
     ),
@@ -152,35 +153,39 @@ def find_keys(command: Command, args: list[bytes]) -> list[tuple[bytes, tuple[st
     return found
 
 
-def subcommands(container: bytes) -> list[Command]:
+def subcommands(container: bytes, commands: Commands[S]) -> list[Command]:
     """Return a container's subcommands."""
     prefix = container + b"|"
-    return [found for name, found in TABLE.commands.items() if name.startswith(prefix)]
+    return [found for name, found in commands.table.commands.items() if name.startswith(prefix)]
 
 
-def names() -> list[bytes]:
+def names(commands: Commands[S]) -> list[bytes]:
     """Return all command names, each container before its subcommands."""
     found: dict[bytes, None] = {}
-    for name in TABLE.commands:
+    for name in commands.table.commands:
         found[name.partition(b"|")[0]] = None
         found[name] = None
     return list(found)
 
 
-def categories_of(name: bytes) -> list[str]:
+def categories_of(name: bytes, commands: Commands[S]) -> list[str]:
     """Return a command's ACL categories. A container does not have those of its subcommands, as in Redis 7.0."""
-    command = TABLE.commands.get(name)
-    return ["slow"] if command is None else categories(command, CATEGORIES.get(name, frozenset()))
-
-
-def describe(name: bytes) -> Reply:
-    """Return one row of COMMAND; None if there is no such command. `name` is in lower case."""
-    command = TABLE.commands.get(name)
+    command = commands.table.commands.get(name)
     if command is None:
-        if name not in TABLE.containers:
+        return ["slow"]
+    return categories(command, commands.categories.get(name, frozenset()))
+
+
+def describe(name: bytes, commands: Commands[S]) -> Reply:
+    """Return one row of COMMAND; None if there is no such command. `name` is in lower case."""
+    table = commands.table
+    command = table.commands.get(name)
+    if command is None:
+        if name not in table.containers:
             return None
         command = Command(name, -2, frozenset(), 0, 0, 0, None)
-    below = [describe(each.name) for each in subcommands(name)] if b"|" not in name else []
+    found = subcommands(name, commands) if b"|" not in name else []
+    below = [describe(each.name, commands) for each in found]
     return [
         command.name,
         command.arity,
@@ -188,7 +193,7 @@ def describe(name: bytes) -> Reply:
         command.first_key,
         command.last_key,
         command.key_step,
-        _statuses(f"@{category}" for category in categories_of(name)),
+        _statuses(f"@{category}" for category in categories_of(name, commands)),
         SetReply(tip.encode() for tip in TIPS.get(name.decode(), ())),
         SetReply(_spec(name.decode(), run) for run in keys(command)),
         below or SetReply(),

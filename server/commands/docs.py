@@ -9,23 +9,23 @@ from functools import cache
 
 from tidelog.engine.reply import Map
 from tidelog.server.commands.describe import subcommands
-from tidelog.server.table import TABLE
+from tidelog.server.table import Commands, S
 
 
-def describe(name: bytes) -> Map | None:
+def describe(name: bytes, commands: Commands[S]) -> Map | None:
     """Return one entry of COMMAND DOCS; None if there is no such command. `name` is in lower case."""
-    if name not in TABLE.commands and name not in TABLE.containers:
+    if name not in commands.table.commands and name not in commands.table.containers:
         return None
     reply = Map()
     known = _table().get(name)
     if known is not None:
         group, since, summary = known
         reply += b"summary", summary, b"since", since, b"group", group
-    below = subcommands(name) if b"|" not in name else []
+    below = subcommands(name, commands) if b"|" not in name else []
     if below:
         reply += (
             b"subcommands",
-            Map(part for each in below for part in (each.name, describe(each.name))),
+            Map(part for each in below for part in (each.name, describe(each.name, commands))),
         )
     return reply
 
@@ -224,7 +224,6 @@ flushdb 1.0.0 Delete all keys of this database
 info 1.0.0 Show facts and counters
 lastsave 1.0.0 Tell when the last checkpoint was written
 latency 2.8.13 What took long
-latency|doctor 2.8.13 Explain what took long
 latency|help 2.8.13 Show the subcommands
 latency|histogram 7.0.0 Show how long commands take
 latency|history 2.8.13 Show when one event took long

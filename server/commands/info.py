@@ -5,33 +5,24 @@ server/monitoring/info.py, memory.py, latency.py and calls.py make the replies.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.monitoring import info, memory
-from tidelog.server.table import TABLE, command
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
 from tidelog.server.wire.replies import Verbatim
 from tidelog.store.faces.face import REDIS_VERSION
 from tidelog.store.residence import give_back
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
-_ADMIN = "admin noscript loading stale"
 
 
 def _lines(*lines: bytes) -> Reply:
     return [Status(line) for line in lines]
 
 
-@command("info", -1, "loading stale", categories="dangerous")
 def info_(session: Session, args: list[bytes]) -> Reply:
     return Verbatim(info.render(session.server, args[1:]))
 
 
-@command("lolwut", -1, "readonly fast")
 def lolwut(session: Session, args: list[bytes]) -> Reply:
     """LOLWUT: only the version line; there is no art, whatever version the client asks for."""
     if len(args) >= 3 and args[1].lower() == b"version":
@@ -42,28 +33,23 @@ def lolwut(session: Session, args: list[bytes]) -> Reply:
 # --- MEMORY (USAGE is the engine's)
 
 
-@command("memory|doctor", 2, "")
 def memory_doctor(session: Session, args: list[bytes]) -> Reply:
     return Verbatim(memory.doctor(session.server).encode())
 
 
-@command("memory|stats", 2, "")
 def memory_stats(session: Session, args: list[bytes]) -> Reply:
     return memory.stats(session.server)
 
 
-@command("memory|malloc-stats", 2, "")
 def memory_malloc_stats(session: Session, args: list[bytes]) -> Reply:
     return b"Stats not supported for the current allocator"
 
 
-@command("memory|purge", 2, "")
 async def memory_purge(session: Session, args: list[bytes]) -> Reply:
-    await asyncio.to_thread(give_back)
+    await in_thread(give_back)
     return OK
 
 
-@command("memory|help", 2, "loading stale")
 def memory_help(session: Session, args: list[bytes]) -> Reply:
     return _lines(
         b"MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -86,48 +72,36 @@ def memory_help(session: Session, args: list[bytes]) -> Reply:
 # --- LATENCY
 
 
-@command("latency|history", 3, _ADMIN)
 def latency_history(session: Session, args: list[bytes]) -> Reply:
     event = session.server.stats.latency.events.get(args[2])
     return [] if event is None else [list(sample) for sample in event.samples]
 
 
-@command("latency|latest", 2, _ADMIN)
 def latency_latest(session: Session, args: list[bytes]) -> Reply:
     events = session.server.stats.latency.events
     return [[name, *event.samples[-1], event.max_ms] for name, event in events.items()]
 
 
-@command("latency|reset", -2, _ADMIN)
 def latency_reset(session: Session, args: list[bytes]) -> Reply:
     return session.server.stats.latency.reset(args[2:])
 
 
-@command("latency|doctor", 2, _ADMIN)
-def latency_doctor(session: Session, args: list[bytes]) -> Reply:
-    stats = session.server.stats
-    return Verbatim(stats.latency.report(stats.slowlog.slower_than_us).encode())
-
-
-@command("latency|histogram", -2, _ADMIN)
 def latency_histogram(session: Session, args: list[bytes]) -> Reply:
     """Histograms of commands that were called; the name of a container stands for its subcommands."""
     names = [word.lower() for word in args[2:]]
+    known = session.server.commands.table.commands
     reply = Map()
     for name, calls in session.server.stats.by_command().items():
         asked = not names or name in names or name.partition(b"|")[0] in names
-        if asked and calls.calls and name in TABLE.commands:
+        if asked and calls.calls and name in known:
             facts = [b"calls", calls.calls, b"histogram_usec", Map(calls.histogram())]
             reply += name, Map(facts)
     return reply
 
 
-@command("latency|help", 2, "loading stale")
 def latency_help(session: Session, args: list[bytes]) -> Reply:
     return _lines(
         b"LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        b"DOCTOR",
-        b"    Return a human readable latency analysis report.",
         b"HISTORY <event>",
         b"    Return time-latency samples for the <event> class.",
         b"LATEST",

@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.engine.commands.table import Table
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Map, Reply, Status
 from tidelog.server.commands import docs
 from tidelog.server.commands.describe import categories_of, describe, find_keys, keys, names
-from tidelog.server.table import TABLE, command
+from tidelog.server.session import Session
+from tidelog.server.table import Commands, S
 from tidelog.server.wire.replies import SetReply
 
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
 
-_FLAGS = "loading stale"
-
-
-def _top() -> list[bytes]:
-    return [name for name in names() if b"|" not in name]
+def _top(commands: Commands[S]) -> list[bytes]:
+    return [name for name in names(commands) if b"|" not in name]
 
 
-@command("command", -1, _FLAGS, categories="connection")
 def command_(session: Session, args: list[bytes]) -> Reply:
-    return [describe(name) for name in _top()]
+    commands = session.server.commands
+    return [describe(name, commands) for name in _top(commands)]
 
 
-@command("command|count", 2, _FLAGS, categories="connection")
 def command_count(session: Session, args: list[bytes]) -> Reply:
-    return len(_top())
+    return len(_top(session.server.commands))
 
 
-@command("command|info", -2, _FLAGS, categories="connection")
 def command_info(session: Session, args: list[bytes]) -> Reply:
-    return [describe(word.lower()) for word in args[2:] or _top()]
+    commands = session.server.commands
+    return [describe(word.lower(), commands) for word in args[2:] or _top(commands)]
 
 
-@command("command|docs", -2, _FLAGS, categories="connection")
 def command_docs(session: Session, args: list[bytes]) -> Reply:
+    commands = session.server.commands
     reply = Map()
-    for name in (word.lower() for word in args[2:] or _top()):
-        found = docs.describe(name)
+    for name in (word.lower() for word in args[2:] or _top(commands)):
+        found = docs.describe(name, commands)
         if found is not None:
             reply += name, found
     return reply
 
 
-@command("command|list", -2, _FLAGS, categories="connection")
 def command_list(session: Session, args: list[bytes]) -> Reply:
+    commands = session.server.commands
     if len(args) == 2:
-        return names()
+        return names(commands)
     if len(args) != 5 or args[2].lower() != b"filterby":
         raise CommandError(SYNTAX)
     kind, word = args[3].lower(), args[4]
@@ -58,21 +52,21 @@ def command_list(session: Session, args: list[bytes]) -> Reply:
         return []
     if kind == b"aclcat":
         category = word.lower().decode("latin-1")
-        return [name for name in names() if category in categories_of(name)]
+        return [name for name in names(commands) if category in categories_of(name, commands)]
     if kind == b"pattern":
         matches = matcher(word.lower())
-        return [name for name in names() if matches(name)]
+        return [name for name in names(commands) if matches(name)]
     raise CommandError(SYNTAX)
 
 
-def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
+def _keys(args: list[bytes], table: Table) -> list[tuple[bytes, tuple[str, ...]]]:
     """The keys, and how they are used, of the command that `args` name. Raises CommandError."""
     name = args[0].lower()
     found = None
-    if name in TABLE.containers and len(args) > 1:
-        found = TABLE.commands.get(name + b"|" + args[1].lower())
-    elif name in TABLE.commands:
-        found = TABLE.commands[name]
+    if name in table.containers and len(args) > 1:
+        found = table.commands.get(name + b"|" + args[1].lower())
+    elif name in table.commands:
+        found = table.commands[name]
     if found is None:
         raise CommandError(b"ERR Invalid command specified")
     if all(run.use == ("not_key",) for run in keys(found)):  # shard channels are declared like keys
@@ -85,17 +79,15 @@ def _keys(args: list[bytes]) -> list[tuple[bytes, tuple[str, ...]]]:
     return result
 
 
-@command("command|getkeys", -4, _FLAGS, categories="connection")
 def command_getkeys(session: Session, args: list[bytes]) -> Reply:
-    return [key for key, _ in _keys(args[2:])]
+    return [key for key, _ in _keys(args[2:], session.server.commands.table)]
 
 
-@command("command|getkeysandflags", -4, _FLAGS, categories="connection")
 def command_getkeysandflags(session: Session, args: list[bytes]) -> Reply:
-    return [[key, SetReply(Status(word.encode()) for word in use)] for key, use in _keys(args[2:])]
+    found = _keys(args[2:], session.server.commands.table)
+    return [[key, SetReply(Status(word.encode()) for word in use)] for key, use in found]
 
 
-@command("command|help", 2, _FLAGS, categories="connection")
 def command_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(text) for text in _HELP]
 

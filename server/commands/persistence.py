@@ -10,7 +10,6 @@ from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.server.session import Session
-from tidelog.server.table import command
 from tidelog.server.wire.replies import NO_REPLY
 
 _SAVING = b"ERR Background save already in progress"
@@ -27,7 +26,6 @@ _NO_FOLLOWERS = (
 )
 
 
-@command("save", 1, "admin noscript no_async_loading no_multi")
 async def save(session: Session, args: list[bytes]) -> Reply:
     """SAVE: fold the log into the checkpoint and wait for it. Other clients are not blocked."""
     saving = session.server.saving
@@ -37,7 +35,6 @@ async def save(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("bgsave", -1, "admin noscript no_async_loading")
 def bgsave(session: Session, args: list[bytes]) -> Reply:
     """BGSAVE [SCHEDULE]: as SAVE, in the background, and also publish a snapshot if the store keeps snapshots."""
     if len(args) > 2 or (len(args) == 2 and args[1].lower() != b"schedule"):
@@ -54,7 +51,6 @@ def bgsave(session: Session, args: list[bytes]) -> Reply:
     return Status(b"Background saving started")
 
 
-@command("bgrewriteaof", 1, "admin noscript no_async_loading")
 def bgrewriteaof(session: Session, args: list[bytes]) -> Reply:
     """BGREWRITEAOF: fold the log in the background, so that its segments can be deleted."""
     saving = session.server.saving
@@ -67,13 +63,11 @@ def bgrewriteaof(session: Session, args: list[bytes]) -> Reply:
     return Status(b"Background append only file rewriting started")
 
 
-@command("lastsave", 1, "loading stale fast", categories="admin dangerous")
 def lastsave(session: Session, args: list[bytes]) -> Reply:
     """LASTSAVE: unix seconds of the last checkpoint."""
     return session.server.saving.last_save
 
 
-@command("shutdown", -1, "admin noscript loading stale no_multi allow_busy")
 async def shutdown(session: Session, args: list[bytes]) -> Reply:
     """SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]
 
@@ -97,13 +91,11 @@ async def shutdown(session: Session, args: list[bytes]) -> Reply:
     return NO_REPLY
 
 
-@command("role", 1, "noscript loading stale fast", categories="admin dangerous")
 def role(session: Session, args: list[bytes]) -> Reply:
     """ROLE: a leader without followers. The offset is the LSN of the last record, as in INFO's master_repl_offset."""
     return [b"master", session.core.log.next_lsn - 1, []]
 
 
-@command("replicaof", 3, "admin noscript stale no_async_loading")
 def replicaof(session: Session, args: list[bytes]) -> Reply:
     """REPLICAOF NO ONE: a no-op, since the server is a leader. REPLICAOF host port is refused."""
     if args[1].lower() == b"no" and args[2].lower() == b"one":
@@ -112,6 +104,3 @@ def replicaof(session: Session, args: list[bytes]) -> Reply:
     if not 0 <= int64(args[2], bad_port) <= 65535:
         raise CommandError(bad_port)
     raise CommandError(_NO_FOLLOWERS)
-
-
-command("slaveof", 3, "admin noscript stale no_async_loading")(replicaof)

@@ -9,47 +9,37 @@ from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.session import Session
-from tidelog.server.table import command
 from tidelog.server.wire.replies import Push
 from tidelog.store.commit.promise import Promise
 from tidelog.store.faces.face import nothing
 
-_SUBSCRIBER = "pubsub noscript loading stale"
-
-
 # --- subscriptions: one message for each name
 
 
-@command("subscribe", -2, _SUBSCRIBER)
 def subscribe(session: Session, args: list[bytes]) -> Reply:
     return _each(session, args, args[1:], session.server.pubsub.subscribe, _all)
 
 
-@command("psubscribe", -2, _SUBSCRIBER)
 def psubscribe(session: Session, args: list[bytes]) -> Reply:
     return _each(session, args, args[1:], session.server.pubsub.psubscribe, _all)
 
 
-@command("ssubscribe", -2, _SUBSCRIBER, (1, -1, 1))
 def ssubscribe(session: Session, args: list[bytes]) -> Reply:
     if session.in_exec:
         raise CommandError(b"ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
     return _each(session, args, args[1:], session.server.pubsub.ssubscribe, _of_shards)
 
 
-@command("unsubscribe", -1, _SUBSCRIBER)
 def unsubscribe(session: Session, args: list[bytes]) -> Reply:
     names = args[1:] or list(session.channels)
     return _each(session, args, names, session.server.pubsub.unsubscribe, _all)
 
 
-@command("punsubscribe", -1, _SUBSCRIBER)
 def punsubscribe(session: Session, args: list[bytes]) -> Reply:
     names = args[1:] or list(session.patterns)
     return _each(session, args, names, session.server.pubsub.punsubscribe, _all)
 
 
-@command("sunsubscribe", -1, _SUBSCRIBER, (1, -1, 1))
 def sunsubscribe(session: Session, args: list[bytes]) -> Reply:
     names = args[1:] or list(session.shard_channels)
     return _each(session, args, names, session.server.pubsub.sunsubscribe, _of_shards)
@@ -89,14 +79,12 @@ def _of_shards(session: Session) -> int:
 # --- messages
 
 
-@command("publish", 3, "pubsub loading stale fast")
 def publish(session: Session, args: list[bytes]) -> Reply:
     pubsub = session.server.pubsub
     pubsub.deliver()  # earlier events go before this message
     return pubsub.publish(args[1], args[2], _all_before(session))
 
 
-@command("spublish", 3, "pubsub loading stale fast", (1, 1, 1))
 def spublish(session: Session, args: list[bytes]) -> Reply:
     return session.server.pubsub.spublish(args[1], args[2], _all_before(session))
 
@@ -106,7 +94,6 @@ def _all_before(session: Session) -> Promise:
     return session.core.look(nothing)[1]
 
 
-@command("ping", -1, "fast", categories="connection")
 def ping(session: Session, args: list[bytes]) -> Reply:
     if len(args) > 2:
         raise wrong_arity(b"ping")
@@ -115,7 +102,6 @@ def ping(session: Session, args: list[bytes]) -> Reply:
     return args[1] if len(args) == 2 else Status(b"PONG")
 
 
-@command("monitor", 1, "admin noscript loading stale")
 def monitor(session: Session, args: list[bytes]) -> Reply:
     if session.in_exec:
         raise CommandError(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
@@ -126,35 +112,29 @@ def monitor(session: Session, args: list[bytes]) -> Reply:
 # --- PUBSUB
 
 
-@command("pubsub|channels", -2, "pubsub loading stale")
 def pubsub_channels(session: Session, args: list[bytes]) -> Reply:
     return _matching(session.server.pubsub.channels, args)
 
 
-@command("pubsub|shardchannels", -2, "pubsub loading stale")
 def pubsub_shardchannels(session: Session, args: list[bytes]) -> Reply:
     return _matching(session.server.pubsub.shard_channels, args)
 
 
-@command("pubsub|numsub", -2, "pubsub loading stale")
 def pubsub_numsub(session: Session, args: list[bytes]) -> Reply:
     channels = session.server.pubsub.channels
     return _pairs((name, len(channels.get(name, ()))) for name in args[2:])
 
 
-@command("pubsub|shardnumsub", -2, "pubsub loading stale")
 def pubsub_shardnumsub(session: Session, args: list[bytes]) -> Reply:
     channels = session.server.pubsub.shard_channels
     return _pairs((name, len(channels.get(name, ()))) for name in args[2:])
 
 
-@command("pubsub|numpat", 2, "pubsub loading stale")
 def pubsub_numpat(session: Session, args: list[bytes]) -> Reply:
     """PUBSUB NUMPAT: the number of distinct patterns."""
     return len(session.server.pubsub.patterns)
 
 
-@command("pubsub|help", 2, "loading stale")
 def pubsub_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _HELP]
 

@@ -6,21 +6,15 @@ store a script are unknown (EVAL, FCALL, SCRIPT LOAD and the like), so that no c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.reply import OK, Map, Reply, Status
-from tidelog.server.table import command
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
+from tidelog.server.session import Session
 
 _MODES = (b"sync", b"async")
 _NOT_BUSY = b"NOTBUSY No scripts in execution right now."
 _ECHO = 1 << 16  # what Redis prints with a bare %s
 
 
-@command("function|flush", -2, "write noscript", categories="scripting")
 def function_flush(session: Session, args: list[bytes]) -> Reply:
     """FUNCTION FLUSH [ASYNC | SYNC]"""
     if len(args) > 3:
@@ -33,7 +27,6 @@ def function_flush(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("function|list", -2, "noscript", categories="scripting")
 def function_list(session: Session, args: list[bytes]) -> Reply:
     """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE], each at most once."""
     at, left = 2, {b"withcode", b"libraryname"}
@@ -50,28 +43,23 @@ def function_list(session: Session, args: list[bytes]) -> Reply:
     return []
 
 
-@command("function|stats", 2, "noscript allow_busy", categories="scripting")
 def function_stats(session: Session, args: list[bytes]) -> Reply:
     """FUNCTION STATS: no engines; Redis lists Lua here."""
     return Map([b"running_script", None, b"engines", Map()])
 
 
-@command("function|delete", 3, "write noscript", categories="scripting")
 def function_delete(session: Session, args: list[bytes]) -> Reply:
     raise CommandError(b"ERR Library not found")
 
 
-@command("function|kill", 2, "noscript allow_busy", categories="scripting")
 def function_kill(session: Session, args: list[bytes]) -> Reply:
     raise CommandError(_NOT_BUSY)
 
 
-@command("function|help", 2, "loading stale", categories="scripting")
 def function_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _FUNCTION_HELP]
 
 
-@command("script|flush", -2, "noscript", categories="scripting")
 def script_flush(session: Session, args: list[bytes]) -> Reply:
     """SCRIPT FLUSH [ASYNC | SYNC]"""
     if len(args) > 3 or (len(args) == 3 and args[2].lower() not in _MODES):
@@ -79,18 +67,15 @@ def script_flush(session: Session, args: list[bytes]) -> Reply:
     return OK
 
 
-@command("script|exists", -3, "noscript", categories="scripting")
 def script_exists(session: Session, args: list[bytes]) -> Reply:
     """SCRIPT EXISTS sha1 [sha1 ...]"""
     return [0] * (len(args) - 2)
 
 
-@command("script|kill", 2, "noscript allow_busy", categories="scripting")
 def script_kill(session: Session, args: list[bytes]) -> Reply:
     raise CommandError(_NOT_BUSY)
 
 
-@command("script|help", 2, "loading stale", categories="scripting")
 def script_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _SCRIPT_HELP]
 

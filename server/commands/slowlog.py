@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
-from tidelog.server.table import command
+from tidelog.server.session import Session
 
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
-
-_ADMIN = "admin loading stale"
 _DEFAULT = 10
 
 
-@command("slowlog|get", -2, _ADMIN)
 def slowlog_get(session: Session, args: list[bytes]) -> Reply:
     log = session.server.stats.slowlog
     if len(args) > 3:
@@ -35,18 +28,15 @@ def slowlog_get(session: Session, args: list[bytes]) -> Reply:
     return [list(entry) for entry in log.latest(len(log) if count == -1 else count)]
 
 
-@command("slowlog|len", 2, _ADMIN)
 def slowlog_len(session: Session, args: list[bytes]) -> Reply:
     return len(session.server.stats.slowlog)
 
 
-@command("slowlog|reset", 2, _ADMIN)
 def slowlog_reset(session: Session, args: list[bytes]) -> Reply:
     session.server.stats.slowlog.clear()
     return OK
 
 
-@command("slowlog|help", 2, "loading stale")
 def slowlog_help(session: Session, args: list[bytes]) -> Reply:
     return [Status(line) for line in _HELP]
 

@@ -11,11 +11,9 @@ from tidelog.engine.integers import int32
 from tidelog.engine.keys.state import DATABASES
 from tidelog.engine.reply import OK, Reply
 from tidelog.server.session import Session
-from tidelog.server.table import HANDLERS, TABLE, command
 from tidelog.server.wire.replies import NO_REPLY
 
 
-@command("multi", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def multi(session: Session, args: list[bytes]) -> Reply:
     reply = session.transaction.submit(session.core.landing.ctx, args)
     session.queued_change = False
@@ -23,7 +21,6 @@ def multi(session: Session, args: list[bytes]) -> Reply:
     return reply
 
 
-@command("exec", 1, "noscript loading stale skip_slowlog", categories="transaction")
 def exec_(session: Session, args: list[bytes]) -> Reply:
     """EXEC: run the engine's commands as one unit, then the server's own (CLIENT, PUBLISH, ...) in their order."""
     replies, later = session.exec(args)
@@ -56,7 +53,7 @@ async def _rest(
                 try:
                     reply = await reply
                 except Exception as error:
-                    reply = session.refused(TABLE.resolve(words), error)
+                    reply = session.refused(session.server.commands.table.resolve(words), error)
             replies[position] = reply
     finally:
         session.in_exec = False
@@ -65,11 +62,11 @@ async def _rest(
 
 def _answer(session: Session, words: list[bytes]) -> Reply:
     """Run one handler. Return its reply, or an awaitable for it."""
-    stats = session.server.stats
+    stats, commands = session.server.stats, session.server.commands
     started = perf_counter_ns()
-    command = TABLE.resolve(words)
+    command = commands.table.resolve(words)
     try:
-        reply = HANDLERS[command.name](session, words)
+        reply = commands.handlers[command.name](session, words)
     except Exception as error:
         reply = session.refused(command, error)
         stats.error(reply.line)
@@ -82,7 +79,6 @@ def _told(session: Session, replies: list[Reply]) -> Reply:
     return session.last_reply(told) if session.ending else told
 
 
-@command("discard", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def discard(session: Session, args: list[bytes]) -> Reply:
     with session.core.lock:
         reply = session.transaction.submit(session.core.landing.ctx, args)
@@ -90,23 +86,18 @@ def discard(session: Session, args: list[bytes]) -> Reply:
     return reply
 
 
-@command(
-    "watch", -2, "noscript loading stale fast allow_busy", (1, -1, 1), categories="transaction"
-)
 def watch(session: Session, args: list[bytes]) -> Reply:
     reply, promise = session.core.session(session.db, session.transaction, args)
     session.connection.rests_on(*promise)
     return reply
 
 
-@command("unwatch", 1, "noscript loading stale fast allow_busy", categories="transaction")
 def unwatch(session: Session, args: list[bytes]) -> Reply:
     reply, promise = session.core.session(session.db, session.transaction, args)
     session.connection.rests_on(*promise)
     return reply
 
 
-@command("select", 2, "loading stale fast", categories="connection")
 def select(session: Session, args: list[bytes]) -> Reply:
     db = int32(args[1])
     if not 0 <= db < DATABASES:

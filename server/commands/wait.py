@@ -15,7 +15,6 @@ from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
 from tidelog.server import errors
 from tidelog.server.session import Session
-from tidelog.server.table import command
 from tidelog.store.commit.promise import unheld
 
 FOLLOWERS: Final = 0  # number of followers that acknowledged
@@ -25,7 +24,6 @@ _NOT_POSITIVE = b"ERR value is out of range, must be positive"
 _TIMEOUT = b"ERR timeout is not an integer or out of range"
 
 
-@command("wait", 3, "blocking", categories="connection")
 def wait(session: Session, args: list[bytes]) -> Reply:
     """WAIT numreplicas timeout"""
     wanted = int64(args[1])
@@ -40,7 +38,6 @@ async def _wait(session: Session, timeout_ms: int) -> Reply:
     return FOLLOWERS
 
 
-@command("waitaof", 4, "blocking", categories="connection")
 def waitaof(session: Session, args: list[bytes]) -> Reply:
     """WAITAOF numlocal numreplicas timeout
 

@@ -7,10 +7,8 @@ Fields for buffers that we do not have are 0: arguments and reply buffers (argv-
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
+from tidelog.server.session import Session
 
 # Names appear in these lines, so they must be printable and without blanks.
 _PLAIN = re.compile(rb"[!-~]*")

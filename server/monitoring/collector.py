@@ -11,7 +11,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -22,12 +22,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Sample
 
+from tidelog.server.host import Host
 from tidelog.server.monitoring.calls import Calls
 from tidelog.server.monitoring.figures import KEYS_MAX, StreamFigures, figures
+from tidelog.server.session import Session
 from tidelog.store.faces.face import REDIS_VERSION
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
 
 Labels = dict[str, str]
 
@@ -92,7 +91,7 @@ class _Paced(list[Sample]):
 class Collector:
     """See the module docstring. The option metrics-streams limits how many streams are shown one by one."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self._server = server
         self._core = server.core
         self._streams_max: int = server.config["metrics-streams"]

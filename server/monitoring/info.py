@@ -13,25 +13,24 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tidelog import __version__
 from tidelog.engine.keys.state import State
+from tidelog.server.host import Host
 from tidelog.server.monitoring import memory
 from tidelog.server.monitoring.memory import checkpoint_facts
 from tidelog.server.saving import REWRITE, SAVE
+from tidelog.server.session import Session
 from tidelog.store.errors import TidelogError
 from tidelog.store.faces.face import REDIS_VERSION
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
+from tidelog.store.version import __version__
 
 Rows = Iterable[tuple[str, object]]
 
 PERCENTILES: Final = ("50", "99", "99.9")
 
 
-def render(server: Server, words: list[bytes]) -> bytes:
+def render(server: Host[Session], words: list[bytes]) -> bytes:
     """Return the sections that `words` name, in INFO's order, or the default sections. Unknown names are ignored."""
     wanted = {word.decode("latin-1").lower() for word in words} or {"default"}
     if "everything" in wanted or "all" in wanted:  # they differ only in modules' sections
@@ -47,7 +46,7 @@ def render(server: Server, words: list[bytes]) -> bytes:
     return "\r\n".join(parts).encode("utf-8", "surrogateescape")
 
 
-def _server(server: Server) -> Rows:
+def _server(server: Host[Session]) -> Rows:
     up = int(time.time() - server.started)
     system = os.uname()
     yield "redis_version", REDIS_VERSION
@@ -79,7 +78,7 @@ def _server(server: Server) -> Rows:
         yield f"listener{index}", f"name={kind},{where}"
 
 
-def _clients(server: Server) -> Rows:
+def _clients(server: Host[Session]) -> Rows:
     sessions = list(server.sessions.values())
     waits = [session.blocked for session in sessions if session.blocked is not None]
     yield "connected_clients", len(sessions)
@@ -101,7 +100,7 @@ def _clients(server: Server) -> Rows:
     yield "total_blocking_keys_on_nokey", len(grouped)
 
 
-def _persistence(server: Server) -> Rows:
+def _persistence(server: Host[Session]) -> Rows:
     core, saving = server.core, server.saving
     facts = checkpoint_facts(core)
     failed = facts.get("checkpoint_failure") is not None
@@ -142,7 +141,7 @@ def _persistence(server: Server) -> Rows:
     yield "aof_delayed_fsync", server.stats.delayed_fsyncs
 
 
-def _stats(server: Server) -> Rows:
+def _stats(server: Host[Session]) -> Rows:
     stats, rates = server.stats, server.stats.rates()
     yield "total_connections_received", stats.connections_received
     yield "total_commands_processed", stats.commands
@@ -180,7 +179,7 @@ def _stats(server: Server) -> Rows:
     yield "dump_payload_sanitizations", 0
 
 
-def _replication(server: Server) -> Rows:
+def _replication(server: Host[Session]) -> Rows:
     log = server.core.log
     yield "role", "master"
     yield "connected_slaves", 0
@@ -195,7 +194,7 @@ def _replication(server: Server) -> Rows:
     yield "repl_backlog_histlen", 0
 
 
-def _cpu(server: Server) -> Rows:
+def _cpu(server: Host[Session]) -> Rows:
     for who, suffix in (
         (resource.RUSAGE_SELF, ""),
         (resource.RUSAGE_CHILDREN, "_children"),
@@ -206,11 +205,11 @@ def _cpu(server: Server) -> Rows:
         yield f"used_cpu_user{suffix}", f"{usage.ru_utime:.6f}"
 
 
-def _modules(server: Server) -> Rows:
+def _modules(server: Host[Session]) -> Rows:
     return ()
 
 
-def _commandstats(server: Server) -> Rows:
+def _commandstats(server: Host[Session]) -> Rows:
     for name, calls in sorted(server.stats.by_command().items()):
         each = calls.us / calls.calls if calls.calls else 0.0
         yield (
@@ -220,12 +219,12 @@ def _commandstats(server: Server) -> Rows:
         )
 
 
-def _errorstats(server: Server) -> Rows:
+def _errorstats(server: Host[Session]) -> Rows:
     for code, count in sorted(server.stats.by_error.items()):
         yield f"errorstat_{code.decode('latin-1')}", f"count={count}"
 
 
-def _latencystats(server: Server) -> Rows:
+def _latencystats(server: Host[Session]) -> Rows:
     for name, calls in sorted(server.stats.by_command().items()):
         if calls.calls:
             yield (
@@ -234,11 +233,11 @@ def _latencystats(server: Server) -> Rows:
             )
 
 
-def _cluster(server: Server) -> Rows:
+def _cluster(server: Host[Session]) -> Rows:
     yield "cluster_enabled", 0
 
 
-def _keyspace(server: Server) -> Rows:
+def _keyspace(server: Host[Session]) -> Rows:
     def count(state: State) -> list[tuple[int, int, int]]:
         return [
             (number, len(database.keys), len(database.expires))
@@ -254,7 +253,7 @@ def _keyspace(server: Server) -> Rows:
         yield f"db{number}", f"keys={keys},expires={expires},avg_ttl=0"
 
 
-def _tidelog(server: Server) -> Rows:
+def _tidelog(server: Host[Session]) -> Rows:
     """The section with our own fields."""
     core, log = server.core, server.core.log
     nbytes, age = log.exposed()

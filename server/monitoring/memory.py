@@ -1,61 +1,18 @@
-"""Memory of this process as the operating system counts it, and the replies of MEMORY.
-
-CPython's allocator keeps no useful totals, so all figures are the kernel's. Memory that the process has allocated is
-its anonymous memory. Resident memory also includes the pages of mapped files that are in RAM, such as the
-checkpoint's; the kernel reclaims those when it needs them.
-"""
+"""Memory: the replies of MEMORY and INFO's memory section. The figures of the process are in process.py."""
 
 from __future__ import annotations
 
-import os
-import resource
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tidelog.disk.real import RealDisk
 from tidelog.engine.reply import Map
+from tidelog.server.host import Host
+from tidelog.server.monitoring.process import measure, system_memory
+from tidelog.server.session import Outlet, Session
 from tidelog.server.wire.replies import Double
 from tidelog.store.commit.core import Core
 
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
-
-_STATUS: Final = Path("/proc/self/status")
 _SMALL: Final = 5 << 20  # below it MEMORY DOCTOR gives no diagnosis, as Redis
-
-
-class Memory(NamedTuple):
-    """Bytes: allocated, resident, and peak resident."""
-
-    used: int
-    resident: int
-    peak: int
-
-
-def measure() -> Memory:
-    """Measure the memory of this process."""
-    try:
-        file = RealDisk().open(_STATUS)
-        try:
-            text = file.pread(1 << 16, 0)
-        finally:
-            file.close()
-    except OSError:  # no /proc: only the peak is known
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        return Memory(peak, peak, peak)
-    found = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(b":")
-        if name in (b"RssAnon", b"VmRSS", b"VmHWM"):
-            found[name] = int(value.split()[0]) << 10
-    resident = found.get(b"VmRSS", 0)
-    return Memory(found.get(b"RssAnon", resident), resident, found.get(b"VmHWM", resident))
-
-
-def system_memory() -> int:
-    """Bytes of RAM in this machine."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Shares(NamedTuple):
@@ -66,7 +23,7 @@ class Shares(NamedTuple):
     dataset: int
 
 
-def shares(server: Server, used: int) -> Shares:
+def shares(server: Host[Session], used: int) -> Shares:
     """Split the used memory. With a memory budget the data is the estimate of store/residence, else the remainder."""
     startup = server.stats.startup_bytes
     clients = sum(buffered(session.connection) for session in server.sessions.values())
@@ -75,10 +32,9 @@ def shares(server: Server, used: int) -> Shares:
     return Shares(startup, clients, estimate or max(used - startup - clients, 0))
 
 
-def buffered(connection: Any) -> int:
+def buffered(connection: Outlet) -> int:
     """Bytes that a connection buffers: incomplete commands and unsent replies."""
-    kept: int = connection.requests.pending + connection.unread_bytes
-    return kept
+    return connection.requests.pending + connection.unread_bytes
 
 
 def checkpoint_facts(core: Core) -> dict[str, Any]:
@@ -99,7 +55,7 @@ def human(nbytes: int) -> str:
     return f"{size:.2f}{unit}"
 
 
-def rows(server: Server) -> Iterator[tuple[str, object]]:
+def rows(server: Host[Session]) -> Iterator[tuple[str, object]]:
     """The names and values of INFO's memory section."""
     used, resident, peak = measure()
     startup, clients, dataset = shares(server, used)
@@ -150,7 +106,7 @@ def rows(server: Server) -> Iterator[tuple[str, object]]:
     yield "lazyfreed_objects", 0
 
 
-def stats(server: Server) -> Map:
+def stats(server: Host[Session]) -> Map:
     """The reply of MEMORY STATS, with those of Redis's fields that apply."""
     used, resident, peak = measure()
     startup, clients, dataset = shares(server, used)
@@ -195,7 +151,7 @@ def ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def doctor(server: Server) -> str:
+def doctor(server: Host[Session]) -> str:
     """The reply of MEMORY DOCTOR, with Redis's text where it applies."""
     used, resident, peak = measure()
     shared = shares(server, used)

@@ -13,16 +13,17 @@ import socketserver
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client.exposition import choose_encoder
 
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
+from tidelog.server.host import Host
 from tidelog.server.monitoring.collector import Collector
-from tidelog.store.errors import TidelogError
+from tidelog.server.session import Session
+from tidelog.store.errors import CannotOpen, TidelogError
 from tidelog.store.faces.face import nothing
-
-if TYPE_CHECKING:
-    from tidelog.server.server import Server
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
@@ -35,19 +36,21 @@ _logger = logging.getLogger("tidelog.server")
 class Metrics:
     """The HTTP server of one `Server`. `start` and `stop` are called in the loop's thread."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host[Session]) -> None:
         self._server = server
         self._http: _Http | None = None
         self._thread: threading.Thread | None = None
         self.collector = Collector(server)
 
     def start(self, link: socket.socket) -> None:
-        """Listen on a bound socket, which `stop` closes. Raises OSError."""
-        self._http = _Http(link, self)
-        self._thread = threading.Thread(
-            target=self._http.serve, name="tidelog-metrics", daemon=True
-        )
-        self._thread.start()
+        """Listen on a bound socket, which `stop` closes. Raises OSError; CannotOpen if the system gives no thread."""
+        http = _Http(link, self)
+        thread = threading.Thread(target=http.serve, name="tidelog-metrics", daemon=True)
+        try:
+            start(thread, "serve metrics")
+        except NoThread as error:
+            raise CannotOpen(str(error)) from error
+        self._http, self._thread = http, thread
 
     def stop(self) -> None:
         """Stop listening. Running requests finish in their threads. May be called twice."""

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
+from typing import Final, NamedTuple
 
 SLOWER_THAN_US: Final = 10_000
 ENTRIES_MAX: Final = 128
@@ -53,15 +50,13 @@ class SlowLog:
         """Keep only the latest `entries_max` entries."""
         self._entries = deque(self._entries, entries_max)
 
-    def add(self, args: list[bytes], ns: int, session: Session) -> None:
-        """Add a session's command that took `ns` nanoseconds, if it was slow enough."""
+    def add(self, args: list[bytes], ns: int, addr: str, name: bytes) -> None:
+        """Add a command that took `ns` nanoseconds, if it was slow enough. addr, name: the client's."""
         us = ns // 1000
         if not 0 <= self.slower_than_us <= us:
             return
-        addr = session.connection.addr.encode()
-        self._entries.append(
-            Slow(self._next, int(time.time()), us, cut(redacted(args)), addr, session.name)
-        )
+        shown = cut(redacted(args))
+        self._entries.append(Slow(self._next, int(time.time()), us, shown, addr.encode(), name))
         self._next += 1
 
     def latest(self, count: int) -> list[Slow]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from itertools import repeat
 from operator import rshift
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from tidelog.engine.commands.table import Command
 from tidelog.server.monitoring.calls import (
     FAILED,
     NS,
@@ -23,11 +24,8 @@ from tidelog.server.monitoring.calls import (
     place,
 )
 from tidelog.server.monitoring.latency import Latency
-from tidelog.server.monitoring.memory import measure
+from tidelog.server.monitoring.process import measure
 from tidelog.server.monitoring.slowlog import SlowLog
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
 
 ERRORS_MAX: Final = 128  # as Redis: invented codes must not fill memory
 ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
@@ -152,10 +150,13 @@ class Stats:
         else:
             self.by_error[code] = 1 if count is None else count + 1
 
-    def slow(self, args: list[bytes], ns: int, session: Session) -> None:
-        """Record a command that took `slow_ns` or longer in the slow log, the latency events, or both."""
-        self.latency.command(session.last_command, ns)
-        self.slowlog.add(args, ns, session)
+    def slow(self, command: Command, args: list[bytes], ns: int, addr: str, name: bytes) -> None:
+        """Record a command that took `slow_ns` or longer in the slow log, the latency events, or both.
+
+        addr, name    the client's address and name
+        """
+        self.latency.command(command, ns)
+        self.slowlog.add(args, ns, addr, name)
 
     # --- totals and rates
 

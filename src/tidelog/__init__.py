@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
-
-__version__ = "0.1"
+    from tidelog.store.version import __version__ as __version__
 
 __all__ = [
     "AsyncJob",
@@ -109,11 +108,12 @@ _LATER = {
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
+    "__version__": ("tidelog.store.version", "__version__"),
 }
 
 
 def __getattr__(name: str) -> "Any":
-    if name in __all__:
+    if name in __all__ or name in _LATER:
         module, there = _LATER.get(name, ("tidelog.store.errors", name))
         found = globals()[name] = getattr(import_module(module), there)
         return found

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from tidelog.engine.streams.idmp import DURATION_MAX_S, MAXSIZE_MAX
 from tidelog.store.errors import DataError
 from tidelog.store.faces import shapes
 from tidelog.store.faces.methods import (
     RefPolicy,
     T,
+    between,
     conditions,
     known_policy,
     milliseconds,
@@ -202,7 +204,7 @@ class AsyncMethods:
         A changed setting clears all that the stream remembers.
 
         Args:
-            idmp_duration: For how many seconds, 1 to 300.
+            idmp_duration: For how many seconds, 1 to 86,400.
             idmp_maxsize: How many IDs per producer, 1 to 10,000.
 
         Returns:
@@ -210,18 +212,16 @@ class AsyncMethods:
 
         Raises:
             DataError: No option is given, or one is out of range.
-            ResponseError: The key does not exist or holds no stream, or `idmp_maxsize` is above 10,000.
+            ResponseError: The key does not exist or holds no stream.
         """
         if idmp_duration is None and idmp_maxsize is None:
             raise DataError("XCFGSET requires at least one of idmp_duration or idmp_maxsize")
         words: list[Any] = [b"XCFGSET", name]
         if idmp_duration is not None:
-            if not isinstance(idmp_duration, int) or not 1 <= idmp_duration <= 300:
-                raise DataError("XCFGSET idmp_duration must be an integer between 1 and 300")
+            between("XCFGSET", "idmp_duration", idmp_duration, DURATION_MAX_S)
             words += (b"IDMP-DURATION", idmp_duration)
         if idmp_maxsize is not None:
-            if not isinstance(idmp_maxsize, int) or not 1 <= idmp_maxsize <= 1_000_000:
-                raise DataError("XCFGSET idmp_maxsize must be an integer between 1 and 1,000,000")
+            between("XCFGSET", "idmp_maxsize", idmp_maxsize, MAXSIZE_MAX)
             words += (b"IDMP-MAXSIZE", idmp_maxsize)
         return await self._call(shapes.text, words)
 

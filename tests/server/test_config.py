@@ -17,11 +17,11 @@ from tests.server.real_redis import real_redis
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import OK, Map, Status
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config import file as config_file
 from tidelog.server.config.config import Config, ConfigError, pairs_of
 from tidelog.server.config.kinds import Limit
 from tidelog.server.config.options import FIXED, OPTIONS, RUN, START
-from tidelog.server.table import HANDLERS
 from tidelog.store.options import Options, make_options
 
 
@@ -35,8 +35,6 @@ def redis_7() -> Iterator[Connection]:
 
 def ask(config: Config, *args: bytes) -> Any:
     """What CONFIG answers: the reply, or the error as redis-py has it."""
-    import tidelog.server.commands.config  # noqa: F401  # registers it
-
     session = SimpleNamespace(
         server=SimpleNamespace(
             config=config,
@@ -45,7 +43,9 @@ def ask(config: Config, *args: bytes) -> Any:
         )
     )
     try:
-        reply = HANDLERS[b"config|" + args[0].lower()](cast(Any, session), [b"CONFIG", *args])
+        reply = COMMANDS.handlers[b"config|" + args[0].lower()](
+            cast(Any, session), [b"CONFIG", *args]
+        )
         if asyncio.iscoroutine(reply):
             reply = asyncio.run(reply)
     except CommandError as error:

@@ -17,6 +17,7 @@ from tests.server.conftest import Running
 
 from tidelog.server import serving
 from tidelog.server.acl.users import Acl
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
 from tidelog.tools.cli import cli
 
@@ -61,7 +62,7 @@ def test_the_files(tmp_path: Path) -> None:
         file.write_text(text)
         config = Config()
         config.load(file)
-        acl = Acl()
+        acl = Acl(COMMANDS.table, COMMANDS.categories)
         acl.load(config["users"])
         assert len(acl.users) == 2
 

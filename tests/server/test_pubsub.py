@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +23,10 @@ from tests.server.wire import calls
 from tests.until import until
 
 import tidelog
-from tidelog.server.pubsub import PubSub, monitor_line, quoted
+from tidelog.server.commands import COMMANDS
+from tidelog.server.monitoring.monitor import monitor_addr, monitor_line, quoted
+from tidelog.server.pubsub import PubSub
+from tidelog.store.commit.promise import Promise
 
 SILENCE_S = 0.2  # after which nothing more is expected
 
@@ -439,24 +441,17 @@ class Stub:
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
-        self.db = 0
         self.got: list[Any] = []
         self.rested: list[int] = []
-        self.connection = SimpleNamespace(
-            rests_on=lambda log, lsn, wrote: self.rested.append(lsn),
-            addr="127.0.0.1:5",
-            kind="tcp",
-            closing=False,
-            full=False,
-        )
 
-    def push(self, reply: Any) -> None:
-        self.got.append(reply)
+    def tell(self, message: Any, promise: Promise | None = None) -> None:
+        if promise is not None:
+            self.rested.append(promise[1])
+        self.got.append(message)
 
 
 async def registry(db: tidelog.Store, flags: str = "KEAn") -> PubSub:
-    server: Any = SimpleNamespace(core=inside.core(db))
-    pubsub = PubSub(server)
+    pubsub = PubSub(inside.core(db))
     pubsub.set_notifications(flags)
     return pubsub
 
@@ -465,8 +460,7 @@ def test_events_leave_when_their_unit_holds(tmp_path: Path) -> None:
     async def main() -> None:
         with tidelog.open(tmp_path / "store") as db:
             pubsub, stub = await registry(db, "Et"), Stub()
-            session: Any = stub
-            pubsub.psubscribe(session, b"*")
+            pubsub.psubscribe(stub, b"*")
             db.xadd("s", {"f": "v"})
             other = threading.Thread(target=lambda: db.xadd("s", {"f": "v"}))
             other.start()
@@ -487,8 +481,7 @@ def test_a_unit_that_broke_tells_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     async def main() -> None:
         with tidelog.open(tmp_path / "store") as db:
             pubsub, stub = await registry(db, "Et"), Stub()
-            session: Any = stub
-            pubsub.psubscribe(session, b"*")
+            pubsub.psubscribe(stub, b"*")
 
             def no_memory(*args: object) -> None:
                 raise MemoryError
@@ -515,11 +508,10 @@ def test_without_subscribers_nothing_is_kept(tmp_path: Path) -> None:
         with tidelog.open(tmp_path / "store") as db:
             pubsub, stub = await registry(db), Stub()
             db.xadd("s", {"f": "v"})
-            session: Any = stub
-            pubsub.subscribe(session, b"__keyevent@0__:xadd")
+            pubsub.subscribe(stub, b"__keyevent@0__:xadd")
             pubsub.deliver()
             assert stub.got == []
-            pubsub.leave(session)
+            pubsub.leave(stub)
             assert pubsub.counts() == (0, 0, 0)
             assert not pubsub._matchers
 
@@ -557,10 +549,9 @@ def test_quoted(raw: bytes, shown: bytes) -> None:
     ],
 )
 def test_what_monitor_shows(line: str, shown: bytes | None) -> None:
-    session: Any = Stub()
-    got = monitor_line(session, line.encode().split(), session.db, 1_700_000_000_000_042)
+    words, at = line.encode().split(), 1_700_000_000_000_042
+    got = monitor_line(COMMANDS.table, words, 0, monitor_addr("tcp", "127.0.0.1:5"), at)
     assert got == (None if shown is None else b"1700000000.000042 [0 127.0.0.1:5] " + shown)
-    session.connection.kind, session.connection.addr, session.db = "unix", "/run/x.sock:0", 3
     if shown is not None:
-        got = monitor_line(session, line.encode().split(), session.db, 1_700_000_000_000_042)
+        got = monitor_line(COMMANDS.table, words, 3, monitor_addr("unix", "/run/x.sock:0"), at)
         assert got == b"1700000000.000042 [3 unix:/run/x.sock] " + shown

@@ -12,10 +12,8 @@ import pytest
 from tests.oracle.wire import Connection
 from tests.server.real_redis import real_redis
 
-import tidelog.server.commands  # noqa: F401  # registers them
-from tidelog.server.commands import docs
+from tidelog.server.commands import COMMANDS, docs
 from tidelog.server.commands.describe import names
-from tidelog.server.table import TABLE
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs/reference/compatibility.md"
@@ -59,18 +57,18 @@ def rows() -> list[tuple[str, str]]:
 
 def is_called(name: bytes) -> bool:
     """Whether it is a command by itself and not only a container of others."""
-    return name not in TABLE.containers or name == b"command"
+    return name not in COMMANDS.table.containers or name == b"command"
 
 
 def test_every_command_is_in_the_page_once() -> None:
     listed = [name.lower().replace(" ", "|").encode() for name, _ in rows()]
-    assert sorted(listed) == sorted(filter(is_called, names()))
+    assert sorted(listed) == sorted(filter(is_called, names(COMMANDS)))
 
 
 def test_since_is_what_command_docs_says() -> None:
     different = []
     for name, since in rows():
-        found: Any = docs.describe(name.lower().replace(" ", "|").encode())
+        found: Any = docs.describe(name.lower().replace(" ", "|").encode(), COMMANDS)
         said = dict(zip(found[::2], found[1::2], strict=True))[b"since"].decode()
         if said.removesuffix(".0") != since:
             different.append((name, since, said))
@@ -91,7 +89,7 @@ def test_every_command_of_a_real_server_is_here_or_not_here(oracle: Connection) 
     section = page.split("\n## Not here\n", 1)[1].split("\n## ", 1)[0]
     left_out = set(re.findall(r"[A-Z]+(?: [A-Z]+)*", section))
     missing = []
-    for name in set(there) - set(names()):
+    for name in set(there) - set(names(COMMANDS)):
         words = name.decode().upper().replace("_", "-").split("|")
         # SORT stands for SORT_RO, RESTORE for RESTORE-ASKING.
         named = left_out & {words[0].partition("-")[0], " ".join(words)}

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import random
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.small_disk import small_disk
 from tests.snapshot.histories import World, some_commands
 from tests.snapshot.world import environment
 
@@ -177,28 +177,20 @@ def test_a_file_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    at = tmp_path / "small"
-    at.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(at)], check=False)
-    if done.returncode:
-        pytest.skip("a small file system cannot be mounted here")
-    yield at
-    subprocess.run(["umount", "-l", str(at)], check=True)
+    with small_disk(tmp_path / "small", "4m") as at:
+        yield at
 
 
-def test_a_full_disk(small_disk: Path) -> None:
-    world = World(small_disk / "checkpoint")
+def test_a_full_disk(small: Path) -> None:
+    world = World(small / "checkpoint")
     rng = random.Random(5)
     some_commands(world.engine, rng, 30)
     world.checkpoint()
     stored = world.stored()
-    filler = small_disk / "filler"
-    free = os.statvfs(small_disk)
+    filler = small / "filler"
+    free = os.statvfs(small)
     filler.write_bytes(bytes(free.f_bavail * free.f_bsize - (64 << 10)))
     for i in range(40):
         world.engine(f"SET big{i}", b"x" * 40000)
@@ -215,7 +207,7 @@ def test_a_full_disk(small_disk: Path) -> None:
     world.checkpoint()
     assert world.stored() == before
     world.close()
-    with environment(small_disk / "checkpoint"):
+    with environment(small / "checkpoint"):
         pass
 
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import iter_modules
 
 import pytest
 from tests.oracle.wire import Connection, Form
 from tests.server.real_redis import real_redis
 
-import tidelog.server.commands
 from tidelog.engine.commands.table import TABLE as ENGINE
 from tidelog.engine.errors import CommandError
 from tidelog.server.acl import keys
 from tidelog.server.acl.commands import CATEGORIES
 from tidelog.server.acl.log import AclLog
 from tidelog.server.acl.users import Acl
+from tidelog.server.commands import COMMANDS
 from tidelog.server.commands.describe import find_keys
-from tidelog.server.table import TABLE
-
-for module in iter_modules(tidelog.server.commands.__path__):
-    import_module(f"tidelog.server.commands.{module.name}")  # registers its commands
 
 PASSWORD_HASH = b"30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4"  # of "pw"
 
@@ -38,7 +32,7 @@ def redis7() -> Iterator[Connection]:
 
 @pytest.fixture
 def acl() -> Acl:
-    return Acl()
+    return Acl(COMMANDS.table, COMMANDS.categories)
 
 
 def words(text: str) -> list[bytes]:
@@ -171,12 +165,12 @@ def test_errors_do_not_repeat_a_password(acl: Acl, redis7: Connection, rule: byt
 def shared(redis7: Connection) -> list[bytes]:
     """Commands that both know, subcommands as `container|sub`. WAIT counts as blocking since 7.2."""
     every = redis7.call(b"COMMAND", b"LIST")
-    return sorted(set(TABLE.commands) & set(every) - {b"wait"})
+    return sorted(set(COMMANDS.table.commands) & set(every) - {b"wait"})
 
 
 def call_of(name: bytes) -> list[bytes]:
     """A call with the right number of arguments, all of them `k`."""
-    found = TABLE.commands[name]
+    found = COMMANDS.table.commands[name]
     call = name.split(b"|")
     call += [b"k"] * (abs(found.arity) - len(call))
     if "movablekeys" in found.flags:
@@ -186,12 +180,12 @@ def call_of(name: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_categories(acl: Acl, redis7: Connection, category: str) -> None:
-    both = set(shared(redis7)) | TABLE.containers
+    both = set(shared(redis7)) | COMMANDS.table.containers
     mine = acl.catalog.listing(category.encode())
     assert mine is not None
     theirs = redis7.call(b"ACL", b"CAT", category.encode())
     assert set(mine) & both == set(theirs) & both - (
-        TABLE.containers - acl.catalog.every - set(mine)
+        COMMANDS.table.containers - acl.catalog.every - set(mine)
     )
 
 
@@ -215,7 +209,7 @@ def verdicts(acl: Acl, redis7: Connection, names: list[bytes]) -> tuple[list[obj
     calls = [call_of(name) for name in names]
     mine: list[object] = []
     for name, call in zip(names, calls, strict=True):
-        mine.append(acl.dry_run(user, TABLE.commands[name], call) or ("+", b"OK"))
+        mine.append(acl.dry_run(user, COMMANDS.table.commands[name], call) or ("+", b"OK"))
     theirs = redis7.pipeline([[b"ACL", b"DRYRUN", b"bob", *call] for call in calls])
     return mine, theirs
 
@@ -223,7 +217,7 @@ def verdicts(acl: Acl, redis7: Connection, names: list[bytes]) -> tuple[list[obj
 @pytest.mark.parametrize("seed", range(40))
 def test_random_rules_come_to_the_same(acl: Acl, redis7: Connection, seed: int) -> None:
     chance = random.Random(seed)
-    names = [n for n in shared(redis7) if "no_auth" not in TABLE.commands[n].flags]
+    names = [n for n in shared(redis7) if "no_auth" not in COMMANDS.table.commands[n].flags]
     sayable = [name.encode() for name in CATEGORIES] + [b"all"]
     rules = [b"~*", b"&*"]
     for _ in range(chance.randrange(1, 9)):
@@ -232,7 +226,7 @@ def test_random_rules_come_to_the_same(acl: Acl, redis7: Connection, seed: int) 
         if kind < 0.5:
             rules.append(sign + b"@" + chance.choice(sayable))
         elif kind < 0.7:
-            rules.append(sign + chance.choice(sorted(TABLE.containers)))
+            rules.append(sign + chance.choice(sorted(COMMANDS.table.containers)))
         else:
             rules.append(sign + chance.choice(names))
     assert setuser(acl, *rules) == there(redis7, *rules)
@@ -251,7 +245,9 @@ def test_random_rules_come_to_the_same(acl: Acl, redis7: Connection, seed: int) 
 def test_keys_of_every_command(acl: Acl, redis7: Connection, rule: str) -> None:
     rules = words(f"+@all {rule}")
     assert setuser(acl, *rules) == there(redis7, *rules)
-    names = [name for name in shared(redis7) if keys.keys(TABLE.commands[name], call_of(name))]
+    names = [
+        name for name in shared(redis7) if keys.keys(COMMANDS.table.commands[name], call_of(name))
+    ]
     assert len(names) > 50
     for name, mine, theirs in zip(names, *verdicts(acl, redis7, names), strict=True):
         assert (name, mine) == (name, theirs)
@@ -277,7 +273,7 @@ def test_what_a_user_may_do(acl: Acl, redis7: Connection, call: str) -> None:
     assert setuser(acl, *rules) == there(redis7, *rules)
     args = words(call)
     try:
-        command = TABLE.resolve(args)
+        command = COMMANDS.table.resolve(args)
     except CommandError:
         pytest.skip("not here yet")
     mine = acl.dry_run(acl.users[b"bob"], command, args) or ("+", b"OK")
@@ -297,12 +293,12 @@ def test_no_option_hides_a_key(acl: Acl, call: str) -> None:
     """Redis 7.0 looks for the first STREAMS, which may be a group's or a consumer's name."""
     acl.setuser(b"bob", words("~a* ~S* +@all"))
     args = words(call)
-    command = TABLE.resolve(args)
+    command = COMMANDS.table.resolve(args)
     assert acl.users[b"bob"].denies(command, args) == ("key", b"b1")
 
 
 def test_access_agrees_with_what_command_tells() -> None:
-    for name, command in TABLE.commands.items():
+    for name, command in COMMANDS.table.commands.items():
         call = call_of(name)
         told = [use for _, use in find_keys(command, call) if "not_key" not in use]
         assert bool(told) == bool(keys.keys(command, call)), name
@@ -324,7 +320,7 @@ def test_the_texts_of_refusals(acl: Acl, redis7: Connection) -> None:
     try:
         for call in ("DEL a1", "GET b1", "PUBLISH d x"):
             args = words(call)
-            refusal = acl.refusal(acl.users[b"bob"], TABLE.resolve(args), args)
+            refusal = acl.refusal(acl.users[b"bob"], COMMANDS.table.resolve(args), args)
             assert refusal is not None
             assert ("-", refusal.line) == redis7.call(*args)
         # What was queued is asked about again: rules may have changed meanwhile, by the transaction itself too.
@@ -332,7 +328,7 @@ def test_the_texts_of_refusals(acl: Acl, redis7: Connection) -> None:
             args = words(call)
             redis7.pipeline([[b"MULTI"], [b"ACL", b"SETUSER", b"bob", lost], args])
             acl.setuser(b"bob", [lost])
-            refusal = acl.refusal(acl.users[b"bob"], TABLE.resolve(args), args, queued=True)
+            refusal = acl.refusal(acl.users[b"bob"], COMMANDS.table.resolve(args), args, queued=True)
             assert refusal is not None
             assert redis7.call(b"EXEC") == [("+", b"OK"), ("-", refusal.line)]
             back = [b"+xlen", b"~a*", b"&c*"]
@@ -344,7 +340,7 @@ def test_the_texts_of_refusals(acl: Acl, redis7: Connection) -> None:
 
 def test_a_superuser_is_asked_one_question(acl: Acl) -> None:
     assert acl.default.superuser
-    command = TABLE.commands[b"xadd"]
+    command = COMMANDS.table.commands[b"xadd"]
     assert acl.default.allows(command) and acl.refusal(acl.default, command, [b"xadd"]) is None
     for less in ("-get", "resetkeys", "resetchannels"):
         acl.setuser(b"bob", words(f"reset ~* &* +@all {less}"))
@@ -355,7 +351,7 @@ def test_a_superuser_is_asked_one_question(acl: Acl) -> None:
 
 def test_a_change_holds_for_who_has_the_user(acl: Acl) -> None:
     bob = acl.setuser(b"bob", words("~* +get"))
-    get = TABLE.commands[b"get"]
+    get = COMMANDS.table.commands[b"get"]
     assert bob.allows(get)
     assert acl.setuser(b"bob", [b"-get"]) is bob
     assert not bob.allows(get)
@@ -408,11 +404,11 @@ def test_deleting(acl: Acl) -> None:
 
 def test_lines_are_read_back(acl: Acl) -> None:
     for rules in RULES:
-        acl = Acl()
+        acl = Acl(COMMANDS.table, COMMANDS.categories)
         if setuser(acl, *words(rules)) != ("+", b"OK"):
             continue
         acl.set_default_password(b"secret")
-        again = Acl()
+        again = Acl(COMMANDS.table, COMMANDS.categories)
         default = again.default
         again.load(acl.lines())
         assert again.lines() == acl.lines(), rules

@@ -339,7 +339,6 @@ ROWS = [
     Checked(call("slowlog_get"), kind),
     Checked(call("slowlog_len"), kind),
     c("slowlog_reset"),
-    Checked(call("execute_command", "LATENCY DOCTOR"), kind),
     c("latency_latest"),
     c("latency_history", "command"),
     c("latency_reset"),

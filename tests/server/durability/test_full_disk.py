@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from tests.server.conftest import Running, Start
 from tests.server.durability.faulty_disk import Gate, full, simulated
 from tests.server.ports import free_port
 from tests.server.wire import Client, calls, connect
+from tests.small_disk import resize, small_disk
 from tests.until import until
 
 import tidelog
@@ -146,16 +145,8 @@ def test_a_unit_larger_than_any_is_no_full_disk(simulated_disk: tuple[Watched, G
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
-    at = tmp_path / "small"
-    at.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(at)], capture_output=True, text=True
-    )
-    if done.returncode and os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    assert done.returncode == 0, f"a small file system cannot be mounted here: {done.stderr}"
-    yield at
-    subprocess.run(["umount", "-l", str(at)], check=True)
+    with small_disk(tmp_path / "small") as at:
+        yield at
 
 
 @pytest.mark.parametrize("fsync", POLICIES)
@@ -164,9 +155,6 @@ def test_on_a_small_file_system(small: Path, start: Start, fsync: str) -> None:
     watched = Watched(
         start(small / "store", fsync=fsync, save=(), metrics_port=http_port), http_port
     )
-    grow: Callable[[str], object] = lambda size: subprocess.run(  # noqa: E731
-        ["mount", "-o", f"remount,size={size}", str(small)], check=True
-    )
     with watched.redis, closing(connect(watched.running.port)) as client:
         fill(client, "s")
         fill(client, "s", 1)
@@ -174,16 +162,16 @@ def test_on_a_small_file_system(small: Path, start: Start, fsync: str) -> None:
         with pytest.raises(redis.ResponseError, match="MISCONF"):
             watched.redis.xadd("s", {"a": "1"})
         length = watched.redis.xlen("s")
-        grow("16m")
+        resize(small, "16m")
         assert watched.recovers()
         assert watched.redis.xadd("s", {"a": "1"})
         assert watched.redis.xlen("s") == length + 1
         (small / "filler").write_bytes(b"")
-        grow("3m")
+        resize(small, "3m")
         fill(client, "s")
         fill(client, "s", 1)
         assert not watched.says_ok()
-        grow("16m")
+        resize(small, "16m")
         assert watched.redis.xadd("s", {"a": "1"})
         assert watched.says_ok()
     watched.running.serving.close()

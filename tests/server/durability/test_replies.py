@@ -44,8 +44,10 @@ def connection_of(running: Running, client: Any) -> Connection:
     ours = client._link.getsockname()
     addr = f"{ours[0]}:{ours[1]}"
     until(lambda: any(s.connection.addr == addr for s in list(running.server.sessions.values())))
-    found: list[Connection] = [s.connection for s in list(running.server.sessions.values())]
-    return next(connection for connection in found if connection.addr == addr)
+    ends = [s.connection for s in list(running.server.sessions.values())]
+    found = next(connection for connection in ends if connection.addr == addr)
+    assert isinstance(found, Connection)
+    return found
 
 
 def silent(client: Any, seconds: float = 0.2) -> bool:

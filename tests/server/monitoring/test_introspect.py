@@ -11,13 +11,18 @@ from tests.server.conftest import Running
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import Raw, real_redis
 
-from tidelog.server.commands import docs
+from tidelog.server.commands import COMMANDS, docs
 from tidelog.server.commands.describe import FLAGS, names
-from tidelog.server.table import TABLE
 
 # Of their containers, so that those differ in what is below them.
 YOUNGER = {b"client|setinfo", b"client|no-touch"}
-NOT_HERE = {b"latency|graph", b"function|dump", b"function|restore", b"script|debug"}
+NOT_HERE = {
+    b"latency|doctor",
+    b"latency|graph",
+    b"function|dump",
+    b"function|restore",
+    b"script|debug",
+}
 CONTAINERS = {b"client", b"latency", b"debug", b"function", b"script"}
 DIFFERENT = {b"wait"}  # blocking, by spec 17; Redis 7.0 says noscript
 
@@ -102,7 +107,7 @@ def oracle(seven: Any) -> Iterator[Connection]:
 def shared(seven: Connection) -> list[bytes]:
     """The commands that both have, containers with other subcommands aside."""
     there = set(seven.call(b"COMMAND", b"LIST"))
-    return [name for name in names() if name in there and name not in CONTAINERS]
+    return [name for name in names(COMMANDS) if name in there and name not in CONTAINERS]
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -114,7 +119,7 @@ def test_commands_are_described_in_the_same_bytes(
         raw.ask(encode([b"HELLO", b"%d" % protocol]))
         for name in set(shared(oracle)) - DIFFERENT:
             # Subcommands come in the order of a hash table there; each is compared by itself.
-            if name in TABLE.containers and name != b"command":
+            if name in COMMANDS.table.containers and name != b"command":
                 continue
             ask = encode([b"COMMAND", b"INFO", name])
             theirs = raw.ask(ask)
@@ -134,7 +139,7 @@ def info_bytes(port: int, protocol: int, ask: bytes) -> bytes:
 
 def test_containers(server: Running, oracle: Connection) -> None:
     client = dial(server.port)
-    for name in sorted(TABLE.containers - {b"debug"}):
+    for name in sorted(COMMANDS.table.containers - {b"debug"}):
         (ours,), (theirs,) = (each.call(b"COMMAND", b"INFO", name) for each in (client, oracle))
         assert ours[:9] == theirs[:9]
         below, there = ({row[0] for row in found[9]} for found in (ours, theirs))
@@ -160,7 +165,7 @@ def test_replies(server: Running, oracle: Connection, line: str) -> None:
 def test_lists(server: Running, oracle: Connection) -> None:
     client = dial(server.port)
     ours = client.call(b"COMMAND", b"LIST")
-    assert len(set(ours)) == len(ours) == len(names())
+    assert len(set(ours)) == len(ours) == len(names(COMMANDS))
     there = set(oracle.call(b"COMMAND", b"LIST"))
     for words in (
         [b"ACLCAT", b"stream"],
@@ -193,7 +198,9 @@ def test_commands_of_redis_8(server: Running) -> None:
 
 
 def test_every_command_has_a_line_in_the_docs(server: Running) -> None:
-    missing = [name for name in names() if b"summary" not in (docs.describe(name) or ())]
+    missing = [
+        name for name in names(COMMANDS) if b"summary" not in (docs.describe(name, COMMANDS) or ())
+    ]
     assert missing == []
     with server.client() as client:
         found = client.execute_command("COMMAND DOCS", "XADD", "xgroup", "nosuch")
@@ -202,7 +209,7 @@ def test_every_command_has_a_line_in_the_docs(server: Running) -> None:
 
 
 def test_flags_are_known() -> None:
-    for command in TABLE.commands.values():
+    for command in COMMANDS.table.commands.values():
         assert command.flags <= set(FLAGS)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tidelog.engine.commands.execute  # noqa: F401  # registers the commands
+from tidelog.engine.commands.table import TABLE
 from tidelog.server.monitoring import stats as module
 from tidelog.server.monitoring.calls import EVEN_NS, NS, Calls, new_histogram, place
 from tidelog.server.monitoring.latency import Latency
@@ -26,9 +26,8 @@ def make(**options: int) -> Stats:
     return Stats({**DEFAULTS, **{name.replace("_", "-"): v for name, v in options.items()}})
 
 
-def session(name: bytes = b"", command: bytes = b"xadd") -> Any:
-    connection = SimpleNamespace(addr="127.0.0.1:1234")
-    return SimpleNamespace(connection=connection, name=name, last_command=command)
+def slow(stats: Stats, args: list[bytes], ns: int) -> None:
+    stats.slow(TABLE.resolve(args), args, ns, "127.0.0.1:1234", b"me")
 
 
 def test_calls_are_counted_by_command() -> None:
@@ -175,10 +174,10 @@ def test_what_is_shown_to_the_slow_log(slow_us: int, event_ms: int, threshold: i
 
 def test_both_thresholds_hold() -> None:
     stats = make(slowlog_log_slower_than=20_000, latency_monitor_threshold=5)
-    stats.slow([b"XADD", b"s"], 7_000_000, session())
+    slow(stats, [b"XADD", b"s", b"*", b"f", b"v"], 7_000_000)
     assert len(stats.slowlog) == 0
     assert list(stats.latency.events) == [b"fast-command"]
-    stats.slow([b"KEYS", b"*"], 25_000_000, session(b"me", b"keys"))
+    slow(stats, [b"KEYS", b"*"], 25_000_000)
     (entry,) = stats.slowlog.latest(10)
     assert entry[0] == 0 and entry[2:] == (25_000, [b"KEYS", b"*"], b"127.0.0.1:1234", b"me")
     assert stats.latency.events[b"command"].max_ms == 25
@@ -187,13 +186,13 @@ def test_both_thresholds_hold() -> None:
 def test_the_slow_log_keeps_the_latest() -> None:
     stats = make(slowlog_max_len=3)
     for number in range(5):
-        stats.slow([b"%d" % number], 10**9, session())
-    assert [entry.args for entry in stats.slowlog.latest(2)] == [[b"4"], [b"3"]]
+        slow(stats, [b"GET", b"%d" % number], 10**9)
+    assert [entry.args for entry in stats.slowlog.latest(2)] == [[b"GET", b"4"], [b"GET", b"3"]]
     assert [entry.id for entry in stats.slowlog.latest(9)] == [4, 3, 2]
     stats.slowlog.set_max(1)
     assert [entry.id for entry in stats.slowlog.latest(9)] == [4]
     stats.slowlog.clear()
-    stats.slow([b"x"], 10**9, session())
+    slow(stats, [b"GET", b"x"], 10**9)
     assert stats.slowlog.latest(9)[0].id == 5
 
 
@@ -201,25 +200,18 @@ def test_latency_events(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000
     monkeypatch.setattr("time.time", lambda: now)
     latency = Latency()
-    assert "monitoring is disabled" in latency.report(10_000)
+    latency.command(TABLE.commands[b"keys"], 20_000_000)
+    assert not latency.events  # the threshold is 0: off
     latency.threshold_ms = 10
-    assert "no latency spike" in latency.report(10_000)
-    latency.command(b"keys", 9_999_999)
-    latency.command(b"keys", 20_000_000)
-    latency.command(b"keys", 30_000_000)
-    latency.command(b"keys", 12_000_000)
+    latency.command(TABLE.commands[b"keys"], 9_999_999)
+    latency.command(TABLE.commands[b"keys"], 20_000_000)
+    latency.command(TABLE.commands[b"keys"], 30_000_000)
+    latency.command(TABLE.commands[b"keys"], 12_000_000)
     now = 1010
-    latency.command(b"keys", 10_000_000)
-    latency.command(b"xadd", 50_000_000)
+    latency.command(TABLE.commands[b"keys"], 10_000_000)
+    latency.command(TABLE.commands[b"xadd"], 50_000_000)
     keys = latency.events[b"command"]
     assert list(keys.samples) == [(1000, 30), (1010, 10)] and keys.max_ms == 30
-    report = latency.report(10_000)
-    assert (
-        "1. command: 2 latency spikes (average 20ms, mean deviation 10ms, period 5.00 sec). "
-        "Worst all time event 30ms.\n2. fast-command: 1 latency spikes" in report
-    )
-    assert "CONFIG SET slowlog-log-slower-than" not in report
-    assert "enable the Slow Log" in latency.report(-1)
-    assert "only logs events that are slower" in latency.report(10_001)
+    assert latency.events[b"fast-command"].max_ms == 50
     assert latency.reset([b"command", b"command", b"nothing"]) == 1
     assert latency.reset([]) == 1 and not latency.events

@@ -25,10 +25,10 @@ from tests.oracle.wire import decode, encode
 import tidelog
 import tidelog.testing
 from tidelog.disk.simulated import SimulatedDisk
+from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
 from tidelog.server.connection import Connection
 from tidelog.server.server import Server
-from tidelog.server.table import HANDLERS, TABLE
 
 Command = list[bytes]
 
@@ -233,12 +233,12 @@ WORDS: Final = (
 # Their replies tell of this process, of chance, of real time, or of how units lie in the log.
 VARYING: Final = frozenset(
     b"info client|list client|info memory|stats memory|doctor memory|malloc-stats memory|purge memory|usage randomkey "
-    b"latency|histogram latency|doctor latency|history latency|latest slowlog|get slowlog|len acl|genpass acl|log role "
+    b"latency|histogram latency|history latency|latest slowlog|get slowlog|len acl|genpass acl|log role "
     b"lastsave save bgsave bgrewriteaof shutdown client|pause debug waitaof lolwut config|set config|get "
     b"config|rewrite object|freq monitor client|kill acl|setuser acl|deluser wait command command|docs "
     b"object|idletime latency|reset acl|list acl|getuser".split()
 )
-ALL: Final = sorted(set(TABLE.commands) | set(HANDLERS))
+ALL: Final = sorted(set(COMMANDS.table.commands) | set(COMMANDS.handlers))
 ORDINARY: Final = [name for name in ALL if name not in VARYING]
 OPTIONS: Final = (
     (b"notify-keyspace-events", (b"KEA", b"", b"Kt", b"Q")),
@@ -333,7 +333,7 @@ class Draw:
         """Any command with any words."""
         pick = self.pick
         name = pick.choice(ORDINARY)
-        command = TABLE.commands[name]
+        command = COMMANDS.table.commands[name]
         words = name.split(b"|")
         least = abs(command.arity)
         count = least if pick.random() < 0.8 else pick.randrange(max(1, least - 1), least + 4)

@@ -55,6 +55,12 @@ CALLS: dict[str, tuple[Call, str]] = {
     "a list": (lambda db: db.xadd("s", {"f": [1]}), "Invalid input of type: 'list'"),
     "a dict in a dict": (lambda db: db.xadd("s", {"f": {"g": 1}}), "Invalid input of type: 'dict'"),
     "None as a key": (lambda db: db.xadd(None, {"f": 1}), "Invalid input of type: 'NoneType'"),
+    "IDs for longer than the engine keeps": (
+        lambda db: db.xcfgset("s", idmp_duration=86_401),
+        "XCFGSET idmp_duration must be an integer between 1 and 86,400"),
+    "more IDs than the engine keeps": (
+        lambda db: db.xcfgset("s", idmp_maxsize=10_001),
+        "XCFGSET idmp_maxsize must be an integer between 1 and 10,000"),
     "no fields": (lambda db: db.xadd("s", {}), "XADD fields must be a non-empty dict"),
     "None as the fields": (lambda db: db.xadd("s", None), "XADD fields must be a non-empty dict"),
     "pairs as the fields": (lambda db: db.xadd("s", [("f", 1)]), "XADD fields must be a non-empty dict"),
@@ -217,3 +223,9 @@ def test_from_another_loop(tmp_path: Path) -> None:
     assert asyncio.run(used(db)) == 1
     assert asyncio.run(used(db)) == 2
     asyncio.run(db.aclose())
+
+
+def test_xcfgset_takes_the_limits_of_the_engine(db: tidelog.Store) -> None:
+    db.xcfgset("s", idmp_duration=86_400, idmp_maxsize=10_000)
+    told = db.xinfo_stream("s")
+    assert (told["idmp-duration"], told["idmp-maxsize"]) == (86_400, 10_000)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests import inside
 from tests.rounds import some_and_all
+from tests.small_disk import resize, small_disk, unmount
 from tests.snapshot.lmdb_faults.faults import Mode, run_with_fault
 from tests.store.checkpoint.checkpoint_steps import STEPS
 from tests.store.checkpoint.power import PATHS, World, check_store, child
@@ -31,18 +32,11 @@ QUIET: dict[str, Any] = {"fsync": "no", "checkpoint_bytes": 0, "save": ()}
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB, of which `fill` takes all but some."""
-    at = tmp_path / "small"
-    at.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(at)], capture_output=True, text=True
-    )
-    if done.returncode and os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    assert done.returncode == 0, f"a small file system cannot be mounted here: {done.stderr}"
-    yield at
-    for mounted in tmp_path / "store" / "checkpoint", at:
-        if mounted.is_mount():
-            subprocess.run(["umount", "-l", str(mounted)], check=True)
+    with small_disk(tmp_path / "small") as at:
+        yield at
+        bound = tmp_path / "store" / "checkpoint"  # see `beside`
+        if bound.is_mount():
+            unmount(bound)
 
 
 def fill(small: Path, left: int) -> None:
@@ -183,7 +177,7 @@ def test_the_log_and_the_checkpoint_fill_one_disk(small: Path) -> None:
         with pytest.raises(tidelog.CheckpointFailed):
             db.checkpoint()
         assert db.digest() == expected
-        subprocess.run(["mount", "-o", "remount,size=16m", str(small)], check=True)
+        resize(small, "16m")
         add(db, 1)
         db.checkpoint()
         expected = db.digest()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from tests.server.clients.real import free_port
 
 import tidelog
 
@@ -137,3 +139,46 @@ def test_what_is_made_beside_fails_with_its_own_error(limit: Limit, tmp_path: Pa
             db.verify()
         limit.reached = False
         assert db.verify() == []
+
+
+def test_a_server_that_gets_no_thread_does_not_start(limit: Limit, tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        limit.reached = True
+        with pytest.raises(tidelog.CannotOpen, match="a thread to serve clients.*ulimit"):
+            tidelog.serve(db, port=0)
+        limit.reached = False
+        with tidelog.serve(db, port=0) as server, redis.Redis(port=server.port) as client:
+            assert client.ping()
+
+
+def test_a_server_whose_metrics_get_no_thread_does_not_start(
+    limit: Limit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        begin = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            begin(thread)
+            limit.reached = thread.name == "tidelog-serve"
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(tidelog.CannotOpen, match="a thread to serve metrics.*ulimit"):
+            tidelog.serve(db, port=0, metrics_port=free_port())
+        limit.reached = False
+        monkeypatch.undo()
+        tidelog.serve(db, port=0, metrics_port=free_port()).close()
+
+
+def test_a_command_that_gets_no_thread_is_refused(limit: Limit, tmp_path: Path) -> None:
+    with (
+        tidelog.open(tmp_path / "s") as db,
+        tidelog.serve(db, port=0) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        client.xadd("s", {"n": "1"})
+        limit.reached = True
+        for words in ("SAVE", "MEMORY PURGE"):
+            with pytest.raises(redis.ResponseError, match="a thread to run this command.*ulimit"):
+                client.execute_command(words)
+        limit.reached = False
+        assert client.save()

@@ -22,7 +22,7 @@ ALONE = [row for row in ROWS if not row.name.startswith("served")]  # they need 
 
 
 @pytest.mark.parametrize("rows", some_and_all(ALONE[:2], ALONE))
-def test_a_checkout_beside_itself(tmp_path: Path, rows: list[Row]) -> None:
+def test_a_checkout_beside_itself(tmp_path: Path, rows: list[Workload]) -> None:
     """Every row runs, and its instructions agree."""
     only = [word for row in rows for word in ("--only", row.name)]
     few = ["--slices", "1", "--slice-s", "0.001", "--instructions", "--dir", str(tmp_path)]
