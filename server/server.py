@@ -21,7 +21,7 @@ from tidelog.engine.commands.table import Command
 from tidelog.engine.reply import Status
 from tidelog.server import errors
 from tidelog.server.acl.sessions import note_denied, users_changed
-from tidelog.server.acl.users import Acl
+from tidelog.server.acl.users import DEFAULT, Acl
 from tidelog.server.addresses import Addresses
 from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config, ConfigError
@@ -358,7 +358,7 @@ class Server:
 
     def _set_password(self, password: str) -> None:
         self.acl.set_default_password(password.encode())
-        users_changed(self)
+        users_changed(self, {DEFAULT})
 
     def _change_store(self, value: Any) -> None:
         """Apply changed checkpoint and memory options to the store."""

@@ -8,9 +8,9 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
-# Circles that still exist are among these modules. Remove a name when its circle is gone; do not add any.
-EXEMPT = ("server.",)
 
 
 @cache
@@ -34,22 +34,8 @@ def imports(module: str) -> set[str]:
     return {name for name in names | {f"{name}.__init__" for name in names} if name in modules()}
 
 
-def circle(exempt: tuple[str, ...]) -> list[str]:
-    known = {name for name in modules() if not name.startswith(exempt)}
-    try:
-        TopologicalSorter({name: imports(name) & known for name in known}).prepare()
-    except CycleError as error:
-        found: list[str] = error.args[1]
-        return found
-    return []
-
-
 def test_no_module_imports_itself_through_others() -> None:
-    found = circle(EXEMPT)
-    assert not found, " is imported by ".join(found)
-
-
-def test_each_exemption_is_still_needed() -> None:
-    for name in EXEMPT:
-        rest = tuple(other for other in EXEMPT if other != name)
-        assert circle(rest), f"{name} has no circle any more: remove it from EXEMPT"
+    try:
+        TopologicalSorter({name: imports(name) - {name} for name in modules()}).prepare()
+    except CycleError as error:
+        pytest.fail(" is imported by ".join(error.args[1]))

@@ -345,7 +345,7 @@ class Decoded:
 
     @fast_path(
         of="engine.streams.block:Decoded.row",
-        held_by="tests/engine/test_block.py::test_round_trip",
+        held_by="tests/engine/streams/test_block.py::test_round_trip",
     )
     def pairs(self, start: int, stop: int) -> list[Pair]:
         """The entries of slots start..stop-1 as redis-py shows them: (ID text, {field: value}).

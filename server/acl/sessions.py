@@ -25,15 +25,18 @@ def sign_in(session: Session, name: bytes, password: bytes, command: bytes) -> b
     return True
 
 
-def users_changed(server: Host[Session], by: Session | None = None) -> None:
-    """Apply changed users to all connected sessions. `by`: the session that made the change.
+def users_changed(server: Host[Session], names: set[bytes], by: Session | None = None) -> None:
+    """Apply changed users to their connected sessions. `by`: the session that made the change.
 
     Sessions of removed users are closed. A subscriber or monitor whose user lost the permission is closed too, and a
-    blocked read gets NOPERM when it would be served.
+    blocked read gets NOPERM when it would be served. Sessions of other users are left alone, as in Redis: one may hold
+    a subscription that it made as another user.
     """
     acl = server.acl
     for session in list(server.sessions.values()):
         user = session.user
+        if user.name not in names:
+            continue
         if acl.users.get(user.name) is not user:
             session.forbid(
                 (COMMAND, session.last_command)

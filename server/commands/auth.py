@@ -111,7 +111,7 @@ def reset(session: Session, args: list[bytes]) -> Reply:
 def acl_setuser(session: Session, args: list[bytes]) -> Reply:
     """ACL SETUSER username [rule ...]"""
     session.server.acl.setuser(args[2], args[3:])
-    users_changed(session.server, session)
+    users_changed(session.server, {args[2]}, session)
     return OK
 
 
@@ -120,7 +120,7 @@ def acl_deluser(session: Session, args: list[bytes]) -> Reply:
     acl = session.server.acl
     user = session.user
     removed = acl.delusers(args[2:])
-    users_changed(session.server, session)
+    users_changed(session.server, set(args[2:]), session)
     return removed if acl.users.get(user.name) is user else session.last_reply(removed)
 
 

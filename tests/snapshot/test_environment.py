@@ -435,7 +435,7 @@ def test_readers_that_were_killed_do_not_fill_the_table(
 import os, signal, sys
 from pathlib import Path
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot import environment
+from tidelog.snapshot.rows import environment
 environment.MAX_READERS = 4
 opened = environment.open_environment(RealDisk(), Path(sys.argv[1]), read_only=True)
 rows = environment.ColdRows(opened)

@@ -227,7 +227,7 @@ FORKED = """
 import os, sys, threading
 from pathlib import Path
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot import environment as module
+from tidelog.snapshot.rows import environment as module
 from tidelog.snapshot.errors import CheckpointError
 
 reached, going_on = threading.Event(), threading.Event()

@@ -42,7 +42,7 @@ OPTIONS: dict[str, Any] = {
     **dict.fromkeys(("nx", "xx", "gt", "lt"), True),
     **{"ref_policy": "x", "limit": 5, "count": -1, "ifeq": "x", "ifdeq": "x", "ifdne": "x"},
     **{"retrycount": -1, "idle": -1, "claim_min_idle_time": -1, "_type": "x", "minid": "x"},
-    **{"idmp_maxsize": 20_000, "destination_db": 99, "idmp": "x", "idmpauto": "p"},
+    **{"idmp_maxsize": 20, "destination_db": 99, "idmp": "x", "idmpauto": "p"},
 }
 
 

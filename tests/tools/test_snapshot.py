@@ -223,7 +223,7 @@ def test_refusals(run: Run, made: Made, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     done = run("snapshot", "restore", path, tmp_path / "full")
-    assert done.code == exits.REFUSED and "it holds notes.txt" in done.err
+    assert done.code == exits.REFUSED and "it contains notes.txt" in done.err
     done = run("snapshot", "restore", path, tmp_path / "new", "--until-lsn", "3")
     assert done.code == exits.REFUSED and "choose an older snapshot" in done.err
     assert not (tmp_path / "new").exists()

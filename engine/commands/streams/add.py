@@ -62,7 +62,7 @@ IDMP_EXPLICIT: Final = b"ERR syntax error, IDMP/IDMPAUTO can be used only with a
 
 @fast_path(
     of="engine.commands.streams.add:_add",
-    held_by="tests/engine/test_stream.py::test_many_cuts_nodes_where_single_adds_do",
+    held_by="tests/engine/streams/test_stream.py::test_many_cuts_nodes_where_single_adds_do",
 )
 def decide_xadd_auto(
     state: State,

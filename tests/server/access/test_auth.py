@@ -182,6 +182,20 @@ SCRIPTS = {
         b: ACL WHOAMI
         a: DEL a
         a: ACL DELUSER bob off""",
+    "a subscription that another user made": """
+        a: ACL SETUSER bob on >pw ~* &* +@all
+        a: ACL SETUSER weak on >pw ~* resetchannels +@all
+        b: AUTH bob pw
+        b: MULTI
+        b: SUBSCRIBE c
+        b: AUTH weak pw
+        b: ACL SETUSER eve on
+        b: ACL DELUSER eve
+        b: ACL WHOAMI
+        b: EXEC
+        a: ACL SETUSER eve on
+        a: ACL DELUSER eve
+        a: PUBSUB NUMSUB c""",
     "in a transaction": """
         a: ACL SETUSER bob on >pw ~a* &c* +@all -del
         b: AUTH bob pw

@@ -185,13 +185,13 @@ def test_what_is_young_stays(tmp_path: Path) -> None:
         ("checkpoint_bytes", True, "checkpoint_bytes must be an integer"),
         ("save", "3600 1", "save must be pairs"),
         ("save", [(60,)], "save must be pairs"),
-        ("save", [(0, 1)], "the seconds of save must be seconds above 0"),
+        ("save", [(0, 1)], "the seconds of save must be a number of seconds above 0"),
         ("save", [(60, 0)], "the changes of save must be an integer 1 or more"),
-        ("snapshot_every", 0, "snapshot_every must be seconds above 0"),
-        ("snapshot_every", float("nan"), "snapshot_every must be seconds above 0"),
+        ("snapshot_every", 0, "snapshot_every must be a number of seconds above 0"),
+        ("snapshot_every", float("nan"), "snapshot_every must be a number of seconds above 0"),
         ("keep_snapshots", -1, "keep_snapshots must be an integer 0 or more"),
         ("retain_bytes", 1.5, "retain_bytes must be an integer 0 or more"),
-        ("retain_seconds", timedelta(0), "retain_seconds must be seconds above 0"),
+        ("retain_seconds", timedelta(0), "retain_seconds must be a number of seconds above 0"),
     ],
 )
 def test_an_option_that_makes_no_sense(tmp_path: Path, option: str, value: Any, text: str) -> None:

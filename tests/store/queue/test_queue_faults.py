@@ -304,7 +304,7 @@ def test_a_job_that_cannot_be_decoded_goes_to_the_dead_and_the_worker_goes_on(
     dead = queue.dead.list()
     assert [d.original_id.encode() for d in dead] == bad
     for one in dead:
-        assert "decode" in one.reason or "no job" in one.reason
+        assert "decode" in one.reason or "not a job" in one.reason
         with pytest.raises(tidelog.DecodeError):
             one.value
     assert dead[0].raw == raw and dead[0].headers == {"a": "b"}
