@@ -23,9 +23,9 @@ from tidelog.server import errors
 from tidelog.server.acl.sessions import note_denied, users_changed
 from tidelog.server.acl.users import DEFAULT, Acl
 from tidelog.server.addresses import Addresses
-from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.connection import Connection
+from tidelog.server.handlers import COMMANDS
 from tidelog.server.listeners import Listeners
 from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.server.monitoring.monitor import monitor_addr, monitor_line

@@ -18,8 +18,8 @@ from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
 from tidelog.server.acl.users import Acl
 from tidelog.server.addresses import Addresses
-from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
+from tidelog.server.handlers import COMMANDS
 from tidelog.server.server import FILES_RESERVED, Server
 from tidelog.store.clock import SYSTEM
 from tidelog.store.commit.core import Core

@@ -17,11 +17,11 @@ from tests.server.real_redis import real_redis
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import OK, Map, Status
-from tidelog.server.commands import COMMANDS
 from tidelog.server.config import file as config_file
 from tidelog.server.config.config import Config, ConfigError, pairs_of
 from tidelog.server.config.kinds import Limit
 from tidelog.server.config.options import FIXED, OPTIONS, RUN, START
+from tidelog.server.handlers import COMMANDS
 from tidelog.store.options import Options, make_options
 
 

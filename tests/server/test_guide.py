@@ -17,8 +17,8 @@ from tests.server.conftest import Running
 
 from tidelog.server import serving
 from tidelog.server.acl.users import Acl
-from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
+from tidelog.server.handlers import COMMANDS
 from tidelog.tools.cli import cli
 
 DOCS = Path(__file__).parents[2] / "docs"

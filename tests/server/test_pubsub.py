@@ -23,7 +23,7 @@ from tests.server.wire import calls
 from tests.until import until
 
 import tidelog
-from tidelog.server.commands import COMMANDS
+from tidelog.server.handlers import COMMANDS
 from tidelog.server.monitoring.monitor import monitor_addr, monitor_line, quoted
 from tidelog.server.pubsub import PubSub
 from tidelog.store.commit.promise import Promise

@@ -12,8 +12,9 @@ import pytest
 from tests.oracle.wire import Connection
 from tests.server.real_redis import real_redis
 
-from tidelog.server.commands import COMMANDS, docs
+from tidelog.server.commands import docs
 from tidelog.server.commands.describe import names
+from tidelog.server.handlers import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs/reference/compatibility.md"

@@ -24,6 +24,7 @@ NAMES: Final[dict[int, str]] = {
     for name, value in vars(effects).items()
     if name.isupper() and isinstance(value, int) and name not in ("END", "OPCODE", "VOLATILE")
 }
+NAMES[effects.DELIVER] = "XCLAIM"  # as Redis propagates a delivery
 
 
 class Record(NamedTuple):

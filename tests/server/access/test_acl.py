@@ -16,8 +16,8 @@ from tidelog.server.acl import keys
 from tidelog.server.acl.commands import CATEGORIES
 from tidelog.server.acl.log import AclLog
 from tidelog.server.acl.users import Acl
-from tidelog.server.commands import COMMANDS
 from tidelog.server.commands.describe import find_keys
+from tidelog.server.handlers import COMMANDS
 
 PASSWORD_HASH = b"30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4"  # of "pw"
 

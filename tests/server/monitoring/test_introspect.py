@@ -11,8 +11,9 @@ from tests.server.conftest import Running
 from tests.server.dial import dial, hang_up  # noqa: F401  # a fixture
 from tests.server.real_redis import Raw, real_redis
 
-from tidelog.server.commands import COMMANDS, docs
+from tidelog.server.commands import docs
 from tidelog.server.commands.describe import FLAGS, names
+from tidelog.server.handlers import COMMANDS
 
 # Of their containers, so that those differ in what is below them.
 YOUNGER = {b"client|setinfo", b"client|no-touch"}

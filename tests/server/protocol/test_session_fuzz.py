@@ -25,9 +25,9 @@ from tests.oracle.wire import decode, encode
 import tidelog
 import tidelog.testing
 from tidelog.disk.simulated import SimulatedDisk
-from tidelog.server.commands import COMMANDS
 from tidelog.server.config.config import Config
 from tidelog.server.connection import Connection
+from tidelog.server.handlers import COMMANDS
 from tidelog.server.server import Server
 
 Command = list[bytes]

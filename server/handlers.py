@@ -1,4 +1,4 @@
-"""The server's own commands: `COMMANDS` lists each with its handler. All others are the engine's."""
+"""Handlers: `COMMANDS` lists each command of the server's own with its handler. All others are the engine's."""
 
 from typing import Final
 
