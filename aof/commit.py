@@ -277,8 +277,8 @@ class GroupCommit:
             try:
                 self.synced = max(self.synced, self._sync())
             except Exception as failure:
-                # Recorded first, so that no interrupt can come between: a second fsync would
-                # report success for data that is lost.
+                # Set first: if an interrupt came before, a second fsync would report success for
+                # data that is lost.
                 self.failure = failure
                 self.failure = bare(failure)
         if self._waiters or self._subscribers:

@@ -536,8 +536,8 @@ class Log:
         offset = self.offset
         if offset > segment.HEADER_BYTES:
             self._before = End(self.written_lsn, offset, self._chain)
-        # Otherwise a unit that reserved its space in steps outgrew the segment made for it. That segment has no
-        # frame. The new one replaces it under the same name, and continues the last segment that has a frame.
+        # A segment without a frame was too small for its unit, which reserved space in steps. The new segment
+        # replaces it under the same name, and continues the last segment that has a frame.
         self._new_segment(self._before, HEADER_BYTES + nbytes)
         self._ahead.end(old, offset)
 

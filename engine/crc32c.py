@@ -51,8 +51,8 @@ def _choose() -> tuple[str, Callable[[bytes], int], Callable[[int, bytes], int]]
     return "crcmod (pure Python)", _crcmod_of, _crcmod_after
 
 
-# With google-crc32c, `crc32c_of(data)` and `crc32c_after(value, data)` are its own C functions, without
-# a Python call in between: the AOF checksums two pieces per frame.
+# With google-crc32c, `crc32c_of(data)` and `crc32c_after(value, data)` are its own C functions. That
+# saves Python calls: the log computes two checksums per frame.
 IMPLEMENTATION, crc32c_of, crc32c_after = _choose()
 
 

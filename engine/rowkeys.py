@@ -30,7 +30,7 @@ GROUP: Final = b"g"
 CHUNK: Final = b"c"
 
 # One operation on rows; a checkpoint runs them in order. "rest" changes nothing: it says that the next operation takes
-# milliseconds to compute, so a caller that shares the interpreter with other threads should yield it first.
+# milliseconds to compute, so a caller that shares the interpreter should let other threads run first.
 Operation = (
     tuple[Literal["put"], bytes, bytes]
     | tuple[Literal["delete"], bytes]

@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be other commands
-                # Each XADD may wake a waiter, unless it is known in advance which one (store/commit/waits.py).
+                # Each XADD may wake a waiter, unless it is known in advance which one (store/commit/blocked.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:

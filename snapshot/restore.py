@@ -145,7 +145,7 @@ class Plan:
         except DoesNotFit as error:
             raise SnapshotRefused(
                 f"{error.path}: {error.reason}. Choose a newer snapshot, or use --aof to name a log that continues "
-                "this one"
+                "this snapshot"
             ) from error
         reached = self.tail.position.lsn
         if bound.lsn != NO_BOUND and not self.tail.bound and reached < bound.lsn:

@@ -408,7 +408,7 @@ class _Walker:
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
         assert row is not None  # the group was loaded from it
-        # engine.groups.frozen_pending packs the directory: all orders with their serials.
+        # The directory (engine.groups.frozen_pending) lists the serials of each order's chunks.
         directory = msgpack.unpackb(row)[4]
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))

@@ -424,7 +424,7 @@ class Checkpoints:
                 keep_from = min(keep_from, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
-                # The last segment begun before `since` may hold records that are younger than it.
+                # The last segment begun before `since` may also hold records newer than `since`.
                 first_lsn = 1
                 for found in segments(self._disk, directory, self._uuid):
                     if found.header.time >= since:

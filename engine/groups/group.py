@@ -56,7 +56,7 @@ class Group:
     number    the group's number in its stream, never reused there
     lost      whether it is a `LostGroup`
     all_seen  (unix ms, (database, key)): when, and at which key, all consumers that wait for its entries were last
-              marked as seen together; None if unknown. The store sets it (store/commit/waits.py)
+              marked as seen together; None if unknown. The store sets it (store/commit/blocked.py)
     """
 
     __slots__ = (

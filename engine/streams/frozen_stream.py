@@ -68,8 +68,8 @@ _Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted sl
 # One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
-# Input of `take_back` after a failed checkpoint: the ordinal from which stored nodes were to be deleted, and
-# (group number, what the checkpoint was handed of it) for each group.
+# Input of `take_back` after a failed checkpoint: the ordinal from which the checkpoint was to delete stored nodes, and
+# for each group its number and what the checkpoint got of it.
 Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 

@@ -316,7 +316,7 @@ class ColdPages:
                 before = page.first - 1  # this page was cut off; the next checkpoint deletes it
         except CorruptBlock as damage:
             raise self._damaged(
-                self.head, self.stop, self.head_id, before, f"the last page of these: {damage}"
+                self.head, self.stop, self.head_id, before, f"their last page: {damage}"
             ) from damage
         if page is None or page.stop <= self.head:
             if entry_id < self.head_id:

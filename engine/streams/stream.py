@@ -85,8 +85,9 @@ class Stream:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
-        # No entry above this ID was ever removed, by any command. Never lowered. Removals raise it to the last slot of
-        # their node, since apply does not know the IDs that it removes. Not visible to users, not part of the digest.
+        # No entry above this ID was ever removed, by any command. Never lowered. A removal raises it to the ID of the
+        # last slot in the node, since apply does not know which IDs it removes. Not visible to users, not part of the
+        # digest.
         self.removed_max = 0
         self.groups: dict[bytes, Group] = untracked({})
         self.idmp: Idmp | None = None  # None: never used, all settings default

@@ -152,12 +152,12 @@ def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
     lasting = (  # fields that LMDB never writes again
         f"page number {number}"
         if number != page
-        else f"pages of {psize} bytes"
+        else f"page size {psize}"
         if psize & (psize - 1) or not PSIZE_MIN <= psize <= PSIZE_MAX
         else ""
     )
     if lasting:
-        raise DamagedCheckpoint(path, offset, f"meta page {page} is damaged: it says {lasting}")
+        raise DamagedCheckpoint(path, offset, f"meta page {page} is damaged: wrong {lasting}")
     senseless = (
         f"last page {last_page}"
         if last_page < 1 or last_page >> 47

@@ -124,8 +124,8 @@ class JobBase:
         self._state = ACKED if done else LOST
         delivery.open.pop(number, None)
         if done and not (delivery.gathers or delivery.open):
-            # The place reuses this delivery for its next job. This job drops it first: a caller that keeps a finished
-            # job must not keep the next job's lease alive. A second settle of the job does nothing.
+            # The worker's next job reuses this delivery, so this job lets go of it. Otherwise a caller that keeps a
+            # finished job would keep the next job's lease alive. Settling this job again does nothing.
             self._delivery = place.past
             place.spare = delivery
         if shared.room:

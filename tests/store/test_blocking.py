@@ -113,7 +113,7 @@ def test_who_was_signalled_before_an_interrupt_is_served_though_the_next_call_wa
         assert second.owner.done and not first.owner.done
         with monkeypatch.context() as patch:
             patch.setattr(Waiting, "visits", strikes)
-            patch.setattr("tidelog.store.commit.waits.Waits.takers", lambda *given: None)
+            patch.setattr("tidelog.store.commit.blocked.Waits.takers", lambda *given: None)
             with pytest.raises(KeyboardInterrupt):
                 db.xadd("s", {"n": 1})
         if not core.read_again(second):
@@ -191,7 +191,7 @@ def test_damage_met_while_looking_who_can_be_passed_over_is_not_the_writers_trou
 
     db.xgroup_create("s", "g", mkstream=True)
     served = consumers_wait(pool, db, ["c", "c"])
-    monkeypatch.setattr("tidelog.store.commit.waits.nothing_new", broken)
+    monkeypatch.setattr("tidelog.store.commit.blocked.nothing_new", broken)
     for number in range(2):
         db.xadd("s", {"n": number})
         assert len(served[number].result(10)[0][1]) == 1

@@ -14,9 +14,9 @@ from tests import inside
 import tidelog
 from tidelog import testing
 from tidelog.store.commit.batch import _Batch
+from tidelog.store.commit.blocked import Waits
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.waiters import Caller
-from tidelog.store.commit.waits import Waits
 
 SEEDS = range(25)
 

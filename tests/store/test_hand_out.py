@@ -26,8 +26,8 @@ from tidelog.engine.effects.effect import DELIVER, OPCODE, VOLATILE, XADD
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.commit import batch
+from tidelog.store.commit.blocked import Waits
 from tidelog.store.commit.waiters import Caller
-from tidelog.store.commit.waits import Waits
 
 READS = (
     "XREADGROUP GROUP g {0} COUNT 10 BLOCK 0 STREAMS s >",

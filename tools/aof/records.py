@@ -13,7 +13,7 @@ from tidelog.engine.effects import effect as effects
 from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 
-# Where a record stands in its unit: alone, or the first, one in the middle, the last of several.
+# Where a record stands in its unit: alone, or first, in the middle, or last of several.
 ONLY: Final = "only"
 FIRST: Final = "first"
 MIDDLE: Final = "middle"

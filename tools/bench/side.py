@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -237,10 +238,15 @@ class Server:
         # fmt: on
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_S
-        while not self._socket.exists():
+        while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("the server did not start")
             time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        """Whether the server accepts connections. Its socket exists a moment earlier."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self._socket)) == 0
 
     def _cpu_s(self) -> float:
         tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")

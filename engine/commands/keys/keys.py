@@ -162,7 +162,7 @@ def _check_flush_option(args: list[bytes]) -> None:
 
 @command("keys", 2, "readonly", _NO_KEYS)
 def keys(ctx: Context, args: list[bytes]) -> Reply:
-    # A bare star is not a pattern in Redis: it also finds the empty key.
+    # Redis does not match a bare star against each key, so it also finds the empty key.
     matches = None if args[1] == b"*" else matcher(args[1])
     names = ctx.database.keys
     if ctx.database.expires.count:

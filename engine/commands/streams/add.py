@@ -433,9 +433,13 @@ class _Batch:
         self.texts = texts  # some values are str
         # Whether `measure` was called: a node exceeded the cheap bound, and others probably will.
         self.sized = False
-        # Bytes, set by `measure`. _lengths: of each row's values, without `names` of its fields too. Only with `names`:
-        # _costs: of each row in a node of up to 128 slots; _ends: of all rows before each one; _longest: the greatest
-        # of `_lengths`; _master: of the master entry; _fields_length: of the field names.
+        # Bytes, set by `measure`; all but `_lengths` only with `names`.
+        #   _lengths        the values of each row; without `names` also its fields
+        #   _costs          each row in a node of up to 128 slots
+        #   _ends           all rows before each one
+        #   _longest        the greatest of `_lengths`
+        #   _master         the master entry
+        #   _fields_length  the field names
         self._lengths: list[int] = []
         self._costs: list[int] = []
         self._ends: list[int] = []

@@ -16,9 +16,9 @@ import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealDisk, RealFile
 from tidelog.store.commit import batch, core, landing
+from tidelog.store.commit.blocked import Waits
 from tidelog.store.commit.gathering import Gathering
 from tidelog.store.commit.landing import Landing
-from tidelog.store.commit.waits import Waits
 
 Call = Callable[[tidelog.Store], Any]
 ENGINE = str(Path(inspect.getfile(tidelog)).parent / "engine")

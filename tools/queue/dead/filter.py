@@ -94,10 +94,10 @@ def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
     found = {name: dead.get(name) if _ID.fullmatch(name) else None for name in names}
     lost = {name for name, job in found.items() if job is None}
     if lost:
-        known = [f"{job.original_id} is {job.id}" for job in dead if job.original_id in lost]
-        hint = f" (among the dead {listed(known)})" if known else ""
+        known = [f"{job.original_id} is now {job.id}" for job in dead if job.original_id in lost]
+        hint = f" ({listed(known)})" if known else ""
         raise NoSuch(
-            f"no dead job has the ID {listed([name for name in names if name in lost])}{hint};"
+            f"no such dead job: {listed([name for name in names if name in lost])}{hint};"
             " see  tidelog queue dead ls"
         )
     jobs = [job for job in found.values() if job is not None]

@@ -1,4 +1,4 @@
-"""Waits: blocked calls, from parking to their answer. All methods but `patience`: [lock].
+"""Blocked: calls that wait for entries, from parking to their answer. All methods but `patience`: [lock].
 
 A call that has to block is parked as a `Waiter` (engine/keys/waiting.py has the queues). A unit that may make a key
 ready signals it. After the unit, `serve` decides the calls that wait on signalled keys again: first in, first out,
@@ -222,7 +222,7 @@ class Waits:
     # --- consumers that find nothing new
 
     @fast_path(
-        of="store.commit.waits:Waits.decide_again",
+        of="store.commit.blocked:Waits.decide_again",
         held_by="tests/store/test_blocking.py::test_who_waits_again_waits_as_one_who_is_decided_again",
     )
     def finds_nothing(self, waiter: Waiter) -> bool:
@@ -252,7 +252,7 @@ class Waits:
         return True
 
     @fast_path(
-        of="store.commit.waits:Waits._visit",
+        of="store.commit.blocked:Waits._visit",
         held_by="tests/store/test_fast_paths.py::test_consumers_that_are_passed_over",
     )
     def _idle(self, waiters: Sequence[Waiter], at: int, alike: bool) -> int:
@@ -327,7 +327,7 @@ class Waits:
         return (group, found) if found else None
 
     @fast_path(
-        of="store.commit.waits:Waits.serve",
+        of="store.commit.blocked:Waits.serve",
         held_by="tests/store/test_hand_out.py::test_as_if_everyone_were_asked_after_each_message",
     )
     def hand_out(
