@@ -84,9 +84,9 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes, reason: str) 
 @pytest.mark.parametrize("at, layout, value, reason", [
     (0, "Q", 5, "page number 5"),
     (10, "H", 2, "not an LMDB file"),
-    (40, "I", 4095, "pages of 4095"),
+    (40, "I", 4095, "page size 4095"),
     (40, "I", 8192, "page 1 is not a meta page|within meta page 1"),
-    (40, "I", 1 << 31, "pages of"),
+    (40, "I", 1 << 31, "page size"),
     (44, "H", 4, "tree flags"),
     (92, "H", 4, "tree flags"),
     (94, "H", 90, "depth"),
