@@ -134,7 +134,7 @@ class Ahead:
         self._spare: _Spare | None = None
         self._ended: list[tuple[File, int]] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        # Not an Event: an interrupt can leave its lock taken, and `stop` would hang.
+        # A bool and not an Event, because an interrupt can leave an Event's lock taken, and then `stop` would hang.
         self._stopping = False
         self._thread: threading.Thread | None = None
 

@@ -277,8 +277,8 @@ class GroupCommit:
             try:
                 self.synced = max(self.synced, self._sync())
             except Exception as failure:
-                # Set first: if an interrupt came before, a second fsync would report success for
-                # data that is lost.
+                # Set `failure` before anything else. If an interrupt came first, a second fsync would report success
+                # for data that is lost.
                 self.failure = failure
                 self.failure = bare(failure)
         if self._waiters or self._subscribers:
@@ -326,7 +326,7 @@ class EverySecond:
         self._commit = commit
         self._oldest = oldest
         self._park = park
-        # Not an Event: an interrupt can leave its lock taken, and `stop` would hang.
+        # A lock and not an Event, because an interrupt can leave an Event's lock taken, and then `stop` would hang.
         self._going = threading.Lock()
         self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)

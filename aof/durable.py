@@ -85,7 +85,7 @@ class DurableFile:
         self._file: File = disk.open(path, write=True)
         if self._file.size() == FILE_BYTES:
             self._file.map(FILE_BYTES)
-        # Overwrite the slot with the lower LSN: a torn write then leaves the newer promise.
+        # Overwrite the slot with the lower LSN. If the write is torn, the other slot still has the newer promise.
         slots = _slots(uuid, self._file.pread(FILE_BYTES, 0))
         first, second = (-1 if promise is None else promise.lsn for promise in slots)
         self._turn = 1 if first >= second else 0

@@ -51,8 +51,8 @@ FSYNCED: Final = 2  # the disk has it: it survives a power cut
 SEGMENT_BYTES: Final = 64 << 20
 CHUNK_BYTES_MIN: Final = 256 << 10
 CHUNK_BYTES_MAX: Final = 8 << 20
-# When 1/4, 1/32 and 1/128 of a segment are left, it is synced in the background, so that little is left
-# to sync when it ends. At the first of these, the spare for the next segment is started as well.
+# When 1/4, 1/32 and 1/128 of a segment are left, the log syncs it in the background, so that little is left to sync
+# when the segment ends. At the first of these points, the log also starts the spare for the next segment.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
 QUICK_S: Final = 0.002  # an fsync may block an event loop this long, as a long command does
 UNPROVEN_S: Final = 0.1  # the first assumption about a disk; about a hundred quick fsyncs undo it
@@ -156,8 +156,8 @@ class Log:
         self.next_lsn = recovered.last_lsn + 1
         self.written_lsn = recovered.last_lsn
         self.synced_lsn = recovered.last_lsn
-        # Set while the disk lags two seconds under everysec, by `press`, and after a failed fsync: a `wait` for
-        # WRITTEN then waits for the disk.
+        # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set while the disk lags two seconds
+        # under everysec, by `press`, and after a failed fsync.
         self.parked = self._pressed = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
@@ -189,8 +189,9 @@ class Log:
         self._file: File | None = None
         self._durable: DurableFile | None = None
         self._position = recovered.position
-        # For each segment read or written since the open: its first LSN, and the number to add to an offset in it
-        # to get the bytes of all frames since the first such segment. `_base` is that of the current segment.
+        # For each segment read or written since the open, `_firsts` has its first LSN. `_bases` has the number to add
+        # to an offset in the segment to get the bytes of all frames since the first such segment. `_base` is that of
+        # the current segment.
         self._firsts: list[int] = []
         self._bases: list[int] = []
         self._base = 0
@@ -235,7 +236,7 @@ class Log:
         refuses further units, and the store recovers from the log.
         """
         if self._gathered or not flush or (self._always and self.syncing):
-            # Hot: most units of a server come here. Update only the fields that others read before the flush.
+            # Hot path: most units of a server come here. Update only the fields that other code reads before the flush.
             try:
                 self._gathered.append(body)
                 self._gathered_now = now_ms
@@ -332,13 +333,14 @@ class Log:
                 count = self.next_lsn - 1 - self.written_lsn
                 self.room += len(body)
                 self._gathered = []
-                # Other threads are active. A write(2) would release the interpreter lock with `lock` held, and
-                # they would queue for `lock`. That halves the rate, so a store into the mapping is cheaper here.
+                # Other threads are active. A write(2) would release the interpreter lock with `lock` held. The other
+                # threads would then queue for `lock`, which halves the rate. So a store into the mapping is cheaper
+                # here.
                 assert self._file is not None  # space for the gathered units is reserved
                 self._write(body, count, self._gathered_now, self._file.append)
             except BaseException as error:
                 self._doubts(error)
-                # Callers wait for these units, and no later round can serve them.
+                # Give the error to the callers that wait for these units, because no later round can serve them.
                 self._commit.fail(error)
                 raise
 
@@ -521,8 +523,8 @@ class Log:
     def _roll(self, nbytes: int) -> None:
         """End the segment and go on in a new one."""
         self.flush()
-        # From here on nothing is appended to this segment, even after an error: the next segment's header
-        # states where this one ends, and may become visible before the error.
+        # From here on, append nothing to this segment, even after an error. The next segment's header states where this
+        # segment ends, and may become visible before the error.
         self.room = -1
         self._limit = 0
         old = self._file
@@ -551,7 +553,7 @@ class Log:
             file, filled = self._ahead.take_spare() or self._bare_spare()
             try:
                 if filled < size:
-                    # As little as possible: it is fsynced with the header, under the lock.
+                    # Fill as little as possible, because the zeros are fsynced with the header, under the lock.
                     filled = self._fill(file, filled, size, segment.HEADER_BYTES + self._chunk_min)
                 file.write(0, header.pack())
                 file.map(filled)
@@ -616,7 +618,7 @@ class Log:
 
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
-        # Start early: the thread may have to wait for the interpreter lock once per piece.
+        # Start early, because the filling thread may have to wait for the interpreter lock once per piece.
         self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NO_OFFSET
 
     def _look_ahead(self, file: File, need: int) -> None:
@@ -672,8 +674,8 @@ class Log:
 
     def _sync_file(self) -> None:
         with self._mutex:
-            # `written_lsn` is read before the file: its records are then in that file, or in one that was
-            # synced before. Records added from now on belong to the next sync.
+            # Read `written_lsn` before `_file`. The records up to it are then in that file, or in one that was synced
+            # before. Records added from now on belong to the next sync.
             lsn = self.written_lsn
             if lsn <= self.synced_lsn:
                 return

@@ -29,14 +29,14 @@ from tidelog.disk.plain import Kind, NotPlain, kind_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Zeros are written in pieces of this size. After pieces of 1 MiB the page cache holds large folios, and each
-# later small write costs two to three times as much; after these pieces it costs a tenth more. Smaller pieces
-# are slow beside a busy thread: the filling thread waits for the interpreter lock once per piece.
+# Zeros are written in pieces of this size. After pieces of 1 MiB the page cache holds large folios, and each later
+# small write costs two to three times as much. After pieces of this size it costs a tenth more. Smaller pieces are slow
+# beside a busy thread, because the filling thread waits for the interpreter lock once per piece.
 ZEROS: Final = bytes(256 << 10)
 READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-# Errors after which the disk is unchanged: also no free descriptor, and ESTALE from `_check_place`.
+# After these errors the disk is unchanged: no space, no free descriptor, and ESTALE from `_check_place`.
 NOT_BEGUN: Final = OUT_OF_SPACE | {errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 MOVED: Final = (
@@ -44,7 +44,7 @@ MOVED: Final = (
     "written to the directory that has this name now. Close the store and open it where it is now"
 )
 
-# O_NONBLOCK: opening a FIFO does not wait for its other end, so that it can be checked and refused.
+# With O_NONBLOCK, opening a FIFO does not wait for its other end, so the FIFO can be checked and refused.
 ONLY_PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 ONLY_DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -45,7 +45,7 @@ class _Inode:
         self._one = threading.RLock()  # one thread may sync while another writes
         self.cache = bytearray(data)
         self.medium = bytes(data)
-        # sector -> (time, content) after each write to it since the last sync
+        # Maps a sector to (time, content) after each write to it since the last sync.
         self.dirty: dict[int, list[tuple[int, bytes]]] = {}
         self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
         self.locked = False
@@ -168,7 +168,7 @@ class _Directory:
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.medium: dict[str, _Inode | _Directory] = {}
-        # (removed name or None, added name or None, file or directory)
+        # Each change: (removed name or None, added name or None, file or directory)
         self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
@@ -238,7 +238,7 @@ class SimulatedFile:
         try:
             time = self._disk.operation(operation, self.path)
         except OSError:
-            # A short write: a part of unknown length is written.
+            # The failed write is short: it writes a part of unknown length.
             part = self._disk.rng.randint(0, len(data))
             self._inode.write(self._disk.tick(), offset, data[:part])
             raise

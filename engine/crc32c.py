@@ -19,7 +19,7 @@ from typing import Final
 import crcmod.predefined  # type: ignore[import-untyped]
 
 _crcmod: Final[Callable[[bytes, int], int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
-# The package rebinds its own submodule's name, so the flag can only be read through sys.modules.
+# The package `crcmod` rebinds the name of its submodule, so the flag can only be read through sys.modules.
 _CRCMOD_IN_C: Final = bool(getattr(sys.modules["crcmod.crcmod"], "_usingExtension", False))
 
 

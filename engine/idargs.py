@@ -49,7 +49,7 @@ def id_list(args: list[bytes]) -> IdList:
     if _PLAIN.fullmatch(text) is not None:
         numbers = list(map(int, text.replace(b",", b"-").split(b"-")))
         times, seqs = numbers[::2], numbers[1::2]
-        # An argument that itself contains a comma makes more than two numbers per argument.
+        # If an argument itself contains a comma, there are more than two numbers per argument.
         if len(times) == len(args) and not max(times) >> MS_BITS and not max(seqs) >> SEQ_BITS:
             return from_keys(
                 array("q", [(ms << SEQ_BITS | seq) - KEY_BASE for ms, seq in zip(times, seqs)])

@@ -29,7 +29,7 @@ SEQ_BITS: Final = 22
 KEY_BASE: Final = 1 << 63  # key = (ms << SEQ_BITS | seq) - KEY_BASE
 SEQ_MASK: Final = (1 << 64) - 1
 KEY_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
-# The bits that are 0 in every ID of a narrow list: seq from 2**22 on, ms from 2**42 on.
+# These bits are 0 in every ID of a narrow list: in seq from 2**22 on, in ms from 2**42 on.
 WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) - 1) << 64)
 EMPTY: Final = b""
 FEW: Final = 8
@@ -65,7 +65,7 @@ def pack(ids: Sequence[int]) -> IdList:
     """The ID list of these IDs, in their order."""
     number = len(ids)
     if number > FEW and ids[-1] - ids[0] == number - 1 and not (ids[0] | ids[-1]) & WIDE_BITS:
-        # Probably a gapless run, as entries added together are: then no work per ID is needed.
+        # The IDs are probably a gapless run, like those of entries added together. A run needs no work per ID.
         if ids == list(range(ids[0], ids[-1] + 1)):
             return pack_run(ids[0] >> 64, ids[0] & SEQ_MASK, number)
     if reduce(or_, ids, 0) & WIDE_BITS:

@@ -33,8 +33,8 @@ from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.effect import END, EPOCH, Effect
 from tidelog.engine.errors import UnknownEffect
 
-# Frames are fed to one Unpacker, which is drained whenever this much has gathered. Draining after each
-# frame of one record costs a third of the replay speed.
+# The reader feeds frames to one Unpacker, and drains it whenever it holds this many bytes. Draining it after each frame
+# of one record costs a third of the replay speed.
 DRAIN_BYTES: Final = 32 << 10
 
 NO_END: Final = 1 << 63
@@ -188,7 +188,7 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
-        # The end that the next segment states is not this segment's: a segment between the two is missing.
+        # True if the next segment states another end than this segment's, because a segment between the two is missing.
         self._gap = False
 
     @property
@@ -222,7 +222,7 @@ class Scan:
                 found = self._look()
                 if found is Found.BLANK or not self._looks:
                     break
-                # The writer may have written this after the window was read, or may be writing it now.
+                # The writer may have written these bytes after the window was read, or may be writing them now.
                 if found is not Found.WHOLE:
                     if found is Found.FOREIGN:
                         break
@@ -392,8 +392,8 @@ class Epoch(NamedTuple):
     lsn: int
 
 
-# The first two bytes of a life's first frame, whose only record is EPOCH: an array of three, then
-# EPOCH | END. They are compared one at a time, since most frames already differ in the first.
+# The first two bytes of a life's first frame, whose only record is EPOCH: the header of an array of three, then EPOCH |
+# END. The reader compares them one at a time, since most frames already differ in the first.
 _EPOCH_ARRAY: Final = b"\x93"
 _EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 

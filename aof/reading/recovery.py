@@ -82,7 +82,7 @@ def recover(
     if found:
         _settle(disk, directory, found[-1].path)
     else:
-        # A new store. The process that created it may have died before it synced the names.
+        # The store is new. The process that created it may have died before it synced the names.
         disk.sync_directory(root.parent)
         disk.sync_directory(root)
     scan, replay = read_all(disk, directory, uuid, apply, start=start)
@@ -95,7 +95,7 @@ def recover(
         _cut(disk, scan)
     last_lsn = scan.lsn - 1
     _promise(disk, directory, uuid, Promise(scan.header.incarnation, last_lsn))
-    # The next segment replaces one without a frame, under the same name.
+    # If the last segment has no frame, the next segment replaces it under the same name.
     empty = scan.offset == segment.HEADER_BYTES
     end = scan.header.before if empty else End(last_lsn, scan.offset, scan.crc)
     return Recovered(
@@ -118,7 +118,7 @@ def survey(
 
     released   the oldest segments may be missing, since a checkpoint holds their records
     """
-    # DURABLE first: a promise made before the segments are listed is for a record in one of them.
+    # Read DURABLE first. Any promise made before the segments are listed is then for a record in one of them.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
@@ -240,7 +240,7 @@ def _settle(disk: Disk, directory: Path, path: Path) -> None:
     file = disk.open(path, write=True)
     try:
         file.fsync()
-        # Pages that an earlier, failed fsync dropped are clean now, and differ from the disk.
+        # An earlier fsync may have failed and dropped pages. Such pages are clean now, and differ from the disk.
         file.drop_cache()
     finally:
         file.close()
@@ -281,7 +281,7 @@ def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None
     try:
         if not stated:
             slots.write(*promise)
-        # Sync even if the promise is already there: the previous life wrote it without a sync.
+        # Sync even if the file already has the promise, because the previous life wrote it without a sync.
         slots.sync()
     finally:
         slots.close()

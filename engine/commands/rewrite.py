@@ -215,7 +215,7 @@ class _StreamForm:
                 break
             start = page[-1][0] + 1
         if not claims:
-            # Also if all its pending entries are lost: without an XCLAIM, nothing else creates the consumer.
+            # Create the consumer here, because no XCLAIM does. This also happens if all its pending entries are lost.
             yield [b"XGROUP", b"CREATECONSUMER", self.key, group.name, consumer.name]
         self.lose(Kind.SEEN_TIME)
         self.lose(Kind.ACTIVE_TIME, claims or consumer.active_time != NEVER_ACTIVE)
@@ -223,7 +223,8 @@ class _StreamForm:
     def nacked(self, group: Group) -> Iterator[Command]:
         released = self.released(group)
         if self.target is Target.REDIS_7_0:
-            # 7.0 has no XNACK. `>` never returns these entries again, so give them an owner: then they can be claimed.
+            # Redis 7.0 has no XNACK. `>` never returns these entries again, so give them an owner. Then they can be
+            # claimed.
             for entry_id, count in released:
                 self.lose(Kind.NACKED)
                 yield _claim([b"XCLAIM", self.key, group.name, b"", b"0"], entry_id, 0, count)

@@ -69,7 +69,7 @@ class Table:
 
     def _find(self, args: list[bytes]) -> Command:
         name = args[0].lower()
-        # COMMAND is both: a command if it is alone, a container if a subcommand follows.
+        # COMMAND is a command if it is alone, and a container if a subcommand follows.
         if name in self.containers and (len(args) > 1 or name not in self.commands):
             if len(args) == 1:
                 raise wrong_arity(name)

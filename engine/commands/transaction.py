@@ -68,7 +68,7 @@ class Watches:
     __slots__ = ("keys", "_by_place")
 
     def __init__(self) -> None:
-        # The bool: the key had already expired at the WATCH, but was not deleted yet.
+        # The bool is True if the key had already expired at the WATCH, but was not deleted yet.
         self._by_place: dict[DbKey, dict[Transaction, bool]] = {}
         self.keys: Collection[DbKey] = self._by_place.keys()
 
@@ -143,7 +143,7 @@ class Transaction:
         except CommandError as error:
             self._aborted = self.active
             if name == b"exec":
-                # A malformed EXEC also ends the transaction, or drops the watches if there is none.
+                # A malformed EXEC also ends the transaction. Without a transaction, it drops the watches.
                 self._end()
                 raise discarded(error) from None
             raise

@@ -42,7 +42,8 @@ def apply_append(state: State, effect: Effect) -> None:
     _, db, key, suffix = effect
     keys = state.databases[db].keys
     before = keys.get(key)
-    # As in Redis, OBJECT ENCODING of a string that APPEND has grown is `raw`; that of a new one is not.
+    # As in Redis, OBJECT ENCODING is `raw` for a string that APPEND has extended, but not for one that APPEND has
+    # created.
     keys[key] = suffix if before is None else RawString(before + suffix)
 
 

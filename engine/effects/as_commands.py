@@ -104,7 +104,7 @@ def _xadd(effect: Effect) -> list[Command]:
 
 
 def _xadd_idmp(effect: Effect) -> list[Command]:
-    # Not `XADD key IDMP pid iid <id>`: outside of replication Redis takes IDMP only with `*`.
+    # `XADD key IDMP pid iid <id>` is not possible, because outside of replication Redis accepts IDMP only with `*`.
     _, _, key, ms, seq, row, _, pid, iid = effect
     id = _id(ms, seq)
     return [[b"XADD", key, id, *row], [b"XIDMPRECORD", key, pid, iid, id]]
@@ -118,8 +118,8 @@ def _xadd_many(effect: Effect) -> list[Command]:
 def _xtrim(effect: Effect) -> list[Command]:
     _, _, key, length, _, _, _, slots, ids = effect
     command = [b"XTRIM", key, b"MAXLEN", b"=", _number(length)]
-    # XTRIM ... ACKED removes single entries behind others that are still referenced, and only then the effect has
-    # slots or IDs. ACKED walks from the head and stops at the length, so the resulting length removes the same ones.
+    # The effect has slots or IDs only if XTRIM ... ACKED removed single entries behind others that are still
+    # referenced. ACKED walks from the head and stops at the length, so the resulting length removes the same entries.
     return [[*command, b"ACKED"] if slots or ids else command]
 
 
@@ -149,7 +149,7 @@ def _xidmprecord(effect: Effect) -> list[Command]:
 
 
 def _stream_create(effect: Effect) -> list[Command]:
-    # The form of Redis's own rewrite; the XSETID resets the counters that the XADD changed.
+    # Redis's own rewrite uses this form. The XSETID resets the counters that the XADD changed.
     key = effect[2]
     return [
         [b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"],
@@ -168,7 +168,7 @@ def _xgroup_position(subcommand: bytes) -> Callable[[Effect], list[Command]]:
 
 def _xgroup(subcommand: bytes) -> Callable[[Effect], list[Command]]:
     def form(effect: Effect) -> list[Command]:
-        # CREATECONSUMER's effect also has the time; Redis uses its own clock.
+        # The effect of CREATECONSUMER also has the time. Leave it out, because Redis uses its own clock.
         return [[b"XGROUP", subcommand, *effect[2:5]]]
 
     return form

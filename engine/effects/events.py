@@ -169,7 +169,7 @@ def _key(name: bytes) -> Callable[[Effect, State, int], list[Event]]:
 def _renamed(effect: Effect, state: State, now: int) -> list[Event]:
     _, db, source, target = effect
     keys = state.databases[db].keys
-    # For Redis the target is new in every case, since it deletes an existing one first.
+    # In Redis the target is always new, because RENAME deletes an existing target first.
     return [
         ("n", b"new", db, target),
         ("g", b"rename_from", db, source),

@@ -30,7 +30,8 @@ _BY_TIME: Final = 3  # length of a packed chunk of IDs and times, which is order
 
 assert array("I").itemsize == 4
 
-# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
+# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
+# interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
 new_column: Callable[[Iterable[int]], Column] = partial(array, "q")
@@ -80,7 +81,8 @@ def pack_chunk(chunk: Chunk) -> bytes:
     if (
         ids.__class__ is array
         and ids[-1] - first == n - 1
-        # In time order IDs need not ascend, so their first and last can look like a run when they are none.
+        # In time order, IDs need not ascend. So the first and last ID can look like those of a run although the IDs are
+        # none.
         and (len(row) != _BY_TIME or row[2].__class__ is int or ids == _run(first, n))
     ):
         row[1] = first

@@ -22,8 +22,8 @@ from tidelog.engine.groups.chunk_rows import column_bytes, column_of, ids_of, pa
 from tidelog.engine.groups.chunks import FrozenOrder, Order, Shelf
 from tidelog.engine.rowkeys import REST, Operation, chunk_row
 
-# Input of `thaw` after a failed checkpoint: the serials of rows to delete, and those of rows to write. Only numbers,
-# so that the garbage collector has nothing to visit when many groups wait.
+# Input of `thaw` after a failed checkpoint: the serials of rows to delete, and those of rows to write. They are only
+# numbers, so that the garbage collector has nothing to visit when many groups wait.
 Given = tuple[tuple[int, ...], tuple[int, ...]]
 
 SMALL_CHUNKS: Final = 4  # a group with at most so many chunks by ID ...

@@ -163,7 +163,8 @@ class Orders:
             for key, count in zip(want, each):
                 self._put(key, owner, time, count)
         elif not self._redeliver_run(want, n, owner, time, counts):
-            # The IDs are from several deliveries, or only some are new: halve until a part is uniform or small.
+            # The IDs are from several deliveries, or only some are new. So halve the list until a part is uniform or
+            # small.
             half = n // 2
             low = high = counts
             if not isinstance(counts, int):
@@ -371,7 +372,8 @@ class Orders:
             want = self.by_id.new(sorted(want))
         if not want:
             return
-        # Entries above all others go into new chunks, or into a last chunk that is resident.
+        # Entries above all others go into new chunks, or into a last chunk that is resident, so no chunk is loaded for
+        # them.
         first = want[0]
         by_id, by_time = self.by_id, self.by_time
         heir = None if owner is None else self._owned[owner]

@@ -47,8 +47,8 @@ from tidelog.engine.idlist import (
 )
 
 YOUNG_BYTES: Final = 16 * 8  # longest ID list that becomes young; longer ones are cheaper as slices
-# At this many young deliveries, all of them are flushed into the orders. With one more delivery (YOUNG_BYTES) they are
-# still fewer than two chunks, so they make one.
+# When there are this many young deliveries, all of them are flushed into the orders. With one more delivery of
+# YOUNG_BYTES there are still fewer than two chunks hold, so they make one chunk.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)

@@ -59,7 +59,7 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        # Nothing is added to this dict any more; an insert would make the collector track it again.
+        # Nothing inserts into this dict any more. An insert would make the garbage collector track it again.
         self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number

@@ -126,7 +126,8 @@ class FrozenKeys:
         """
         to_end, self._to_end = self._to_end, []
         for number, changed in to_end:
-            # Resident streams ended one by one (`Changes.ended`). The others end here, if their KEY row was valid.
+            # Streams that were resident have ended one by one (`Changes.ended`). The other streams end here, if their
+            # KEY row was valid.
             for _, row in read.rows(key_prefix(number)):
                 yield REST
                 key, (_, kind, held) = keyrow.unpack(row)

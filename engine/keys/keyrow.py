@@ -12,7 +12,8 @@ from tidelog.engine.rowkeys import KIND_RAW_STRING, KIND_STREAM, KIND_STRING
 
 NO_EXPIRY: Final = -1
 
-# (expire_at, kind, payload): unix ms or NO_EXPIRY; a KIND_ constant; the stream's number or the string.
+# (expire_at, kind, payload). expire_at is unix ms or NO_EXPIRY, kind is a KIND_ constant, payload is the stream's
+# number or the string.
 KeyRow = tuple[int, int, Any]
 
 

@@ -383,7 +383,7 @@ class Keyspace(dict[bytes, Value]):
             return None
         expire_at = row[0]
         value = self._value(key, row)
-        # Set the value last: if an interrupt comes between, the key is still not resident.
+        # Set the value last, so that the key is still not resident if an interrupt comes in between.
         if expire_at != NO_EXPIRY:
             self.expires.load(key, expire_at)
         super().__setitem__(key, value)

@@ -26,7 +26,7 @@ from tidelog.engine.streams.stream import Stream
 AUTOCLAIM_COUNT = 100  # by default
 LOOKS_PER_COUNT = 10  # XAUTOCLAIM visits up to COUNT times this many pending entries
 AUTOCLAIM_COUNT_MAX = ((1 << 63) - 1) // 16
-# Redis allocates 16 bytes for each of COUNT. From here on the allocation fails.
+# Redis allocates 16 bytes for each of COUNT entries. From this COUNT on, the allocation fails.
 UNALLOCATABLE_COUNT = 1 << 43
 
 
@@ -43,7 +43,7 @@ class _Options:
         self.force = self.justid = False
         self.last_id = 0
         at = 5
-        # The options begin at the first argument that is not an ID, so a malformed ID is an unknown option.
+        # The options begin at the first argument that is not an ID, so a malformed ID counts as an unknown option.
         while at < len(args) and (entry_id := ids.parse_or_none(args[at])) is not None:
             self.ids.append(entry_id)
             at += 1

@@ -60,7 +60,7 @@ def xnack(ctx: Context, args: list[bytes]) -> Reply:
     nacked = 0
     counts: dict[int, int] = {}  # ID -> delivery count, in the order in which they enter the zone
     for entry_id in parse_many(options.listed):
-        # A repeated ID is released twice: it moves to the end again, and SILENT subtracts two deliveries.
+        # If an ID is repeated, it is released twice. It moves to the end again, and SILENT subtracts two deliveries.
         count = counts.pop(entry_id, None)
         if count is None:
             row = group.pending.get(entry_id)

@@ -17,7 +17,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            # The option ends the error line, and Redis strips line ends there.
+            # The option is the last part of the error line, and Redis strips line ends there.
             shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)
@@ -46,8 +46,8 @@ def _register_expire(name: str, relative: bool, unit_ms: int) -> None:
         key = args[1]
         words = _conditions(args)
         at = int64(args[2]) * unit_ms
-        # As in Redis: the smallest number of ms is allowed, the smallest number of seconds is not. C's -2**63 / 1000
-        # rounds up.
+        # As in Redis, any int64 is allowed as a number of ms. A number of seconds must lie between -2**63 / 1000 and
+        # (2**63 - 1) / 1000, both rounded towards zero as in C.
         if unit_ms > 1 and abs(at) > INT64_MAX:
             raise CommandError(invalid)
         if relative:

@@ -40,7 +40,7 @@ def time(ctx: Context, args: list[bytes]) -> Reply:
     return [b"%d" % seconds, b"%d" % (ms * 1000)]
 
 
-# Commands that a session handles itself (engine.commands.transaction). The table has them for their arity. Without a
+# A session handles these commands itself (engine.commands.transaction). The table has them for their arity. Without a
 # session there is no transaction, so these functions raise the errors.
 
 

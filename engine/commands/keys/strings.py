@@ -72,7 +72,8 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
     return options
 
 
-# Stands for EX, PX, EXAT and PXAT. Upper case, so that no option equals it: options are looked up in lower case.
+# This word stands for EX, PX, EXAT and PXAT. It is in upper case so that it equals no option, because options are
+# looked up in lower case.
 _TIME = b"TIME"
 
 # Conditions that take a value. Each may be given once.

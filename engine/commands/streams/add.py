@@ -94,7 +94,7 @@ def decide_xadd_auto(
             if seq > SEQ_MAX:
                 last_id = next_id(last_id, now)
                 ms, seq = last_id >> 64, last_id & SEQ_MAX
-        # Fast path of `place`: the bound shows that the entry fits.
+        # This is the fast path of `place`, for an entry that fits according to the bound.
         if ms < stream.tail_until and len(stream.tail_ids) < settings.stream_node_max_entries:
             bound = stream.tail_bound + len(SEPARATOR.join(row))
             if bound < settings.stream_node_max_bytes and bound < ELEMENTS_BYTES_MAX:
@@ -431,12 +431,13 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        # Whether `measure` was called: a node exceeded the cheap bound, and others probably will.
+        # Whether `measure` was called. The first node that exceeds the cheap bound causes it, since other nodes
+        # probably will exceed it too.
         self.sized = False
-        # Bytes, set by `measure`; all but `_lengths` only with `names`.
+        # Numbers of bytes, which `measure` sets. Without `names` it sets only `_lengths` and `_longest`.
         #   _lengths        the values of each row; without `names` also its fields
         #   _costs          each row in a node of up to 128 slots
-        #   _ends           all rows before each one
+        #   _ends           all rows before each row, together
         #   _longest        the greatest of `_lengths`
         #   _master         the master entry
         #   _fields_length  the field names
@@ -501,7 +502,7 @@ class _Batch:
         if self.names is not None:
             used = self._master
             if stop - start <= 128:
-                # flags, ms diff 0, seq diff and lp-count are in `_ends`; the counters are 4 bytes up to 127 slots
+                # `_ends` includes flags, ms diff 0, seq diff and lp-count. The counters take 4 bytes up to 127 slots.
                 ends = self._ends
                 limit = bytes_max - used - 4 - self._fields_length + ends[start]
                 at = bisect_left(ends, limit - self._longest, start + 1, stop)

@@ -191,7 +191,7 @@ def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Set
     if options.strategy == MAXLEN:
         return 2 * options.threshold < length
     # After an XSETID, a deleted slot can have a greater ID than the nodes after it, and a walk from the end would stop
-    # before such a node. No deleted slot has an ID >= `threshold` if no entry was ever removed there.
+    # before such a node. If no entry with an ID >= `threshold` was ever removed, no deleted slot has such an ID.
     cold = stream.cold
     if cold is None or stream.removed_max >= options.threshold:
         return False
