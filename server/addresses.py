@@ -17,7 +17,7 @@ from tidelog.disk import unix_socket
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.tls import context
 
-# An address of `bind` with a `-` prefix may be missing on this machine. These errors have other causes.
+# An address of `bind` with a `-` prefix may be missing on this machine. These errors do not mean that it is missing.
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -131,7 +131,7 @@ def _bind(host: str | None, port: int) -> list[socket.socket]:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # If the system chose the first port, use the same for the other addresses.
+            # If the system chose the first port, use the same port for the other addresses.
             chosen = port or (links[0].getsockname()[1] if len(links) > 1 else 0)
             link.bind((address[0], chosen, *address[2:]))
             link.setblocking(False)

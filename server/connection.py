@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         self._readable = self._writable = True
         self._failure: bytes | None = None
         self.transport: asyncio.Transport
-        # The transport calls `Turns.arrived` directly: saves one call.
+        # The transport calls `Turns.arrived` directly, which saves one call.
         self.data_received = partial(server.turns.arrived, self)  # type: ignore[method-assign]
 
     # --- the life of a socket
@@ -247,7 +247,8 @@ class Connection(asyncio.Protocol):
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be other commands
-                # Each XADD may wake a waiter, unless it is known in advance which one (store/commit/blocked.py).
+                # Run the XADDs one by one if each may wake a waiter, unless it is known in advance which one
+                # (store/commit/blocked.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
@@ -323,7 +324,8 @@ class Connection(asyncio.Protocol):
             if not self.queue:
                 self._take_late()
             else:
-                # A few at a time: each command that makes the session busy puts the rest back in the queue.
+                # Take a few at a time, because each command that makes the session busy puts the rest back in the
+                # queue.
                 commands: list[list[bytes]] = []
                 while self.queue and len(commands) < RUN:
                     args = self.queue.popleft()

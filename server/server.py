@@ -62,8 +62,8 @@ class Server:
     monitors    sessions that asked for MONITOR
     """
 
-    # The same for all servers. With another attribute of the instance, its 30th, CPython would keep the attributes in
-    # a dict, and every access would be slower.
+    # This is a class attribute because it is the same for all servers. As the 30th attribute of the instance, it would
+    # make CPython keep the attributes in a dict, and every access would be slower.
     commands = COMMANDS
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:

@@ -158,7 +158,7 @@ class Session:
         self.last_active = connection.created
         self.blocked: Waiter | None = None
         self._kept: Waiter | None = None  # the last parked read that has a `reader`
-        # The error that the blocked read gets, and the denied object, after its user lost the permission.
+        # After the user of a blocked read lost the permission: the error that the read gets, and the denied object.
         self._forbidden: tuple[CommandError, tuple[str, bytes]] | None = None
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
@@ -558,7 +558,7 @@ class Session:
     def _idle(self) -> None:
         self.busy = False
         if self.connection.left_over:
-            # Not at once: another session's command may be running, the one that ended this wait.
+            # Do not resume at once, because the command of another session that ended this wait may still be running.
             self.server.loop.call_soon(self.connection.resume)
 
     # --- blocking reads
@@ -571,7 +571,7 @@ class Session:
         self.blocked = waiter
         self._command = command
         self.last_command = command.name
-        # If another thread has already served the waiter, `woken` is scheduled.
+        # If another thread has already served the waiter, the call of `woken` is already scheduled.
         if (
             waiter.deadline is None
             or waiter.deadline < self._timer_at

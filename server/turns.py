@@ -231,7 +231,7 @@ class Turns:
     def _run_adds(self) -> list[_Answers]:
         """Run the collected XADDs. Return the answers of connections that have nothing else to send so far."""
         adds, self._adds = self._adds, []
-        # A few are faster one by one, and so are XADDs that may wake waiters.
+        # A few XADDs are faster one by one, and so are XADDs that may wake waiters.
         together = len(adds) > FEW and not self._core.waiting.keys
         if together and not self._mixed and len({add[0].session.db for add in adds}) == 1:
             return [self._add_many(adds)]
@@ -300,7 +300,8 @@ class Turns:
         try:
             if self._arrived:
                 self._take()
-            # A sync is running and its replies leave first. More XADDs arrive until then, and together they cost less.
+            # If a sync is running, wait until its replies have left. More XADDs arrive until then, and together they
+            # cost less.
             if self._subscribed and not self._core.durability.relaxed:
                 self._mixed = True
             elif self._adds:

@@ -36,7 +36,7 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.rows.meta import Meta
 
 TURN_S: Final = 0.0005  # the longest that other threads wait for the interpreter
-# The same next to a thread that never sleeps. A rest of LONG_REST_S or more shows that there is one.
+# The same limit while another thread never sleeps. A rest of LONG_REST_S or more shows that there is such a thread.
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
@@ -92,7 +92,7 @@ def write_checkpoint(
     with lock or contextlib.nullcontext():
         seen = rows.number()
     if environment.committed() != seen:
-        # The state was loaded over another commit, so its changes do not fit the rows in the file.
+        # The state was loaded from another commit, so its changes do not fit the rows in the file.
         raise CheckpointError(
             f"{environment.path} was replaced by a newer checkpoint after this store read it; close the store and "
             "open it again"

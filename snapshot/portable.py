@@ -281,8 +281,8 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
                     offset += len(piece)
                     advance(len(piece))
         finally:
-            # If writing failed, this ends the copier with a broken pipe. Closing alone would not, if a forked child
-            # holds the same socket.
+            # If writing failed, this ends the copier with a broken pipe. Closing the socket would not do so if a forked
+            # child also holds it.
             _shut(source)
             copier.join()
     finally:

@@ -217,7 +217,7 @@ class Checkpoints:
         self._press_at = now + PRESS_S
         with core.lock:
             logged, _ = core.log.since(self.position)
-            # A pending entry takes more bytes in memory than in the log.
+            # Count pending entries too, because one takes more bytes in memory than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
@@ -321,7 +321,7 @@ class Checkpoints:
                             raise StoreClosed(
                                 "the store was closed while a checkpoint was being written"
                             ) from None
-                        # Memory was rebuilt meanwhile, or is about to be: try again.
+                        # Memory was rebuilt meanwhile, or is about to be, so try again.
         finally:
             relief = core.durability.relief
             if relief is not None:  # also after a failure: too much memory is better than a hang
@@ -366,7 +366,7 @@ class Checkpoints:
                 meta,
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
-                # Trouble: a unit broke, perhaps while it copied what it was about to change.
+                # `trouble` means that a unit broke off, perhaps while it copied what it was about to change.
                 cancelled=lambda: bool(core.state is not state or core.trouble or self._abandoned),
                 progress=lambda rows: self._press(core),
             )
@@ -379,7 +379,7 @@ class Checkpoints:
                     settle(state, frozen)
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
-                    # Memory was rebuilt over the previous checkpoint, at the very moment of the commit.
+                    # At the very moment of the commit, memory was rebuilt from the previous checkpoint.
                     core.doubt(NEWER)
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:

@@ -47,8 +47,8 @@ from tidelog.engine.idlist import (
 )
 
 YOUNG_BYTES: Final = 16 * 8  # longest ID list that becomes young; longer ones are cheaper as slices
-# When there are this many young deliveries, all of them are flushed into the orders. With one more delivery of
-# YOUNG_BYTES there are still fewer than two chunks hold, so they make one chunk.
+# When there are this many young deliveries, all of them are flushed into the orders. Even with one more ID list of
+# YOUNG_BYTES, they need less than two chunks, so they make one.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)

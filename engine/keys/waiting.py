@@ -98,8 +98,8 @@ class Waiting:
         self.keys: Collection[DbKey] = self._queues.keys()
         self.signalled: dict[DbKey, None] = {}
         self.groups: dict[DbKey, bytes] = {}
-        # Key -> earliest claim_at of its waiters. May be that of a waiter that has left: then the others are decided
-        # once without result.
+        # Maps a key to the earliest claim_at of its waiters. The waiter with that time may have left. Then the others
+        # are decided once without result.
         self._claims: dict[DbKey, int] = {}
 
     def waiters(self) -> list[Waiter]:
@@ -180,7 +180,8 @@ class Waiting:
                     waiter = waiters[at]
                     if at:
                         queue = self._queues.get(place, _NOBODY)
-                        # The waiter may have left since the pass began: cancelled while another was served.
+                        # The waiter may have left since the pass began, if it was cancelled while another one was
+                        # served.
                         if waiter not in queue:
                             at += 1
                             continue

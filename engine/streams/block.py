@@ -41,7 +41,8 @@ Pair = tuple[bytes, dict[bytes, bytes] | None]
 CRC_BYTES: Final = 4
 FEW_TEXTS: Final = 8  # up to this many ID texts are made alone, the first time a block is asked
 
-# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
+# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
+# interpreter lock.
 _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 
@@ -159,9 +160,9 @@ class Block:
 # A cache of decoded blocks, oldest first. Readers walk forward, so a few dozen blocks serve many of them. Several
 # threads render views at once, so the code uses only single dict operations, each of which tolerates the others.
 #
-# The sealed bytes of all cached blocks together are at most twice CACHED_BYTES: half for blocks of up to LARGE_BYTES,
-# which their number bounds, half for larger ones. One block alone may be larger. Only a node limit of more than 64 KiB
-# makes large blocks, so the cache is summed up only for these.
+# The sealed bytes of all cached blocks together are at most twice CACHED_BYTES. One half is for blocks of up to
+# LARGE_BYTES, which their number bounds. The other half is for larger blocks. One block alone may be larger. Only a
+# node limit of more than 64 KiB makes large blocks, so only these are summed up.
 CACHED_BLOCKS: Final = 64
 CACHED_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = CACHED_BYTES // CACHED_BLOCKS

@@ -65,7 +65,8 @@ _deleted = attrgetter("deleted")
 
 _Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
 
-# One shared packer: with autoreset, pack() keeps no state between calls, and it never releases the interpreter lock.
+# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
+# interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
 # Input of `take_back` after a failed checkpoint: the ordinal from which the checkpoint was to delete stored nodes, and
@@ -265,8 +266,8 @@ class FrozenStream:
         ordinal = self._start - len(small)
         nodes: list[_Node] = []
         size = 0
-        # Put PAGE rows many at a time. Put one by one, they would lie in the file between the DATA rows, and a walk
-        # over nodes would make the kernel read those as well.
+        # Put many PAGE rows at a time. Put one by one, they would lie in the file between the DATA rows, and a walk
+        # over nodes would make the kernel read the DATA rows as well.
         later: list[Operation] = []
         for node in chain(small, self._new_nodes()):
             if nodes and (len(nodes) == PAGE_NODES or size + len(node[4]) > PAGE_BYTES_MAX):

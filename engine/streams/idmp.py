@@ -37,7 +37,7 @@ class Idmp:
         self.producers: dict[bytes, Table] = {}
         self.added = 0
         self.duplicates = 0
-        # Tables that may be shared with a frozen copy: copied before they change.
+        # These tables may be shared with a frozen copy. Copy a table before it changes.
         self._handed: dict[bytes, Table] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
@@ -68,7 +68,7 @@ class Idmp:
             if not self._expired(table[oldest], now):
                 break
             if self._handed.get(pid) is table:
-                # Assigned under the same key, so the order of the producers stays.
+                # This assigns to an existing key, so the order of the producers stays the same.
                 table = self.producers[pid] = self._own(pid, table)
             del table[oldest]
         if table is not None and not table:

@@ -68,8 +68,8 @@ def size(value: bytes) -> int:
 
 _TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
 
-# For digit strings without a leading zero, by length: (the greatest that has the smaller size, the smaller size, the
-# larger size). Numbers of one length have at most two sizes. A number above int64 is stored as text.
+# Indexed by the length of a digit string without a leading zero: (the greatest that has the smaller size, the smaller
+# size, the larger size). Numbers of one length have at most two sizes. A number above int64 is stored as text.
 _DIGITS_MAX: Final = 20
 _DIGITS: Final = [
     (b"", 0, 0),

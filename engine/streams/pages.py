@@ -453,8 +453,8 @@ class ColdPages:
                     yield page, at, deleted
             if page.stop >= self.stop:
                 return
-            # Do not read a page that the caller does not need: it may be damaged. (A page that ends in a deleted slot
-            # does not end the walk: smaller IDs may follow that slot after an XSETID.)
+            # Do not read a page that the caller does not need, because it may be damaged. (A page that ends in a
+            # deleted slot does not end the walk, because smaller IDs may follow that slot after an XSETID.)
             if page.lasts[-1] >= end and deleted.bit_length() < page.counts[-1]:
                 return
             page = self._after(page)

@@ -85,9 +85,9 @@ class Stream:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
-        # No entry above this ID was ever removed, by any command. Never lowered. A removal raises it to the ID of the
-        # last slot in the node, since apply does not know which IDs it removes. Not visible to users, not part of the
-        # digest.
+        # No entry above this ID was ever removed, by any command. The ID is never lowered. A removal raises it to the
+        # ID of the last slot in the node, since apply does not know which IDs it removes. Users cannot see it, and it
+        # is not part of the digest.
         self.removed_max = 0
         self.groups: dict[bytes, Group] = untracked({})
         self.idmp: Idmp | None = None  # None: never used, all settings default
@@ -156,7 +156,8 @@ class Stream:
     def find(self, entry_id: int) -> tuple[int, int] | None:
         """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
         if entry_id == self.first_known and self.cold is None:
-            # The first live entry, known without a search: consumers mostly take entries in order.
+            # This is the first live entry, so no search is needed. Consumers mostly take entries in order, so it is the
+            # usual one.
             block = self.blocks[self.head] if self.head < len(self.blocks) else None
             deleted = self.tail_deleted if block is None else block.deleted
             return self.first_ordinal, (~deleted & deleted + 1).bit_length() - 1  # as `lowest_live`
@@ -318,7 +319,7 @@ class Stream:
         """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
-        # After a large first seq, small seqs have large diffs too: such a node has no bound.
+        # If the first seq is large, small seqs have large diffs too, so such a node has no bound.
         small = first & SEQ_MAX <= SEQ_SMALL_MAX
         self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
 
@@ -456,8 +457,8 @@ class Stream:
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
         if self.tail_ids and self.tail_ids[-1] > last_id:
-            # The tail ends in deleted slots above last_id. An ID between is legal again but cannot follow those slots.
-            # Without a bound the next XADD takes the exact path, which starts a node.
+            # The tail ends in deleted slots above last_id. An ID between last_id and those slots is legal again, but
+            # cannot follow them. Without a bound the next XADD takes the exact path, which starts a node.
             self.tail_until = 0
 
     def copy(self, number: int) -> Stream:

@@ -24,7 +24,7 @@ _BY_FLAG = {
     "fast": ("fast",),
     "blocking": ("blocking",),
 }
-# Categories of engine commands that do not follow from flags. A container stands for its subcommands.
+# Categories that the flags of an engine command do not imply. A container stands for its subcommands.
 _FAMILIES = {
     "keyspace": (
         b"copy dbsize del exists expire expireat expiretime flushall flushdb keys move object persist pexpire "

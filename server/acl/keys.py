@@ -77,7 +77,7 @@ def _streams(args: list[bytes]) -> list[bytes]:
             break
         words = _READ_OPTIONS.get(word)
         if words is None:
-            # A syntax error. Redis then takes the first STREAMS, and so may report NOPERM instead.
+            # This is a syntax error. Redis then takes the first STREAMS, and so may report NOPERM instead.
             at = next((i for i in range(1, end) if args[i].upper() == b"STREAMS"), end)
             break
         at += words

@@ -12,7 +12,7 @@ from tidelog.server.acl.keys import READ, WRITE, access, keys
 
 COMMAND, KEY, CHANNEL = "command", "key", "channel"  # reasons, as ACL LOG names them
 
-# Which arguments are channels. Unsubscribing needs no permission.
+# Maps a command to its arguments that are channels. Unsubscribing needs no permission.
 _CHANNELS = {
     b"publish": slice(1, 2),
     b"spublish": slice(1, 2),

@@ -90,7 +90,7 @@ _NOTES: Final = {
     "getex": "RW and UPDATE because it changes the TTL",
     "set": "RW and ACCESS due to the optional `GET` argument",
 }
-# Commands whose keys follow a keyword: where the search for it begins.
+# Maps a command whose keys follow a keyword to the index at which the search for the keyword begins.
 _KEYWORD: Final = {"xread": 1, "xreadgroup": 4}
 
 

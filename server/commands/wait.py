@@ -52,7 +52,7 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(_NOT_POSITIVE)
     timeout_ms = _timeout(session, args[3])
     log = session.core.log
-    # After a recovery the new log may end before units that were lost; those were answered with an error.
+    # After a recovery the new log may end before units that were lost. Their callers got an error.
     lsn = min(session.wrote_lsn, log.next_lsn - 1)
     synced = lsn <= log.synced_lsn
     if (synced >= local and followers <= FOLLOWERS) or session.in_exec:

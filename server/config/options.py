@@ -212,7 +212,8 @@ IMMUTABLE: Final = frozenset(
     """databases io-threads daemonize cluster-enabled appendfilename appenddirname aclfile enable-protected-configs
     enable-module-command""".split()
 )
-# The value names a file that may have changed, so setting the same value is a change (as Redis's VOLATILE_CONFIG).
+# The values of these options name files that may have changed. So setting the same value is a change (as with Redis's
+# VOLATILE_CONFIG).
 VOLATILE: Final = frozenset(("tls-cert-file", "tls-key-file"))
-# A name in the file that is not an option: users' lines, as ACL LIST shows them.
+# This name in the file is not an option. It has the users' lines, as ACL LIST shows them.
 USERS: Final = "users"

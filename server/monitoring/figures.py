@@ -100,7 +100,8 @@ def _first(core: Core, count: int) -> list[DbKey]:
 
 def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
     """[lock] Measure one group without reading the checkpoint."""
-    # The lag needs the first entry. If that is unknown, finding it may read a page of the checkpoint, so skip the lag.
+    # The lag needs the first entry. If the first entry is unknown, finding it may read a page of the checkpoint, so
+    # skip the lag.
     known = stream.cold is None or stream.first_known is not None or not stream.length
     return GroupFigures(
         _label(group.name),

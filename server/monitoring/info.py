@@ -132,7 +132,7 @@ def _persistence(server: Host[Session]) -> Rows:
     yield "aof_last_cow_size", 0
     yield "module_fork_in_progress", 0
     yield "module_fork_last_cow_size", 0
-    # We have no rewritten base file: records folded into the checkpoint are not read again.
+    # Tidelog has no rewritten base file, because records folded into the checkpoint are not read again.
     yield "aof_current_size", facts.get("bytes_since_checkpoint", 0)
     yield "aof_base_size", 0
     yield "aof_pending_rewrite", 0

@@ -41,5 +41,5 @@ class _NoReply:
     __slots__ = ()
 
 
-# Returned by a handler that has already sent its replies, or sends none.
+# A handler returns this if it has already sent its replies, or sends none.
 NO_REPLY = _NoReply()

@@ -34,7 +34,7 @@ LINE_BYTES_MAX: Final = 64 << 10
 UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 << 10
 
-# For `_plain`: `*n` -> the number of pieces of such a command; `$n` at index n.
+# Tables for `_plain`. _PIECES maps `*n` to the number of pieces of such a command. _HEADERS has `$n` at index n.
 _PLAIN_ARGUMENTS_MAX: Final = 1023
 _PIECES: Final = {b"*%d" % n: 2 * n + 1 for n in range(1, _PLAIN_ARGUMENTS_MAX + 1)}
 _HEADERS: Final = [b"$%d" % n for n in range(1024)]
@@ -119,8 +119,9 @@ class Requests:
         self._restricted = False
         self._expected: bytes | None = None
         self._expected_args: list[bytes] = []
-        # The unfinished command: its arguments so far, how many are missing, and the bytes after those: part of
-        # an argument of `_bulk` bytes, or of a header (-1). A list of pieces would cost some fifty bytes per piece.
+        # The unfinished command: its arguments so far, how many are missing, and the bytes received after those
+        # arguments. These bytes are part of an argument of `_bulk` bytes, or of a header if `_bulk` is -1. A list of
+        # pieces would cost some fifty bytes per piece.
         self._args: list[bytes] = []
         self._left = 0
         self._held = bytearray()
@@ -184,7 +185,7 @@ class Requests:
         if bulk < 0:
             data = bytes(held)
         elif len(held) < bulk + 2:
-            # A large argument arrives in many pieces: do only this much work for each.
+            # A large argument arrives in many pieces, so do only this much work for each piece.
             if self.pending > self._limits.query_bytes_max:
                 raise ProtocolError(b"", commands)
             return b""
@@ -216,7 +217,7 @@ class Requests:
         while True:
             if not left:
                 if args:
-                    # One byte earlier it was already too long and still incomplete.
+                    # Without its last byte the command was still incomplete and already too long.
                     if at - start - 1 > query_bytes_max:
                         raise ProtocolError(b"", commands)
                     commands.append(args)

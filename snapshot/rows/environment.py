@@ -396,7 +396,7 @@ class Environment:
                 self._checker = checker
 
     def _check_quietly(self) -> None:
-        # The result is kept in `damage`, so the exception is not needed.
+        # `check` keeps the result in `damage`, so the exception is not needed.
         with contextlib.suppress(AofError, OSError):
             self.check(lambda: self._stop)
 

@@ -29,7 +29,8 @@ _PACKED: Final = struct.Struct(f"<{PARTS}I")
 _MASK: Final = 0xFFFFFFFF
 assert _PACKED.size == 6148
 
-# For each first byte of a row's key: the first part of its kind, and how many bytes of the key determine the part.
+# The first byte of a row's key is its kind. For each kind: its first part, and how many bytes of the key determine the
+# part.
 _OF_KEYS: Final = (0, 9)
 _OF_STREAMS: Final = (_SPREAD, 9)
 _OF_GROUPS: Final = (2 * _SPREAD, 13)

@@ -172,7 +172,8 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, 0, f"it has the number of page {own}")
     if flags != OVERFLOW:
         raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a value page")
-    # There may be more than needed: LMDB reuses the run if a transaction overwrites its own value with a shorter one.
+    # There may be more pages than needed, because LMDB reuses the run if a transaction overwrites its own value with a
+    # shorter one.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:
         raise BadPage(
             number,

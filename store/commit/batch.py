@@ -117,7 +117,7 @@ def run_pipeline(core: Core, db: int, commands: Sequence[Queued], flush: bool = 
 
         def work(ctx: Context) -> Reply:
             if promise[2] and core.log is not promise[0]:
-                # Only the previous log knows what became of the units so far.
+                # Only the previous log knows what became of the units so far, so run no more of them.
                 replies.append(NotStored(f"{NOTHING}: {ANEW}"))
                 return None
             return _Batch(core, ctx, core.decide, flush, replies=replies).units(part)
@@ -215,7 +215,7 @@ class _Batch:
                         stop = self._plain_until(commands, position)
                     self._plain(cast(Sequence[PlainAdd], commands[position:stop]))
                 if waiting.signalled:
-                    # Waiters are served after the unit that woke them, in the log too.
+                    # Append first, because waiters are served after the unit that woke them, in the log too.
                     self._append()
                     log = landing.log
                     if given is not None:
@@ -269,8 +269,8 @@ class _Batch:
         except StoreDamaged as error:
             ctx.effects, count, reply = [], 0, error
         except Exception as error:
-            # Nothing of it is applied. Append what was gathered before, then try the command alone: perhaps only the
-            # frame grew too large.
+            # Nothing of this command is applied. Append the units gathered before it, then try the command alone,
+            # because perhaps only the frame grew too large.
             alone = gathering.count == 0
             self._append()
             if not alone:
@@ -337,11 +337,11 @@ class _Batch:
         """A run of plain XADDs: the hot path of pipelines."""
         landing, gathering, replies = self._landing, self._gathering, self._replies
         if landing.now >= landing.state.next_expiry:
-            # Expired keys could not be deleted; the general way checks for that.
+            # Expired keys could not be deleted. The general way checks for that.
             self._plain_as_words(commands)
             return
         keys, rows = zip(*commands)
-        # An upper bound of their records, so that room is reserved once.
+        # An upper bound of the bytes of their records, so that room is reserved only once.
         room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
         room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
         if room > FRAME_BYTES and len(rows) > 1:

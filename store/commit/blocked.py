@@ -78,7 +78,7 @@ class Waits:
             at = waiter.ask_at if at is None else min(at, waiter.ask_at)
         seconds = None if at is None else max(0.0, at - clock.monotonic())
         if waiter.claim_at is not None:
-            # One ms more: the two clocks round differently, and waking too early would be useless.
+            # Add one ms, because the two clocks round differently and waking too early would be useless.
             claim = max(0, waiter.claim_at - clock.time_ns() // 1_000_000 + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds
@@ -152,7 +152,8 @@ class Waits:
                         if landing.trouble is not None:
                             break  # the state that `visits` iterates over was replaced
             except BaseException:
-                # Between two visits. The rest of the signalled keys is lost, so the next call visits all keys.
+                # The error came between two visits. The rest of the signalled keys is lost, so make the next call visit
+                # all keys.
                 waiting.signal(list(waiting.keys))
                 raise
             if landing.trouble is not None and not self._rebuilt():
@@ -309,7 +310,7 @@ class Waits:
         if not isinstance(stream, Stream):
             return None
         group = stream.groups.get(name)
-        # Only then the stream's next entry is the group's next one, and `entries_read` grows by one.
+        # Only with these values is the stream's next entry also the group's next one, and `entries_read` grows by one.
         if (
             group is None
             or group.entries_read != stream.entries_added  # first: a lost group has no more fields

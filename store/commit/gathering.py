@@ -116,7 +116,7 @@ class Gathering:
         """
         if self.count:
             landing = self._landing
-            # Only what was applied: a refused unit may follow it in the packer.
+            # Take only what was applied, because a refused unit may follow it in the packer.
             body = landing.packer.bytes()[: self.size]
             if self.one_unit:
                 body = _marked(body, len(landing.pack_one(self._last)))

@@ -121,7 +121,7 @@ class Landing:
             try:
                 self.land(ctx.effects)
             except OutOfSpace:
-                # Nothing has changed. Reads go on: to them an expired key is missing anyway.
+                # Nothing has changed. Reads can go on, because to them an expired key is missing anyway.
                 ctx.effects = []
                 break
             self.expired_keys += due

@@ -51,7 +51,7 @@ class Durability:
         """Whether a reply may leave now."""
         log, lsn, wrote = promise
         return lsn <= self.through(log, level) or (
-            # Synced data holds every level; only writers also wait for memory.
+            # Synced data satisfies every level. Only writers also wait for memory.
             lsn <= log.synced_lsn and not (wrote and self.relief is not None)
         )
 
@@ -67,7 +67,8 @@ class Durability:
         relief = self.relief
         if wrote:
             while relief is not None and relief is self.relief:
-                # Not `relief.wait()`: an interrupt inside it can leave its lock taken, and setting it would hang.
+                # Do not call `relief.wait()`. An interrupt inside it can leave its lock taken, and then setting it
+                # would hang.
                 sleep(RELIEF_S)
 
 

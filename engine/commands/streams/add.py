@@ -431,8 +431,7 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        # Whether `measure` was called. The first node that exceeds the cheap bound causes it, since other nodes
-        # probably will exceed it too.
+        # Whether `measure` was called. The first node above the cheap bound causes it, since others probably follow.
         self.sized = False
         # Numbers of bytes, which `measure` sets. Without `names` it sets only `_lengths` and `_longest`.
         #   _lengths        the values of each row; without `names` also its fields
