@@ -1,7 +1,8 @@
 """Fast path: a decorator for code that repeats a general path and is faster.
 
-A fast path is a debt, since each of its rules is written in two places. So the mark names the general path, and the
-test that runs random histories both ways and compares them. A house rule checks that both exist. No cost at run time.
+Each rule of a fast path is written in two places, which could come to differ. So the decorator names the general path,
+and the test that runs random histories both ways and compares them. A house rule checks that both exist. The decorator
+costs nothing at run time.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ class Keeper:
                     else:  # the process is exiting, and its daemon threads may be reading rows
                         self.checkpoints.give_up()
                 if self.lock is not None:
-                    # Unlock explicitly: a child that was just forked may hold the descriptor for a moment longer.
+                    # Unlock explicitly, because a child that was just forked may hold the descriptor for a moment
+                    # longer.
                     self.lock.unlock()
                     self.lock.close()
                 self._released = True
@@ -60,7 +61,8 @@ class Keeper:
     def quietly(self) -> None:
         """`close` at the end of the process or with the last reference; there is no caller to raise to."""
         if threading.current_thread().name.startswith("tidelog-"):
-            # The collector runs in a thread of a log, perhaps of this one, which cannot wait for itself.
+            # The garbage collector called this in a thread of a log. It may be the log to close, whose thread cannot
+            # wait for itself.
             threading.Thread(target=self.quietly, name="closing tidelog").start()
             return
         try:
@@ -100,7 +102,7 @@ def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
     """
     limit = patience("drain", drain)
     if core.checkpoints is not None and core.checkpoints.is_this_thread():
-        # The collector ran a __del__ in the checkpoint thread, which cannot wait for itself.
+        # The garbage collector ran a __del__ in the checkpoint thread, which cannot wait for itself.
         threading.Thread(target=close, args=(core, drain), name="closing tidelog").start()
         return 0
     left = 0
@@ -143,7 +145,7 @@ def end(core: Core) -> None:
     try:
         keeper = _keeper(core)
         keeper.close()
-        # Last: after an earlier interrupt, the next call or the end of the process goes on.
+        # Do this last. If an interrupt comes earlier, the next call or the end of the process continues the close.
         keeper.let_go()
         _open_cores.discard(core)
     except aof.AofError as error:

@@ -245,7 +245,7 @@ class _Opener:
                 pass
         if not log.in_doubt and log is not self._retired:
             raise StorePoisoned("the log failed; close the store and open it again")
-        # Set before retiring: an interrupt may strike anywhere below, and then this runs again.
+        # Set `_retired` before retiring the log. An interrupt may strike anywhere below, and then this runs again.
         self._retired = log
         log.retire()
         landing.log, state = self._log(log.policy, landing.lock)
@@ -278,7 +278,7 @@ class _Opener:
         return state
 
     def _began(self, effect: Effect) -> None:
-        # The log must not keep the core alive: its threads outlive the last reference to a store.
+        # The log must not keep the core alive, because the log's threads outlive the last reference to a store.
         core = self._core()
         if core is not None:
             APPLY[effect[0]](core.state, effect)

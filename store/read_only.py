@@ -160,7 +160,7 @@ class _Reading:
 
     def anew(self, landing: Landing) -> State:
         """Read everything again, from the newest checkpoint. Raises as `read_on`."""
-        # If this breaks off, memory and position do not fit each other, so the next call starts over.
+        # If an error ends this early, memory and position do not fit each other, so the next call starts over.
         landing.trouble = RELOAD
         self._at = None
         if self._snapshot:

@@ -89,7 +89,7 @@ class Residence:
             return
         started = time.thread_time()  # CPU time: beside a busy thread, most of a survey is waiting
         found = self._survey(core)
-        # Down to half the budget, so that not every survey has to evict.
+        # Evict down to half the budget, so that not every survey has to evict.
         surplus = self.bytes - budget // 2 if self.bytes > budget else 0
         if surplus > 0:
             for _, db, key, size in sorted(found):

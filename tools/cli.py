@@ -105,7 +105,7 @@ def exit_code(error: Exception) -> int | None:
 def line_of(error: Exception) -> str:
     """The text of an expected error, on one line."""
     if isinstance(error, OSError) and error.strerror:
-        # Every file that is read has a name; an output may have none.
+        # An error about an input always has a file name. An error about the output may have none.
         return f"{error.filename or 'while writing the output'}: {error.strerror}"
     return " ".join(str(error).split())
 
@@ -113,7 +113,7 @@ def line_of(error: Exception) -> str:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        # Not cli.main, which turns a broken pipe into exit code 1.
+        # Do not call cli.main, because it turns a broken pipe into exit code 1.
         with cli.make_context("tidelog", list(args)) as context:
             result: Any = cli.invoke(context)
             sys.stdout.flush()

@@ -73,8 +73,8 @@ class LogFiles:
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
         self.directory = self.root / identity.AOF
         self.checkpoint = folder / identity.DATA
-        # The position at which `new` continues: (segment's name, offset, LSN expected there, header checksum of the
-        # frame before).
+        # The position at which `new` continues: (name of the segment, offset, LSN expected there, header checksum of
+        # the frame before).
         self._position: tuple[str, int, int, int] | None = None
 
     @property
@@ -91,7 +91,8 @@ class LogFiles:
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:
-            # Look for the checkpoint only now: a writer's first checkpoint exists before it releases any segment.
+            # Look for the checkpoint only now, because a writer's first checkpoint exists before it releases any
+            # segment.
             if not (released and self.has_checkpoint):
                 raise
         return recovery.survey(self.disk, self.directory, self.uuid, released=True)

@@ -146,7 +146,7 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
-        # About an address or a file outside the store; errors of the store have their own classes.
+        # This error is about an address or a file outside the store. Errors of the store have their own classes.
         said = error.strerror or str(error)
         raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
 

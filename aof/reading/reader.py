@@ -188,7 +188,7 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
-        # True if the next segment states another end than this segment's, because a segment between the two is missing.
+        # True if the end that the next segment states is not this segment's, because a segment between is missing.
         self._gap = False
 
     @property

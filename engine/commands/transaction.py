@@ -1,6 +1,6 @@
 """Transaction: MULTI, EXEC, DISCARD, WATCH and UNWATCH of one session (spec 15).
 
-Pure bookkeeping. A session passes every command to `submit` first, which returns
+This module runs no command. A session passes every command to `submit` first, which returns
 
     None      the command is not part of a transaction: decide and apply it as usual
     Exec      run these commands in order as one unit. Decide and apply each with `ctx.may_block` False; a CommandError
@@ -8,7 +8,7 @@ Pure bookkeeping. A session passes every command to `submit` first, which return
     a reply   the answer; there is nothing to run
 
 `Watches` is the store's registry of watched keys. The store tells it of every change to a watched key
-(engine.observe.touches) before that change is applied.
+(engine.effects.observe.touches) before that change is applied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Apply: the only code that changes state: live, in replay and on a follower.
+"""Apply: the only code that changes state, live, in a replay and on a follower.
 
-Live it cannot fail: decide and `prepare` have read everything that it needs. In a replay it raises UnknownEffect for an
-opcode that only a newer version knows, and CorruptBlock for rows of the checkpoint that cannot be read.
+Live, it cannot fail, because decide and `prepare` have read everything that it needs. In a replay, it raises
+UnknownEffect for an opcode that only a newer version knows, and CorruptBlock for rows of the checkpoint that cannot be
+read.
 
 `APPLY` is a list indexed by opcode. It has each function twice: for the effect, and for the effect as the last one of
 its unit (opcode | END). Hot paths index it directly.

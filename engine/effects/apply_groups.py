@@ -1,6 +1,6 @@
-"""Apply of the group effects: facts into `Group` objects.
+"""Apply the group effects to `Group` objects.
 
-Each function trusts its effect. Live it reads no entry and cannot fail; a replay may have to load the key.
+Each function trusts its effect. Live, it reads no entry and cannot fail. In a replay, it may have to load the key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Apply of the key effects: facts into the tables of keys, strings and expiries, and the EPOCH.
+"""Apply the key effects to the tables of keys, strings and expiries, and apply the EPOCH effect.
 
 Each function trusts its effect (engine.effects.effect) and cannot fail live. All maintain `state.next_expiry`. A key
 that is not in memory is loaded before it changes. Live, decide has loaded it already, so only replay reads here.

@@ -1,6 +1,6 @@
-"""Apply of the stream effects: facts into `Stream` objects.
+"""Apply the stream effects to `Stream` objects.
 
-Each function trusts its effect. Live it reads no entry and cannot fail; a replay may have to load the key.
+Each function trusts its effect. Live, it reads no entry and cannot fail. In a replay, it may have to load the key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Waiting: which calls are parked on which keys, and in what order they are decided again (spec 10).
 
-Pure bookkeeping: no clock, no threads. The store calls it under its lock:
+This module uses no clock and no threads. The store calls it under its lock:
 
     park        a blocking read found nothing: append it to the queue of each of its keys
     signal      a write may have made a key ready (engine.effects.observe tells which); each key is remembered once

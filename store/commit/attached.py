@@ -1,4 +1,4 @@
-"""Attached: the parts of an open store that are made above the core and hang on it, as the core's users see them.
+"""Attached: protocols for the parts of an open store that higher layers make and attach to the core.
 
 `Core.queues` and `Core.checkpoints` are attributes of the core because they live and end with it. The
 classes behind them know the core, so the core knows only these protocols.

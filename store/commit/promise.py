@@ -67,8 +67,8 @@ class Durability:
         relief = self.relief
         if wrote:
             while relief is not None and relief is self.relief:
-                # Do not call `relief.wait()`. An interrupt inside it can leave its lock taken, and then setting it
-                # would hang.
+                # Do not call `relief.wait()`. An interrupt inside it can leave its lock taken, and then setting
+                # `relief` would hang.
                 sleep(RELIEF_S)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-# Methods of redis-py that have another name, or another way, here.
+# Methods of redis-py that have another name here, or are replaced by another way.
 INSTEAD = {
     "bgrewriteaof": "call checkpoint()",
     "bgsave": "call snapshot()",

@@ -242,7 +242,7 @@ def settings(reply: Reply, decode: bool) -> dict[str, str]:
     }
 
 
-# The conversion of a reply of execute_command in redis-py, by command name (upper case, subcommand after a space).
+# How redis-py's execute_command converts a reply, by command name (upper case, subcommand after a space).
 # fmt: off
 SHAPES: dict[str, Shape[Any]] = {
     **dict.fromkeys("COPY EXPIRE EXPIREAT MOVE PERSIST PEXPIRE PEXPIREAT RENAMENX SETNX".split(), boolean),

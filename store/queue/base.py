@@ -44,7 +44,7 @@ from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover
 
 BATCH_JOBS: Final = 1_000  # of put_many in one unit, and at most about UNIT_BYTES of values
-# The longest sleep of a putter. Plain XACKs, made without this layer, do not wake putters.
+# A putter sleeps at most this long at a time, because plain XACKs, made without this layer, do not wake it.
 ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
@@ -371,7 +371,7 @@ class QueueBase:
             try:
                 sweep(self._core, shared, self._options)
             except (TidelogError, CommandError) as error:
-                # the caller's call succeeded; the next sweep tries again
+                # Do not raise: the caller's call succeeded, and the next sweep tries again.
                 log.warning(
                     "queue %s: old finished jobs could not be deleted: %s", self.name, error
                 )
@@ -572,12 +572,13 @@ class ConsumerBase:
         self._queue = queue
         self._name = self.worker.encode()
         self._batch: int = batch
-        # The engine takes 0 as for ever; the caller means not at all.
+        # To the engine, 0 means to wait for ever. To the caller, it means not to wait at all.
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._place = Place(queue, self.worker, reraise)
-        # Only a named worker can have jobs of an earlier life. If it consumed before in this process, it got them then.
+        # Only a named worker can have jobs of an earlier life. If it already consumed in this process, it got them
+        # then.
         new = worker is not None and self._name not in queue._shared.returned
         self._history: int | None = 0 if new else None
         self._delivery: Delivery | None = None
@@ -694,8 +695,8 @@ class ConsumerBase:
         return promise
 
     def __del__(self) -> None:
-        # As in `Delivery.__del__`: this must not wait. Jobs may keep the delivery alive, but jobs not handed out go
-        # back.
+        # This must not wait, as in `Delivery.__del__`. Jobs may keep the delivery alive, but jobs not handed out go
+        # back to the queue.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()

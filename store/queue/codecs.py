@@ -63,7 +63,8 @@ def _encode_json(value: Any) -> bytes:
     try:
         return "".join(_parts(value, 0)).encode()
     except Exception:
-        # Another thread may be encoding the same object. The documented way does not mind, and its error is right.
+        # Another thread may be encoding the same object. The documented encoder allows that, and raises the right
+        # error.
         _open.clear()
         return _json.encode(value).encode()
 
@@ -122,7 +123,7 @@ def _checked(encode: Callable[[Any], Any]) -> Encode:
 
 
 def _encode_adapted(adapter: Any, value: Any) -> bytes:
-    # dump_json alone checks little: an invalid value would become a job that cannot be decoded.
+    # dump_json alone checks little, so an invalid value would become a job that cannot be decoded.
     raw: bytes = adapter.dump_json(adapter.validate_python(value), by_alias=True)
     return raw
 

@@ -10,8 +10,8 @@ MUTANTS: Final = (
     Mutant(
         "recovery/served-before-fsync",
         "aof/reading/recovery.py",
-        "        file.fsync()\n        # Pages that an earlier",
-        "        # Pages that an earlier",
+        "        file.fsync()\n        # An earlier fsync",
+        "        # An earlier fsync",
         (
             "tests/aof/test_recovery.py::test_the_copy_of_a_tail_comes_first_then_the_cut_then_the_promise",
         ),

@@ -210,7 +210,7 @@ def stream(all_units: Iterable[list[Record]]) -> Iterator[Command]:
             db = database(record.effect)
             if made and db is not None and db != wanted:
                 select = [b"SELECT", b"%d" % db]
-                # The first SELECT may precede MULTI; one in the middle of the unit must be inside.
+                # The first SELECT may precede MULTI. A SELECT in the middle of the unit must be inside the transaction.
                 if lines:
                     lines.append(select)
                 else:

@@ -33,7 +33,8 @@ import tidelog
 LINES: Final = "lines"
 RESULTS: Final = "results"
 PUT_BATCH: Final = 200
-# A job whose worker is killed too often becomes a dead job. So few jobs are in flight at a time, and not for long.
+# A job whose worker is killed too often becomes a dead job. So only few jobs are in flight at a time, each for a short
+# time.
 IN_HAND_MAX: Final = 40  # of all workers together
 STEP_SECONDS_MAX: Final = 0.05  # of one line
 MAX_DELIVERIES: Final = 4
@@ -144,7 +145,7 @@ def leave_with_the_parent() -> None:
     """End this process when standard input closes, which means that the parent has ended."""
 
     def wait() -> None:
-        # Not sys.stdin: the interpreter cannot end while a thread holds that buffer's lock.
+        # Do not read sys.stdin, because the interpreter cannot end while a thread holds that buffer's lock.
         while os.read(0, 1):
             pass
         os._exit(1)

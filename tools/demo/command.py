@@ -127,11 +127,11 @@ def command(
     source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
     click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
-        # A copy, because a log of the system may grow or be rotated while the demo runs.
+        # Use a copy, because a system log may grow or be rotated while the demo runs.
         copy = Path(place, "lines")
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
-        # Errors of the open are reported here and not by a child.
+        # Open the store here first, so that this process reports errors of the open, and not a child.
         tidelog.open(directory, retain_bytes=WHOLE_LOG).close()
         dice = random.Random(seed)
         poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes several deliveries to die

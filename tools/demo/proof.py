@@ -61,7 +61,7 @@ class Ledger:
         self.foreign = 0
         self._counts: dict[int, int] = {}
         self._paused: set[int] = set()
-        # Of the current unit: line numbers that were acknowledged, and line numbers that got a result or died.
+        # Line numbers that the current unit acknowledged, and line numbers that got a result or died in it.
         self._acked: Counter[int] = Counter()
         self._ended: Counter[int] = Counter()
 

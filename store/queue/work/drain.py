@@ -25,8 +25,8 @@ from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
 from tidelog.store.queue.work.shared import Delivery, Shared
 
-# How often the drain looks without a nudge. There is none when a block of a batch ends, when a job is dropped, or when
-# a thread that had one ends.
+# How often the drain looks without a nudge. Nothing nudges it when a block of a batch ends, when a job is dropped, or
+# when a thread that had a job ends.
 LOOK_SECONDS: Final = 0.05
 
 log = logging.getLogger("tidelog.queue")
@@ -61,7 +61,7 @@ class Drain:
     ) -> None:
         self._core, self._leases = core, leases
         self._me, self._caller = me, caller
-        # Real time, even with a manual clock, because a caller really waits.
+        # Use real time, even with a manual clock, because a caller really waits.
         self._until = None if limit is None else SYSTEM.monotonic() + limit
         self._left: dict[str, int] = {}
 

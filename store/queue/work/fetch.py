@@ -120,7 +120,8 @@ class Fetch:
         look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
         delivery = self.delivery
         if self.batch == 1 and not look and self.before is None and not shared.leftovers:
-            # Nothing older to look for: nearly every fetch with batch=1. Same result as below.
+            # There is nothing older to look for, as in nearly every fetch with batch=1. The result is the same as
+            # below.
             new = next_one(ctx, options.key, stream, group, self.worker)
             if new is not None:
                 job, row = new
@@ -167,7 +168,7 @@ class Fetch:
                 delivery.until = mono + self.time_limit
             return DELIVERED
         if self.timeout_ms is None:
-            # Jobs that went back in this very unit are there for the next request.
+            # Jobs that went back to the queue in this very unit are there for the next request.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],
@@ -253,8 +254,8 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        # Not available: jobs that this unit handles already, and jobs that living workers hold. Paused jobs are held by
-        # nobody.
+        # These jobs are not available: those that this unit handles already, and those that living workers hold. Nobody
+        # holds paused jobs.
         self._handled = set(done)
         for leftover in fetch._left:
             self._handled.update(leftover.finished)
@@ -386,8 +387,8 @@ class _Look:
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
-            # Trim whole nodes only, never the last one: the entries to add are decided for the stream as it was. The
-            # next failure, or beat, trims exactly.
+            # Trim whole nodes only, never the last one, because the entries to add are decided for the stream as it
+            # was. The next failure, or beat, trims exactly.
             latest = list(self._abandoned.items())[-options.max_failures :]
             most = b"%d" % max(1, options.max_failures - len(latest))
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])

@@ -1,6 +1,6 @@
 """Leases: keep jobs of living workers from being taken over, and clean up after workers.
 
-One daemon thread per open store; it sleeps while no worker has a job in hand. On each beat, for every queue:
+Each open store has one daemon thread, which sleeps while no worker has a job in hand. On each beat, for every queue:
 
     write gathered acknowledgements                         renew leases older than a third of `retry_after`
     write what ended deliveries left behind                 go on with retention by age
@@ -98,9 +98,9 @@ class Leases:
                         self._start()
             self._wake.ring()
         except RuntimeError as error:
-            # The system gives no thread. Nothing is lost: this process knows which workers live. Only a process that
-            # opens the store after a crash could take over a lease too early. A batch's acknowledgements are written by
-            # the next fetch.
+            # The system could not start a thread. Nothing is lost, because this process knows which workers live. Only
+            # a process that opens the store after a crash could take over a lease too early. The next fetch writes a
+            # batch's acknowledgements.
             self.armed = False  # the next call tries again
             if not self._troubled:
                 log.warning(
@@ -195,7 +195,7 @@ class Leases:
             except StoreClosed:
                 return None
             except Exception as error:
-                # The next beat tries again. Living workers keep their jobs: this process knows that they live.
+                # The next beat tries again. Living workers keep their jobs, because this process knows that they live.
                 if not self._troubled:
                     name = shown(shared.key)
                     log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
@@ -205,7 +205,7 @@ class Leases:
         if busy:
             return pause
         self.armed = False
-        # A worker may have got a job just before, and seen `armed` still set.
+        # Look again. A worker may have got a job just before, and not woken this thread because `armed` was still set.
         if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
             self.armed = True
             return 0.0

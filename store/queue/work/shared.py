@@ -115,7 +115,7 @@ class Delivery:
         """[lock] Those of its open jobs that were not delivered to another worker."""
         counts = self.open
         if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
-            # A whole batch that was delivered once is nearly always one run of pending entries.
+            # If a whole batch was delivered once, it is nearly always one run of pending entries.
             consumer = group.consumers.get(self.worker)
             found = sorted(jobs)
             if consumer and group.pending.are_held(pack(found), consumer.index, 1):
@@ -143,7 +143,8 @@ class Delivery:
         self.open.pop(job, None)
 
     def __del__(self) -> None:
-        # Runs anywhere, even while a lock is held, so nothing here may wait. The next fetch or beat does the rest.
+        # The garbage collector may call this anywhere, even while a lock is held, so nothing here may wait. The next
+        # fetch or beat does the rest.
         try:
             shared = self.shared
         except AttributeError:  # an interrupt struck during __init__
@@ -200,7 +201,7 @@ class Shared:
     """
 
     def __init__(self, core: Core, db: int, options: Options) -> None:
-        # A weak reference: the core refers to this object, and must be freed with its last user.
+        # Use a weak reference, because the core refers to this object, and must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
         self.db, self.key, self.group_key = db, options.key, options.group_key
@@ -254,7 +255,8 @@ class Shared:
             if found is None:
                 continue
             job, until = found
-            # The wall clock may have jumped since the store was opened; a hold never lasts longer than it was made for.
+            # The wall clock may have jumped since the store was opened. But a hold never lasts longer than it was made
+            # for.
             left = min(until - elapsed, until - (entry_id >> 64))
             hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
@@ -355,7 +357,7 @@ class Shared:
     def deliveries(self) -> list[Delivery]:
         """Deliveries that have open jobs."""
         found: list[Delivery] = []
-        # Not items(): creating its tuples may run the collector, which may remove deliveries.
+        # Do not call items(). Creating its tuples may run the garbage collector, which may remove deliveries.
         for key in list(self.living):
             reference = self.living.get(key)
             delivery = None if reference is None else reference()

@@ -44,7 +44,7 @@ class PersistQueue(Peer):
         contender = super().taking(at_once)
 
         def prepare(count: int) -> None:
-            # Its get reads past every acked row, so these are cleared, as its manual recommends.
+            # persist-queue's get reads past every acked row, so clear those rows, as its manual recommends.
             self._queue.clear_acked_data(max_delete=None, keep_latest=None)
             self.add(count)
 

@@ -17,7 +17,7 @@ BACKLOG = 50_000_000  # entries of 100 bytes: 5 GB
 PARTS = 20  # the two stores take turns, so that busy moments of the machine affect both
 LESS = 10  # the one that keeps everything in memory does so much less
 
-# The phases of the backlog: name, share of it, and the calls.
+# The phases of the backlog: name, divisor of the number of entries, and the method to call.
 PHASES = (
     ("adding", 1, "add"),
     ("consuming and acknowledging", 5, "take"),

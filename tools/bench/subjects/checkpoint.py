@@ -28,7 +28,7 @@ CASES = (
 TIMES, QUICK_TIMES = 3, 1
 BUSY_TIMES = 1  # with a CPU-bound thread: minutes each, and no target
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
-# Where others sync too, medians of nine differ by 1.8 from one time to the next.
+# If other processes sync too, medians of nine differ by 1.8 from one time to the next.
 COST_TIMES, QUICK_COST_TIMES = 41, 9
 APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20
