@@ -143,7 +143,7 @@ class Delivery:
         self.open.pop(job, None)
 
     def __del__(self) -> None:
-        # The garbage collector may call this anywhere, even while a lock is held, so nothing here may wait. The next
+        # Python may call this anywhere, even while a lock is held, so nothing here may wait. The next
         # fetch or beat does the rest.
         try:
             shared = self.shared
