@@ -13,7 +13,7 @@ MUTANTS: Final = (
         "            if not self.orders.wide:\n                self.orders.remove_key(unpack_key(ids)[0])\n",
         "            if not self.orders.wide:\n",
         (
-            "tests/engine/groups/test_group_commands.py::test_ack_counts_each_id_once_and_looks_at_nothing_without_a_group",
+            "tests/engine/groups/test_pending_young.py::test_an_entry_that_is_no_longer_young_is_removed_by_its_id",
         ),
         "An acknowledged entry is pending no more, however old its delivery is.",
     ),

@@ -241,3 +241,15 @@ def test_a_time_in_the_past_is_put_in_its_place() -> None:
     assert [time for time, _ in pending.by_age()] == [40, 45, 50, 60]
     assert pending.oldest() == 40
     pending.check()
+
+
+def test_an_entry_that_is_no_longer_young_is_removed_by_its_id() -> None:
+    pending = Pending()
+    pending.orders.add_owner()
+    first = pack(ids_of(1, 1))
+    pending.deliver(first, 1, 1, 1)
+    pending.deliver(pack(ids_of(2, 10 * YOUNG)), 1, 2, 1)
+    assert first not in pending.young and len(pending) == 10 * YOUNG + 1
+    pending.remove(first)
+    assert len(pending) == 10 * YOUNG
+    pending.check()
