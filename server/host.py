@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
 from tidelog.server.monitoring.stats import Stats

@@ -16,10 +16,8 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Protocol
 
-from tidelog.engine.effects.effect import Effect
-from tidelog.engine.effects.events import Event, Notifications, events
+from tidelog.engine.api import Effect, Event, Notifications, State, events
 from tidelog.engine.glob import matcher
-from tidelog.engine.keys.state import State
 from tidelog.engine.reply import Reply
 from tidelog.server.wire.replies import Push
 from tidelog.store.commit.core import Core

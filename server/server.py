@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.engine.reply import Status
 from tidelog.server import errors
 from tidelog.server.acl.sessions import note_denied, users_changed

@@ -27,12 +27,9 @@ from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
 from tidelog.aof.log import Log
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.table import TABLE as ENGINE
-from tidelog.engine.commands.table import Command
-from tidelog.engine.commands.transaction import Transaction, discarded
+from tidelog.engine.api import TABLE as ENGINE
+from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-import tidelog.engine.commands.execute  # noqa: F401  # registers the engine's commands
-from tidelog.engine.commands.table import TABLE as ENGINE
-from tidelog.engine.commands.table import Command, Table
+from tidelog.engine.api import TABLE as ENGINE
+from tidelog.engine.api import Command, Table
 from tidelog.engine.reply import Reply
 
 S = TypeVar("S")

@@ -20,7 +20,7 @@ from typing import Final
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
-from tidelog.engine.commands.table import TABLE
+from tidelog.engine.api import TABLE
 from tidelog.server import errors
 from tidelog.server.connection import PIECE_BYTES, Connection, finish_turn
 from tidelog.server.host import Host

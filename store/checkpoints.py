@@ -31,10 +31,8 @@ from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.aof.threads import start
 from tidelog.disk.interface import Disk
+from tidelog.engine.api import PENDING_BYTES, Frozen, State, freeze, load_state, settle, thaw
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.keys.freeze import Frozen, freeze, load_state, settle, thaw
-from tidelog.engine.keys.state import State
-from tidelog.engine.keys.values import PENDING_BYTES
 from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment

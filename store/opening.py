@@ -24,10 +24,8 @@ from tidelog.aof.reading.reader import Epoch
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
-from tidelog.engine.effects.apply import APPLY, applier
-from tidelog.engine.effects.effect import Effect
+from tidelog.engine.api import APPLY, Effect, Settings, State, applier
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.keys.state import Settings, State
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints

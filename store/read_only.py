@@ -19,11 +19,8 @@ from tidelog.aof.reading.reader import FrameTuple, Replay, Scan, Segment, segmen
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.execute import decide, resolve
-from tidelog.engine.effects.effect import Effect
+from tidelog.engine.api import Context, Effect, Settings, State, decide, resolve
 from tidelog.engine.errors import CommandError
-from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import Reply
 from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner

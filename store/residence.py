@@ -13,10 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from tidelog.engine.keys.freeze import release
-from tidelog.engine.keys.keyspace import Keyspace
-from tidelog.engine.keys.values import GROUP_BYTES, KEY_BYTES, PENDING_BYTES
-from tidelog.engine.streams.stream import Stream
+from tidelog.engine.api import GROUP_BYTES, KEY_BYTES, PENDING_BYTES, Keyspace, Stream, release
 from tidelog.store.commit.core import Core
 
 SLICE_S: Final = 0.0005  # longest time to hold the lock, and the interpreter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.engine.commands.table import Command, Table
+from tidelog.engine.api import Command, Table
 
 # In the order of ACL CAT.
 CATEGORIES = (

@@ -7,7 +7,7 @@ neither.
 
 from __future__ import annotations
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 
 READ = 1  # returns the value, or something derived from it
 WRITE = 2

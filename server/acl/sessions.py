@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.server.acl.user import COMMAND
 from tidelog.server.host import Host
 from tidelog.server.monitoring.clients import line

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.engine.glob import matcher
 from tidelog.server.acl.keys import READ, WRITE, access, keys
 

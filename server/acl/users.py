@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidelog.engine.commands.table import Command, Table
+from tidelog.engine.api import Command, Table
 from tidelog.engine.errors import CommandError, echo
 from tidelog.server.acl.commands import Catalog
 from tidelog.server.acl.log import AclLog

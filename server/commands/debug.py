@@ -12,14 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidelog.engine.commands.context import Context
-from tidelog.engine.effects.digest import digest
+from tidelog.engine.api import Context, State, Stream, digest, encoding_name
 from tidelog.engine.errors import NO_SUCH_KEY, CommandError, echo
 from tidelog.engine.glob import matcher
-from tidelog.engine.keys.state import State
-from tidelog.engine.keys.values import encoding_name
 from tidelog.engine.reply import OK, Reply, Status
-from tidelog.engine.streams.stream import Stream
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.store.commit.core import Core

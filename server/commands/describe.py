@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.engine.reply import Map, Reply, Status
 from tidelog.server.acl.commands import categories
 from tidelog.server.table import Commands, S

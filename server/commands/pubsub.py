@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidelog.engine.commands.table import wrong_arity
+from tidelog.engine.api import wrong_arity
 from tidelog.engine.errors import CommandError, echo
 from tidelog.engine.glob import matcher
 from tidelog.engine.reply import OK, Reply, Status

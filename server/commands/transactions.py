@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable
 from time import perf_counter_ns
 
+from tidelog.engine.api import DATABASES
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import int32
-from tidelog.engine.keys.state import DATABASES
 from tidelog.engine.reply import OK, Reply
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY

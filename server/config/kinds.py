@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Final, NamedTuple
 
-from tidelog.engine.effects.events import Notifications
+from tidelog.engine.api import Notifications
 from tidelog.engine.integers import INT64_MAX, read_int64
 
 INT_MAX: Final = (1 << 31) - 1

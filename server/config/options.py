@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof.log import SEGMENT_BYTES
+from tidelog.engine.api import DATABASES
 from tidelog.engine.integers import INT64_MAX
-from tidelog.engine.keys.state import DATABASES
 from tidelog.server.config.kinds import (
     INT_MAX,
     Boolean,

@@ -10,11 +10,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.engine.groups.group import Group
-from tidelog.engine.keys.keyspace import resident
-from tidelog.engine.keys.waiting import DbKey
-from tidelog.engine.streams.lag import lag
-from tidelog.engine.streams.stream import Stream
+from tidelog.engine.api import DbKey, Group, Stream, lag, resident
 
 if TYPE_CHECKING:
     from tidelog.store.commit.core import Core

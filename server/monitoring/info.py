@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from tidelog.engine.keys.state import State
+from tidelog.engine.api import State
 from tidelog.server.host import Host
 from tidelog.server.monitoring import memory
 from tidelog.server.monitoring.memory import checkpoint_facts

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Final
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 
 SAMPLES_MAX: Final = 160
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.engine.commands.table import Table
+from tidelog.engine.api import Table
 from tidelog.engine.errors import CommandError
 from tidelog.server.monitoring.slowlog import redacted
 

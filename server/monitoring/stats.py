@@ -12,7 +12,7 @@ from itertools import repeat
 from operator import rshift
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.engine.commands.table import Command
+from tidelog.engine.api import Command
 from tidelog.server.monitoring.calls import (
     FAILED,
     NS,

@@ -25,11 +25,10 @@ from itertools import chain
 from types import NoneType
 from typing import Final
 
+from tidelog.engine.api import ClaimedEntries, Columns, Entries, RawString, RowsPart
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.engine.keys.values import RawString
 from tidelog.engine.reply import Map, NullArray, Reply, Status, Streams
-from tidelog.engine.streams.entries import ClaimedEntries, Columns, Entries, RowsPart
 from tidelog.server.wire.replies import Double, Push, SetReply, Verbatim
 
 Out = list[bytes]

@@ -14,16 +14,25 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final, cast
 
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.streams.add import decide_xadd_auto, decide_xadd_many, decide_xadd_run
-from tidelog.engine.commands.transaction import Exec, PlainAdd, Queued, Transaction, words_of
-from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.api import (
+    APPLY,
+    END,
+    Context,
+    Effect,
+    Exec,
+    PlainAdd,
+    Queued,
+    Stream,
+    Transaction,
+    decide_xadd_auto,
+    decide_xadd_many,
+    decide_xadd_run,
+    reading,
+    words_of,
+)
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Reply
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.blocked import Decide, Takers
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering

@@ -13,21 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.groups.readgroup import nothing_new, read_new
-from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import DELIVER, END, SEEN, Effect
+from tidelog.engine.api import (
+    APPLY,
+    DELIVER,
+    END,
+    SEEN,
+    Context,
+    Effect,
+    Entries,
+    EntryRow,
+    Group,
+    RowsPart,
+    Stream,
+    Waiter,
+    nothing_new,
+    read_new,
+    resident,
+)
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
-from tidelog.engine.groups.group import Group
 from tidelog.engine.idlist import pack_one
 from tidelog.engine.ids import SEQ_MAX
-from tidelog.engine.keys.keyspace import resident
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.entries import Entries, RowsPart
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.clock import Clock
 from tidelog.store.commit.landing import UNKNOWN, Landing
 from tidelog.store.commit.waiters import Caller

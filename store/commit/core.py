@@ -23,15 +23,23 @@ from typing import Any, Final
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.log import Log, Policy
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.execute import decide
-from tidelog.engine.commands.streams.add import decide_xadd_auto
-from tidelog.engine.commands.transaction import Transaction, Watches
-from tidelog.engine.effects.effect import OPCODE, XADD, XADD_NODE, Effect
+from tidelog.engine.api import (
+    OPCODE,
+    XADD,
+    XADD_NODE,
+    Context,
+    Effect,
+    Settings,
+    State,
+    Transaction,
+    Waiter,
+    Waiting,
+    Watches,
+    decide,
+    decide_xadd_auto,
+)
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
-from tidelog.engine.keys.state import Settings, State
-from tidelog.engine.keys.waiting import Waiter, Waiting
 from tidelog.engine.reply import Park, Reply
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.attached import Folding, Leasing

@@ -18,8 +18,7 @@ from typing import Final
 
 import msgpack
 
-from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import END, VOLATILE, Effect
+from tidelog.engine.api import APPLY, END, VOLATILE, Effect
 from tidelog.store.commit.landing import Landing, pack_unit
 
 FRAME_BYTES: Final = 1 << 20  # a frame of several units is appended at about this size

@@ -28,16 +28,25 @@ import msgpack
 from tidelog.aof import errors as aof
 from tidelog.aof.log import Log
 from tidelog.disk.real import OUT_OF_SPACE
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.execute import expire_due
-from tidelog.engine.commands.transaction import Watches
-from tidelog.engine.effects.apply import APPLY
-from tidelog.engine.effects.effect import DEL, END, OPCODE, VOLATILE, Effect
-from tidelog.engine.effects.observe import SIGNALS, signals, touches
-from tidelog.engine.effects.prepare import prepare
+from tidelog.engine.api import (
+    APPLY,
+    DEL,
+    END,
+    OPCODE,
+    SIGNALS,
+    VOLATILE,
+    Context,
+    Effect,
+    Settings,
+    State,
+    Waiting,
+    Watches,
+    expire_due,
+    prepare,
+    signals,
+    touches,
+)
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.keys.state import Settings, State
-from tidelog.engine.keys.waiting import Waiting
 from tidelog.store.clock import Clock
 from tidelog.store.commit.promise import Promise
 from tidelog.store.errors import (

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import Log
+from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from tidelog.engine.streams.idmp import DURATION_MAX_S, MAXSIZE_MAX
+from tidelog.engine.api import DURATION_MAX_S, MAXSIZE_MAX
 from tidelog.store.errors import DataError
 from tidelog.store.faces import shapes
 from tidelog.store.faces.methods import (

@@ -7,10 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from tidelog.aof.log import POLICIES
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.streams.add import decide_xadd_many
-from tidelog.engine.effects.digest import digest
-from tidelog.engine.keys.state import Settings, State
+from tidelog.engine.api import Context, Settings, State, decide_xadd_many, digest
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Answer, Core

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from tidelog.engine.streams.idmp import DURATION_MAX_S, MAXSIZE_MAX
+from tidelog.engine.api import DURATION_MAX_S, MAXSIZE_MAX
 from tidelog.store.errors import DataError
 from tidelog.store.faces import shapes
 from tidelog.store.faces.shapes import Shape

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tidelog.engine.commands.transaction import PlainAdd, Queued, Transaction, words_of
+from tidelog.engine.api import PlainAdd, Queued, Transaction, words_of
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.commit.batch import run_pipeline, run_transaction

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tidelog.engine.api import ClaimedEntries, Entries, RowsPart
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
-from tidelog.engine.streams.entries import ClaimedEntries, Entries, RowsPart
 from tidelog.store.errors import from_command
 from tidelog.store.faces.types import StreamEntries, Text
 

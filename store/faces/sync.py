@@ -9,8 +9,8 @@ from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.promise import Promise

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.promise import Promise
 from tidelog.store.commit.tasks import TaskCaller, this_task

@@ -12,16 +12,19 @@ from itertools import count, islice
 from typing import Any, ClassVar, Final
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.streams.add import Alike, decide_xadd_many
+from tidelog.engine.api import (
+    Alike,
+    Context,
+    EntryRow,
+    State,
+    Stream,
+    Waiter,
+    decide_xadd_many,
+    reading,
+)
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import MAX
-from tidelog.engine.keys.state import State
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.engine.reply import NULL_ARRAY, Reply
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.waiters import Caller, Holder

@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
+from tidelog.engine.api import Context, EntryRow, State, Stream, reading
 from tidelog.engine.ids import MAX
-from tidelog.engine.keys.state import State
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.promise import Promise

@@ -14,8 +14,8 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
+from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command

@@ -11,9 +11,8 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tidelog.engine.commands.context import Context
+from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
-from tidelog.engine.streams.block import EntryRow
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.promise import Promise
 from tidelog.store.durations import Duration, seconds

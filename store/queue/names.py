@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.engine.api import State, Stream, reading
 from tidelog.engine.ids import MAX
-from tidelog.engine.keys.state import State
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue.options import SUFFIXES
 from tidelog.store.queue.rows import VALUE, shown
 

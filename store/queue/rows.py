@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidelog.engine import ids
-from tidelog.engine.streams.block import EntryRow
+from tidelog.engine.api import EntryRow
 from tidelog.store.errors import DataError, DecodeError, EncodeError
 from tidelog.store.queue.codecs import Codec
 from tidelog.store.queue.options import Options

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.engine.commands.context import Context
+from tidelog.engine.api import Context, Group, State, Stream, lag, reading
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.groups.group import Group
 from tidelog.engine.ids import MAX, SEQ_MAX
-from tidelog.engine.keys.state import State
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.lag import lag
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import ResponseError
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import shown

@@ -12,19 +12,23 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.groups.grouping import log_claim
-from tidelog.engine.commands.groups.readgroup import log_new, next_one
-from tidelog.engine.commands.streams.add import decide_xadd_many
-from tidelog.engine.commands.streams.trim import xtrim
-from tidelog.engine.effects.effect import XACK, XNACK
-from tidelog.engine.groups.group import Group
-from tidelog.engine.groups.pending import NOBODY
+from tidelog.engine.api import (
+    NOBODY,
+    XACK,
+    XNACK,
+    Context,
+    EntryRow,
+    Group,
+    Stream,
+    decide_xadd_many,
+    log_claim,
+    log_new,
+    next_one,
+    reading,
+    xtrim,
+)
 from tidelog.engine.idlist import pack
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.errors import StoreClosed
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options

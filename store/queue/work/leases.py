@@ -19,12 +19,7 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.groups.grouping import log_claim
-from tidelog.engine.commands.streams.trim import xtrim
-from tidelog.engine.effects.effect import XGROUP_DELCONSUMER
-from tidelog.engine.groups.group import Group
-from tidelog.engine.streams.stream import Stream
+from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.waiters import Bell, Caller, Holder
 from tidelog.store.errors import StoreClosed

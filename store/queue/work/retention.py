@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.stream import Stream
+from tidelog.engine.api import Context, Stream, reading
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Core
 from tidelog.store.queue.options import Options

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.groups.ack import still_referenced
-from tidelog.engine.commands.streams.add import next_id
-from tidelog.engine.commands.streams.delete import log_acked
-from tidelog.engine.effects.effect import XACK, XACKDEL, Effect
-from tidelog.engine.groups.group import Group
+from tidelog.engine.api import (
+    XACK,
+    XACKDEL,
+    Context,
+    Effect,
+    EntryRow,
+    Group,
+    Stream,
+    log_acked,
+    next_id,
+    still_referenced,
+)
 from tidelog.engine.idlist import pack, pack_one
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.queue import rows
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import Failure

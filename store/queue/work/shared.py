@@ -20,15 +20,9 @@ from itertools import repeat
 from typing import Any, Final
 
 from tidelog.engine import ids
-from tidelog.engine.commands.context import Context
-from tidelog.engine.commands.streams.delete import log_delete
-from tidelog.engine.groups.group import Group
-from tidelog.engine.groups.pending import NOBODY
+from tidelog.engine.api import NOBODY, Context, EntryRow, Group, Stream, log_delete, reading
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
-from tidelog.engine.streams import reading
-from tidelog.engine.streams.block import EntryRow
-from tidelog.engine.streams.stream import Stream
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.queue.options import Options
