@@ -178,7 +178,10 @@ class GroupCommit:
 
     def error(self) -> LogPoisoned:
         if self.failure is None:
-            return LogPoisoned("the log was closed before this was on the disk; outcome unknown")
+            return LogPoisoned(
+                "outcome unknown: the log was closed before the write was confirmed to be on the disk. Open the store "
+                "again and read the data to find out"
+            )
         error = LogPoisoned(
             f"outcome unknown: {str(self.failure) or repr(self.failure)}. Read the data to find out; if the read "
             "fails too, close the store and open it again"

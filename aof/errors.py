@@ -96,7 +96,7 @@ class MissingSegment(Damage):
         self, path: Path, expected_lsn: int, found_lsn: int, reason: str, advice: str = ""
     ) -> None:
         self.what = reason
-        reason = f"{reason} (LSN {expected_lsn} expected, {found_lsn} found)"
+        reason = f"{reason} (LSN {expected_lsn} expected, {found_lsn or 'none'} found)"
         super().__init__(path, 0, reason, advice)
         self.expected_lsn, self.found_lsn = expected_lsn, found_lsn
 
@@ -141,7 +141,10 @@ class NoSpace(AofError):
     """The disk or the quota is full. Nothing changed; the same write succeeds once there is space."""
 
     def __init__(self, path: Path, nbytes: int) -> None:
-        super().__init__(f"{path}: no space for {nbytes} bytes; nothing was changed")
+        super().__init__(
+            f"{path}: the disk or the quota has no space for {nbytes} bytes; nothing was changed. Free some "
+            "space and try again"
+        )
         self.path, self.nbytes = path, nbytes
 
 
@@ -160,7 +163,8 @@ class UnitTooLarge(AofError):
 
     def __init__(self, nbytes: int, nbytes_max: int) -> None:
         super().__init__(
-            f"a unit of {nbytes} bytes exceeds the largest frame, {nbytes_max} bytes; split the call"
+            f"the call would write {nbytes} bytes to the log as one unit, but at most {nbytes_max} are possible; "
+            "split it into several calls"
         )
         self.nbytes, self.nbytes_max = nbytes, nbytes_max
 

@@ -78,7 +78,9 @@ def read(disk: Disk, root: Path) -> bytes:
         return parse(path, recipe.read(disk, path, BYTES_MAX))
     except NotAStore:
         if _has_segments(disk, root):
-            raise DamagedFile(path, 0, f"it does not begin like a tidelog {NAME} file") from None
+            raise DamagedFile(
+                path, 0, f"the file does not begin like a tidelog {NAME} file"
+            ) from None
         raise
     except (FileNotFoundError, NotADirectoryError):
         if disk.exists(root / RESTORING):

@@ -749,7 +749,7 @@ class Log:
             unsure = self.next_lsn - 1 - self.synced_lsn
             raise LogPoisoned(
                 f"the log was closed, but {unsure} records from LSN {self.synced_lsn + 1} on were never confirmed to "
-                f"be on disk: {self.failure!r}"
+                f"be on the disk ({self.failure!r}). Open the store again and read the data to find out which exist"
             ) from self.failure
 
     def retire(self) -> None:

@@ -206,5 +206,5 @@ def _mismatch(disk: Disk, info: Segment, start: Start) -> Damage:
             "an older copy or was cut off"
         )
         return DoesNotFit(info.path, scan.offset, reason)
-    reason = f"{scan.found.value} where the checkpoint proves records through LSN {start.lsn}"
+    reason = f"found {scan.found.value}, although the checkpoint proves that records through LSN {start.lsn} existed"
     return CorruptFrame(info.path, scan.offset, scan.lsn, scan.found_lsn, reason)

@@ -44,7 +44,7 @@ class NotPlain(OSError):
     def __init__(self, path: Path, kind: Kind, wanted: Kind) -> None:
         place = "a file" if wanted is Kind.FILE else "a directory"
         follows = ", and tidelog follows no links inside a store" if kind is Kind.LINK else ""
-        advice = f"put {wanted.value} back under this name, or move this away"
+        advice = f"put {wanted.value} back under this name, or move {kind.value.replace('a ', 'the ', 1)} away"
         number = errno.ELOOP if kind is Kind.LINK else errno.EINVAL
         self.what = f"found {kind.value} where {place} belongs{follows}; {advice}"
         super().__init__(number, self.what, str(path))

@@ -80,7 +80,7 @@ class Addresses:
             importlib.import_module("prometheus_client")
         except ImportError as error:
             raise ConfigError(
-                f"metrics-port needs an extra; run `pip install 'tidelog[server]'`: {error}"
+                f"metrics-port needs more packages: run `pip install 'tidelog[server]'` ({error})"
             ) from error
         host, port = config["metrics-bind"], config["metrics-port"]
         try:

@@ -68,7 +68,9 @@ class Server:
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:
         if core.served:
-            raise ConfigError("this store is already being served")
+            raise ConfigError(
+                "this store is already being served: stop that server first, or connect to it"
+            )
         self.core = core
         core.served = True
         self.config = config

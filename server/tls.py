@@ -50,7 +50,7 @@ def _context(config: Config) -> ssl.SSLContext:
             made.set_ciphers(config["tls-ciphers"])
         except ssl.SSLError:
             raise ConfigError(
-                f"tls-ciphers: OpenSSL knows no cipher of {config['tls-ciphers']}"
+                f"tls-ciphers: OpenSSL knows none of the ciphers {config['tls-ciphers']}"
             ) from None
     if config["tls-prefer-server-ciphers"]:
         made.options |= ssl.OP_CIPHER_SERVER_PREFERENCE

@@ -90,31 +90,39 @@ def _backwards(key: bytes) -> bytes:
     return bytes(255 - byte for byte in key) + b"\xff\xff"
 
 
+_COUNTED: Final = {
+    "streams": "streams",
+    "entries": "entries",
+    "groups": "groups",
+    "pending": "pending entries",
+}
+
+
 def differences(stated: Counts, found: Counts) -> list[str]:
     """Describe each difference between the counts of a manifest (`stated`) and those that were read (`found`)."""
     texts = [
-        f"{name}: the data has {getattr(found, name)}, the manifest says {getattr(stated, name)}"
-        for name in ("streams", "entries", "groups", "pending")
+        f"the data has {getattr(found, name)} {shown}, but the manifest says {getattr(stated, name)}"
+        for name, shown in _COUNTED.items()
         if getattr(stated, name) != getattr(found, name)
     ]
     dbs = {row.db: row for row in stated.databases}, {row.db: row for row in found.databases}
     for db in sorted(dbs[0].keys() | dbs[1].keys()):
         told, there = (rows.get(db, DatabaseCount(db, 0, 0)) for rows in dbs)
         texts += [
-            f"database {db}, {name}: the data has {getattr(there, name)}, the manifest says {getattr(told, name)}"
-            for name in ("keys", "expires")
+            f"database {db}: the data has {getattr(there, name)} {shown}, but the manifest says {getattr(told, name)}"
+            for name, shown in (("keys", "keys"), ("expires", "keys that expire"))
             if getattr(there, name) != getattr(told, name)
         ]
     if stated.largest != found.largest:
         one, other = set(stated.largest), set(found.largest)
         for row in sorted((one ^ other) or {stated.largest[0]}, key=lambda row: (row.db, row.key)):
             where = (
-                "listed in the manifest, but missing from the data"
+                "is listed in the manifest, but missing from the data"
                 if row in one
-                else ("in the data, but not listed in the manifest")
+                else ("is in the data, but not listed in the manifest")
             )
             texts.append(
-                f"database {row.db}, stream {row.key!r} with {row.entries} entries, {row.groups} groups, "
-                f"{row.pending} pending: {where}"
+                f"database {row.db}: stream {row.key!r} with {row.entries} entries, {row.groups} groups and "
+                f"{row.pending} pending entries {where}"
             )
     return texts

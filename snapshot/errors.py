@@ -68,7 +68,7 @@ class SnapshotsLocked(SnapshotError):
     """Another process or thread held the lock of the folder snapshots/ for longer than the caller waits."""
 
     def __init__(self, path: Path, pid: int | None, seconds: float) -> None:
-        holder = "another one" if pid is None else f"process {pid}"
+        holder = "another process" if pid is None else f"process {pid}"
         super().__init__(
             f"another snapshot or prune is still writing to {path.parent} after {seconds:.0f} s ({holder} holds "
             f"{path.name}). Check whether it hangs, then try again"

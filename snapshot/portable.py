@@ -147,7 +147,7 @@ def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     lsn = lsn_of(path.name)
     if lsn is not None and lsn != manifest.lsn:  # a copy may have any name that is not an LSN
         raise SnapshotDamaged(
-            path, f"the manifest belongs to LSN {manifest.lsn}, not to this directory's"
+            path, f"the manifest says LSN {manifest.lsn}, but the name of the directory says {lsn}"
         )
     data = path / DATA
     try:

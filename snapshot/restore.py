@@ -117,12 +117,13 @@ def check_bound(snapshot: Snapshot, bound: Bound) -> None:
     manifest = snapshot.manifest
     if bound.lsn < manifest.lsn:
         raise SnapshotRefused(
-            f"{snapshot.path} holds everything through LSN {manifest.lsn}, which is beyond {bound.lsn}; {older}"
+            f"{snapshot.path} holds everything through LSN {manifest.lsn}, which is beyond LSN {bound.lsn}; "
+            f"{older}"
         )
     if bound.ms < manifest.now_ms:
         raise SnapshotRefused(
-            f"{snapshot.path} holds everything up to {manifest.now_ms} ms since 1970, which is after "
-            f"{bound.ms}; {older}"
+            f"{snapshot.path} holds everything up to the Unix time {manifest.now_ms / 1000:.3f}, which is after "
+            f"{bound.ms / 1000:.3f}; {older}"
         )
 
 
@@ -149,7 +150,9 @@ class Plan:
             ) from error
         reached = self.tail.position.lsn
         if bound.lsn != NO_BOUND and not self.tail.bound and reached < bound.lsn:
-            raise SnapshotRefused(f"the log in {log} ends with LSN {reached}, before {bound.lsn}")
+            raise SnapshotRefused(
+                f"the log in {log} ends with LSN {reached}, before LSN {bound.lsn}; choose an LSN up to {reached}"
+            )
 
     def apply(self, start: Start, apply: Callable[[list[Effect]], object]) -> Tail:
         """Follow the log again as far as planned, and apply its records."""
@@ -257,7 +260,9 @@ def install(
         lock = acquire(disk, target, os.getpid())
     except StoreLocked as error:
         holder = "another process" if error.pid is None else f"process {error.pid}"
-        raise SnapshotRefused(f"{target} is being restored or used by {holder}") from error
+        raise SnapshotRefused(
+            f"{target} is being restored or used by {holder}; name another directory"
+        ) from error
     try:
         check_target(disk, target)  # again, now under the lock
         _mark(disk, snapshot, target)

@@ -253,7 +253,9 @@ class _Log:
             return
         data = recipe.read(self._disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(self._disk, self._directory, self._uuid):
-            self.fail("durable", path, f"{path}: neither slot is intact and from this store")
+            self.fail(
+                "durable", path, f"{path}: both of its slots are damaged or belong to another store"
+            )
 
     def _scan(self, promises: list[Promise], found: list[Segment]) -> None:
         scan: Scan | None = None
@@ -276,8 +278,8 @@ class _Log:
                 time.sleep(_PAUSE_S)
             if frame.now < self._now:
                 text = (
-                    f"{scan.path}, byte {frame.offset}: the time {frame.now} is before that of the previous frame, "
-                    f"{self._now}"
+                    f"{scan.path}, byte {frame.offset}: the frame has the time {frame.now}, which is before that of "
+                    f"the previous frame, {self._now}"
                 )
                 self.fail("time", scan.path, text)
             self._now = frame.now
@@ -292,7 +294,8 @@ class _Log:
             self.fail(
                 "tail",
                 scan.path,
-                f"{scan.path}, byte {scan.offset}: {nbytes} bytes of an unfinished write",
+                f"{scan.path}, byte {scan.offset}: the log ends with {nbytes} bytes of an unfinished write; the next "
+                "open for writing moves them to quarantine/",
             )
 
     def _frame(self, path: Path, frame: Frame) -> None:

@@ -150,7 +150,9 @@ def _listen(
             watch.daemon = True
             watch.start()
     except ValueError as error:
-        yield WalkFinding(f"{path}: the process that read it sent an invalid result: {error}")
+        yield WalkFinding(
+            f"{path}: the process that read the file sent an invalid result ({error})"
+        )
     finally:
         watch.cancel()
         if not done:
@@ -168,14 +170,17 @@ def _listen(
 def _death(status: int, hung: bool, errors: bytes) -> str:
     if hung:
         return (
-            f"the process that read it hung for {SILENT_S:.0f} s and was ended: its pages refer to each other in a "
-            "circle"
+            f"the process that read the file hung for {SILENT_S:.0f} s and was ended; perhaps pages refer to each "
+            "other in a circle"
         )
     if status < 0:
         name = signal.Signals(-status).name
-        return f"the process that read it was killed by {name}: its pages contradict each other, or cannot be read"
+        return (
+            f"the process that read the file was killed by {name}; perhaps pages contradict each other or cannot be "
+            "read"
+        )
     last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-    return f"the process that read it ended too early ({last or status})"
+    return f"the process that read the file ended too early ({last or status})"
 
 
 # --- the child
@@ -225,10 +230,12 @@ class _Walker:
             self.find(f"{row_name(rowkeys.META)} is missing")
         else:
             for table, keys, expires in self.meta.tables["tables"]:
-                self.compare(f"table {table}: keys", self.keys.pop(table, 0), keys)
-                self.compare(f"table {table}: expiries", self.expiries.get(table, 0), expires)
+                self.compare(f"table {table}", "keys", self.keys.pop(table, 0), keys)
                 self.compare(
-                    f"table {table}: keys that expire", self.expiring.get(table, 0), expires
+                    f"table {table}", "rows of expiry times", self.expiries.get(table, 0), expires
+                )
+                self.compare(
+                    f"table {table}", "keys that expire", self.expiring.get(table, 0), expires
                 )
             for table in self.keys:
                 self.find(f"table {table} has keys, but belongs to no database")
@@ -239,10 +246,10 @@ class _Walker:
             if extra > 0 and not self.found:
                 self.find(f"{extra} rows of {name} belong to no stream or group")
 
-    def compare(self, what: str, there: int, told: int) -> None:
+    def compare(self, where: str, what: str, there: int, told: int) -> None:
         if there != told:
             self.find(
-                f"{what}: the file has {there}, the row that describes the checkpoint says {told}"
+                f"{where}: the file has {there} {what}, but the row that describes the checkpoint says {told}"
             )
 
     # --- row by row
@@ -371,11 +378,12 @@ class _Walker:
                 self.find(f"stream {number}, open node: the IDs are not in ascending order", number)
         if length != stream.length:
             self.find(
-                f"stream {number}: it has {length} entries, its row says {stream.length}", number
+                f"stream {number}: it has {length} entries, but its row says {stream.length}",
+                number,
             )
         if nodes != stream.nodes():
             self.find(
-                f"stream {number}: it has {nodes} nodes, its row says {stream.nodes()}", number
+                f"stream {number}: it has {nodes} nodes, but its row says {stream.nodes()}", number
             )
         pages = self.rows_of.get(rowkeys.page_prefix(number), 0)
         data = self.rows_of.get(rowkeys.data_prefix(number), 0)
@@ -392,7 +400,7 @@ class _Walker:
         groups = self.rows_of.get(rowkeys.group_prefix(number), 0)
         if groups != len(stream.groups):
             self.find(
-                f"stream {number}: it has {groups} groups, its row says {len(stream.groups)}",
+                f"stream {number}: it has {groups} groups, but its row says {len(stream.groups)}",
                 number,
             )
 
@@ -417,14 +425,19 @@ class _Walker:
         where = f"stream {number}, group {group.name!r}"
         if there != told:
             self.find(
-                f"{where}: it has {there} chunks of pending entries, its row says {told}", number
+                f"{where}: it has {there} chunks of pending entries, but its row says {told}",
+                number,
             )
         if pending_adds_up(self.rows, number, group.number, directory):
             return
         try:
             group.pending.check()  # slower; raises AssertionError that says what is wrong
         except AssertionError as error:
-            self.find(f"{where}: its pending entries contradict each other {error}", number)
+            self.find(
+                f"{where}: its pending entries contradict each other"
+                + (f": {error}" if str(error) else ""),
+                number,
+            )
 
 
 _KINDS: Final = {
@@ -458,7 +471,7 @@ def _of_node(
     if ends != (first, page.lasts[at], page.counts[at]):
         return "its entries are not those that its page lists", first
     if any(each is not None and len(each) != found.count for each in (dms, seqs, found.shape_of)):
-        return "its number of entries is not what it says", first
+        return "it does not hold as many entries as it says", first
     ascend = True
     if dms is not None:
         # Compare the columns. Building the IDs would cost ten times as much.

@@ -431,7 +431,11 @@ class Checkpoints:
                 keep_from = min(keep_from, first_lsn - 1)
             release(self._disk, directory, keep_from, options.retain_bytes)
         except (AofError, OSError) as error:
-            _logger.warning("old segments of %s could not be deleted yet: %s", self._root, error)
+            _logger.warning(
+                "old segments of %s could not be deleted; the next checkpoint tries again: %s",
+                self._root,
+                error,
+            )
 
     def _oldest_snapshot(self) -> int | None:
         """The LSN of the oldest kept snapshot; the log after it stays. None if there is none."""

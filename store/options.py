@@ -61,14 +61,14 @@ def make_options(**given: Any) -> Options:
 
 def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        bounds = f"{low} or more"
+        bounds = f"of at least {low}"
     elif high is not None and value > high:
         bounds = f"from {low} to {high}"
     else:
         return
     if high is not None:
         bounds = f"from {low} to {high}"
-    raise DataError(f"{name} must be an integer {bounds}")
+    raise DataError(f"{name} must be an integer {bounds}, not {value!r}")
 
 
 def _seconds(name: str, value: Any) -> float | None:
@@ -78,7 +78,7 @@ def _seconds(name: str, value: Any) -> float | None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise DataError(f"{name} must be a number of seconds above 0 or a timedelta, not {value!r}")
     if seconds > 1e12 or math.isnan(seconds):
-        raise DataError(f"{name} is too long: {value!r}")
+        raise DataError(f"{name} must be at most 1,000,000,000,000 seconds, not {value!r}")
     return float(seconds)
 
 

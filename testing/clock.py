@@ -138,4 +138,4 @@ class Clock:
 
 def _check(what: str, seconds: float) -> None:
     if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
-        raise DataError(f"{what}({seconds!r}): seconds must be a number")
+        raise DataError(f"{what}({seconds!r}): seconds must be a finite number")

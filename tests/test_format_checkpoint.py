@@ -560,7 +560,9 @@ def test_a_file_without_a_checkpoint_counts_as_none(tmp_path: Path) -> None:
         assert db.xlen("k") == 1
     with lmdb.open(str(folder)) as env, env.begin(write=True) as txn:
         txn.put(b"z", struct.pack("<I", crc32c(b"z")))
-    with pytest.raises(tidelog.StoreDamaged, match="the row that describes it is missing"):
+    with pytest.raises(
+        tidelog.StoreDamaged, match="the row that describes the checkpoint is missing"
+    ):
         tidelog.open(tmp_path)
 
 

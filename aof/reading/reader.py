@@ -86,11 +86,12 @@ def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment
             header = read_header(disk, path)
         except FileNotFoundError:
             raise Vanished(path) from None
-        if header.first_lsn != segment.first_lsn_of(path.name):
+        named = segment.first_lsn_of(path.name)
+        if header.first_lsn != named:
             raise DamagedFile(
                 path,
                 40,
-                f"the header says first LSN {header.first_lsn}, but the file name says another",
+                f"the header says that the segment begins with LSN {header.first_lsn}, but the file name says {named}",
             )
         if uuid is not None and header.uuid != uuid:
             raise DamagedFile(path, 16, belongs_elsewhere(header))
@@ -98,8 +99,8 @@ def _segments(disk: Disk, paths: list[Path], uuid: bytes | None) -> list[Segment
             raise DamagedFile(
                 path,
                 56,
-                f"the header says that the previous segment ends with LSN {header.before.lsn}, "
-                "which does not fit its own first LSN",
+                f"the header says that the previous segment ends with LSN {header.before.lsn}, but that this one "
+                f"begins with LSN {header.first_lsn}",
             )
         found.append((path, header))
     ends: list[End | None] = [header.before for _, header in found[1:]]
@@ -272,7 +273,7 @@ class Scan:
             # Either this segment was cut off, or a whole segment after it is gone.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
-                f"the next segment proves records through LSN {self.end.lsn}"
+                f"the next segment proves that records through LSN {self.end.lsn} existed"
             )
             path = self.path.with_name(segment.file_name(self.lsn))
             return MissingSegment(path, self.lsn, self.end.lsn + 1, reason)
@@ -357,13 +358,13 @@ class Scan:
         self.verdict = judge(found, self.last, bool(proof))
         self.reason = found.value
         if self.verdict is Verdict.CORRUPT:
-            self.reason = f"{found.value} where {proof}" if proof else found.value
+            self.reason = f"found {found.value}" + (f", although {proof}" if proof else "")
         elif self.end is not None:
             if self.end != End(self.lsn - 1, self.offset, self.crc):
                 self.verdict = Verdict.CORRUPT
                 self.reason = (
-                    f"the next segment says this one ends with LSN {self.end.lsn} at byte {self.end.offset}, but it "
-                    f"ends with LSN {self.lsn - 1}"
+                    f"the next segment says that this one ends with LSN {self.end.lsn} at byte {self.end.offset}, but "
+                    f"it ends with LSN {self.lsn - 1}"
                 )
 
     def _proof(self) -> str:
@@ -371,16 +372,16 @@ class Scan:
         if self.end is not None:
             if self.offset >= self.end.offset and not self._gap:
                 return ""
-            return f"the next segment proves records through LSN {self.end.lsn}"
+            return f"the next segment proves that records through LSN {self.end.lsn} existed"
         for promise in self._promises:
             if promise.incarnation == self.header.incarnation and promise.lsn >= self.lsn:
-                return f"DURABLE proves records through LSN {promise.lsn}"
+                return f"the file DURABLE proves that records through LSN {promise.lsn} existed"
         if self.header.role == segment.LEADER and self.found is not Found.BLANK:
             here = self._header_at(self.offset)
             behind = self.offset + (1 if here is None else HEADER_BYTES + here[1])
             for offset, later in self.later_headers(behind):
                 if later.synced >= self.lsn:
-                    return f"the frame at byte {offset} proves records through LSN {later.synced}"
+                    return f"the frame at byte {offset} proves that records through LSN {later.synced} existed"
         return ""
 
 

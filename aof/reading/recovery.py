@@ -231,7 +231,8 @@ def check_lives(
                 directory / segment.file_name(next_lsn),
                 promise.lsn,
                 next_lsn - 1,
-                "DURABLE proves that records existed, but the segment that held them is missing",
+                f"the file DURABLE proves that records through LSN {promise.lsn} existed, but the segment that held "
+                "the last of them is missing",
             )
 
 
@@ -255,8 +256,8 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
     recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(
-        "%s, byte %d: a torn tail of %d bytes, never acknowledged as durable, was moved to %s; "
-        "the log ends with LSN %d",
+        "%s, byte %d: the log ended with an unfinished write of %d bytes, which was never acknowledged as durable and "
+        "was moved to %s; the log now ends with LSN %d",
         scan.path,
         scan.offset,
         nbytes,

@@ -73,8 +73,8 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
         from tomlkit.exceptions import ParseError
         from tomlkit.items import Table
     except ImportError as error:
-        needed = "writing it needs an extra; run `pip install 'tidelog[server]'`"
-        raise Malformed(f": {needed}: {error}") from error
+        needed = "to let CONFIG REWRITE write this file, run `pip install 'tidelog[server]'`"
+        raise Malformed(f": {needed} ({error})") from error
 
     try:
         document = tomlkit.parse(_decoded(data))

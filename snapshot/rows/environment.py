@@ -288,7 +288,7 @@ class Environment:
                 "them"
             ) from error
         except lmdb.Error as error:
-            raise self.trouble("reading cannot begin", error) from error
+            raise self.trouble("the checkpoint cannot be read", error) from error
 
     def write(self) -> Writing:
         """Begin a write transaction in this thread. The newest commit is checked first, which may take a second per GB.
@@ -303,7 +303,7 @@ class Environment:
             env.reader_check()  # slots of dead readers would keep LMDB from reusing pages
             txn = env.begin(write=True)
         except lmdb.Error as error:
-            raise self.trouble("a checkpoint cannot begin", error) from error
+            raise self.trouble("the checkpoint cannot be written", error) from error
         if txn.id() != self.sound + 1:
             txn.abort()
             raise CheckpointError(f"another writer changed {self.path} just now; try again")
@@ -452,7 +452,7 @@ class Environment:
         try:
             self._open().copyfd(fd, compact=True, txn=txn)
         except lmdb.Error as error:
-            raise self.trouble("it cannot be copied", error) from error
+            raise self.trouble("the checkpoint cannot be copied", error) from error
         finally:
             self.copies -= 1
 
@@ -464,15 +464,15 @@ class Environment:
             code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
         ):
             advice = (
-                "the disk or the quota is full. Free some space; until then all of the log is kept"
+                "The disk or the quota is full: free some space. Until then all of the log is kept"
             )
         elif isinstance(error, lmdb.MapFullError):
-            advice = f"it would become larger than {MAP_BYTES >> 40} TiB, the maximum"
+            advice = f"The file would become larger than {MAP_BYTES >> 40} TiB, the maximum"
         elif isinstance(error, lmdb.PanicError):
-            advice = "an earlier failure left it unusable; close the store and open it again"
+            advice = "An earlier failure left it unusable: close the store and open it again"
         else:
-            advice = "the log is kept"
-        return CheckpointError(f"{self.path}: {what}: {error}; {advice}")
+            advice = "All of the log is kept"
+        return CheckpointError(f"{self.path}: {what} ({error}). {advice}")
 
     def _open(self) -> lmdb.Environment:
         if self._lmdb is None:

@@ -87,7 +87,7 @@ class Meta(NamedTuple):
             )
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
             raise DamagedCheckpoint(
-                path, 0, f"the row that describes it cannot be read ({error!r})"
+                path, 0, f"the row that describes the checkpoint cannot be read ({error!r})"
             ) from error
 
 
@@ -104,5 +104,5 @@ def read_meta(rows: ColdRows, path: Path) -> Meta | None:
         return Meta.unpack(path, payload)
     if rows.number():
         # Treating these rows as an empty checkpoint would bring deleted data back.
-        raise DamagedCheckpoint(path, 0, "the row that describes it is missing")
+        raise DamagedCheckpoint(path, 0, "the row that describes the checkpoint is missing")
     return None

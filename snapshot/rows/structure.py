@@ -206,7 +206,11 @@ class Structure:
                 number, 0, f"a row refers to a value in page {first}, which does not exist"
             )
         if nbytes < CRC_BYTES:
-            raise BadPage(number, 0, f"the value in page {first} has {nbytes} bytes")
+            raise BadPage(
+                number,
+                0,
+                f"the value in page {first} has {nbytes} bytes, too few to hold its checksum",
+            )
         offset = first * psize
         if PAGE_HEADER + nbytes <= _RUN_BYTES_MAX:  # one call instead of two
             data = self._read_at(offset, PAGE_HEADER + nbytes)
@@ -233,7 +237,9 @@ class Structure:
         commit = int.from_bytes(page.keys[at], "big")
         first, start, nbytes = page.values[at]
         if not 0 < commit <= self.head.transaction:
-            raise BadPage(number, start, f"it lists pages that commit {commit} gave back")
+            raise BadPage(
+                number, start, f"it lists the free pages of commit {commit}, which does not exist"
+            )
         pages = 0
         if first:
             pages, data = self._overflow(first, nbytes, number, whole=True)
@@ -270,11 +276,11 @@ class Structure:
             yield from self._torn_rows(set(differing), torn)
             differing = [part for part in differing if part not in torn]
         if differing and not self._unread:
-            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+            more = f" and of {len(differing) - 1} more parts" if len(differing) > 1 else ""
             self.faults.append(
                 Fault(
                     0,
-                    f"{part_name(differing[0])}{more}: the rows are not those of the last commit; perhaps a page of "
+                    f"the rows of {part_name(differing[0])}{more} are not those of the last commit; perhaps a page of "
                     "an earlier commit took their place",
                 )
             )

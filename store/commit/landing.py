@@ -316,10 +316,10 @@ class Landing:
         try:
             state = self._recover(self)
         except (aof.AofError, CorruptBlock, OSError) as error:
-            text = f"memory could not be rebuilt from the log: {error}"
+            text = "memory could not be rebuilt from the log"
             if isinstance(error, aof.NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE:
-                raise OutOfSpace(f"{text}; the next call tries again") from error
-            raise StorePoisoned(text) from error
+                raise OutOfSpace(f"{text}; the next call tries again: {error}") from error
+            raise StorePoisoned(f"{text}: {error}") from error
         self.renew(state)
         self.reloads += 1
         for told in self.rebuilt:

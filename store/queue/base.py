@@ -268,7 +268,8 @@ class QueueBase:
     def _full(self, stored: int = 0) -> QueueFull:
         before = f"; {stored} values were put before it filled up" if stored else ""
         error = QueueFull(
-            f"queue {self.name!r} is full: it has {self._options.max_depth} unfinished jobs (max_depth){before}"
+            f"queue {self.name!r} is full: it has {self._options.max_depth} unfinished jobs, as many as "
+            f"max_depth allows{before}"
         )
         error.stored = stored
         return error

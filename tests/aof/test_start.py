@@ -297,7 +297,7 @@ REFUSED: dict[str, tuple[Callable[[Case], object], type[Damage], str]] = {
     "older copy": (an_older_copy, DoesNotFit, OLDER),
     "older copy, zeros": (an_older_copy_with_prepared_space, DoesNotFit, OLDER),
     "older copy, shorter": (an_older_copy_without_the_segment, DoesNotFit, "aof/ is an older copy"),
-    "damage before": (damage_before, CorruptFrame, "where the checkpoint proves records through LSN {p}"),
+    "damage before": (damage_before, CorruptFrame, "checkpoint proves that records through LSN {p} existed"),
     "other checksum": (other_checksum, DoesNotFit, "different histories"),
     "other checksum, end": (other_checksum_at_a_segments_end, DoesNotFit, "in this log, but"),
     "other offset": (other_offset, DoesNotFit, "different histories"),

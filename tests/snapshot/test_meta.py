@@ -63,5 +63,7 @@ def test_rows_without_it(tmp_path: Path) -> None:
     with environment(tmp_path / "c") as env, cold(env) as rows:
         write(env, {b"x": b""})
         rows.renew()
-        with pytest.raises(DamagedCheckpoint, match="the row that describes it is missing"):
+        with pytest.raises(
+            DamagedCheckpoint, match="the row that describes the checkpoint is missing"
+        ):
             read_meta(rows, env.path)

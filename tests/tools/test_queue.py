@@ -418,7 +418,7 @@ def test_no_such_dead_job(run: Run, root: Path, line: tuple[str, ...], lost: str
     known = [] if line[0] == "dead show" else [SECOND]
     done = run("queue", *line[0].split(), *line[1:], "--", root, "mails", *known, lost)
     assert (done.code, done.out, done.err.count("\n")) == (exits.NOT_A_STORE, "", 1)
-    assert done.err.startswith("tidelog: no such dead job: ") and "\x1b" not in done.err
+    assert done.err.startswith("tidelog: there is no dead job ") and "\x1b" not in done.err
     assert run("digest", root) == before
 
 

@@ -141,7 +141,7 @@ def test_the_id_that_it_had_as_a_job_will_not_do(run: Run, root: Path, command: 
     assert done == (
         exits.NOT_A_STORE,
         "",
-        f"tidelog: no such dead job: {original} ({original} is now {FIRST});"
+        f"tidelog: there is no dead job {original} ({original} is now {FIRST});"
         " see  tidelog queue dead ls\n",
     )
     assert dead(root) == ALL

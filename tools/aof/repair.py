@@ -113,7 +113,7 @@ def headers(files: LogFiles, paths: list[Path]) -> tuple[list[Segment], Damage |
             return found, DamagedFile(
                 path,
                 40,
-                f"the header says first LSN {header.first_lsn}, but the file name says another",
+                f"the header says that the segment begins with LSN {header.first_lsn}, but the file name says {first}",
             )
         if not found and first != 1 and not files.has_checkpoint:
             reason = "the segments before this one are missing"

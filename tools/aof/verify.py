@@ -130,15 +130,17 @@ class Verification:
             return
         data = recipe.read(files.disk, path, durable.FILE_BYTES)
         if any(data) and not durable.read(files.disk, files.directory, files.uuid):
-            self.fail("durable", f"{path}: neither slot is intact and from this store")
+            self.fail(
+                "durable", f"{path}: both of its slots are damaged or belong to another store"
+            )
 
     def check_segment(self, scan: Scan) -> None:
         for frame in scan.frames():
             self.frames += 1
             if frame.now < self.now:
                 text = (
-                    f"{scan.path}, byte {frame.offset}: the time {frame.now} is before that of the previous frame, "
-                    f"{self.now}"
+                    f"{scan.path}, byte {frame.offset}: the frame has the time {frame.now}, which is before that of "
+                    f"the previous frame, {self.now}"
                 )
                 self.fail("time", text)
             self.now = frame.now
@@ -149,7 +151,8 @@ class Verification:
             self.fail("segments" if isinstance(error, MissingSegment) else "frames", str(error))
         elif scan.verdict is Verdict.TORN:
             text = (
-                f"{scan.path}, byte {scan.offset}: {scan.tail_bytes()} bytes of an unfinished write"
+                f"{scan.path}, byte {scan.offset}: the log ends with {scan.tail_bytes()} bytes of an unfinished write; "
+                "the next open for writing moves them to quarantine/"
             )
             self.fail("tail", text)
 

@@ -224,7 +224,7 @@ def test_what_is_wrong_with_the_files(ours: Files, other: Files, tmp_path: Path)
         ),
         (
             {**files(ours), "tls_auth_clients": "no", "tls_ciphers": "rot13"},
-            "tls-ciphers: OpenSSL knows no cipher of rot13",
+            "tls-ciphers: OpenSSL knows none of the ciphers rot13",
         ),
     ):
         with pytest.raises(ConfigError) as caught:

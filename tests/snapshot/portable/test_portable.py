@@ -208,7 +208,7 @@ def test_the_uuid(made: Path) -> None:
 def test_the_lsn(made: Path, tmp_path: Path) -> None:
     manifest = portable.read_snapshot(DISK, made).manifest
     lie(made, position=manifest.position._replace(lsn=5))
-    with pytest.raises(SnapshotDamaged, match="the manifest belongs to LSN 5"):
+    with pytest.raises(SnapshotDamaged, match="the manifest says LSN 5, but the name"):
         open_snapshot(DISK, made)
     copy = shutil.copytree(made, tmp_path / "copy")
     with pytest.raises(

@@ -172,11 +172,11 @@ def test_refused_before_the_target_is_touched(tmp_path: Path) -> None:
     last = past.last
     now = past.snapshot.manifest.now_ms
     target = tmp_path / "new"
-    with pytest.raises(SnapshotRefused, match=f"through LSN {lsn}, which is beyond {lsn - 1}"):
+    with pytest.raises(SnapshotRefused, match=f"through LSN {lsn}, which is beyond LSN {lsn - 1}"):
         restore(DISK, path, target, until_lsn=lsn - 1)
     with pytest.raises(SnapshotRefused, match="which is after .*; choose an older snapshot"):
         restore(DISK, path, target, until_ms=now - 1)
-    with pytest.raises(SnapshotRefused, match=f"ends with LSN {last}, before {last + 1}"):
+    with pytest.raises(SnapshotRefused, match=f"ends with LSN {last}, before LSN {last + 1}"):
         restore(DISK, path, target, until_lsn=last + 1)
     with pytest.raises(SnapshotRefused, match="directory does not exist"):
         restore(DISK, path, target, aof=tmp_path / "nothing")

@@ -179,18 +179,18 @@ def test_what_is_young_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "text"),
     [
-        ("memory_budget", 1000, "memory_budget must be an integer 1048576 or more"),
+        ("memory_budget", 1000, "memory_budget must be an integer of at least 1048576, not 1000"),
         ("memory_budget", "64M", "memory_budget must be an integer"),
-        ("checkpoint_bytes", -1, "checkpoint_bytes must be an integer 0 or more"),
+        ("checkpoint_bytes", -1, "checkpoint_bytes must be an integer of at least 0, not -1"),
         ("checkpoint_bytes", True, "checkpoint_bytes must be an integer"),
         ("save", "3600 1", "save must be pairs"),
         ("save", [(60,)], "save must be pairs"),
         ("save", [(0, 1)], "the seconds of save must be a number of seconds above 0"),
-        ("save", [(60, 0)], "the changes of save must be an integer 1 or more"),
+        ("save", [(60, 0)], "the changes of save must be an integer of at least 1, not 0"),
         ("snapshot_every", 0, "snapshot_every must be a number of seconds above 0"),
         ("snapshot_every", float("nan"), "snapshot_every must be a number of seconds above 0"),
-        ("keep_snapshots", -1, "keep_snapshots must be an integer 0 or more"),
-        ("retain_bytes", 1.5, "retain_bytes must be an integer 0 or more"),
+        ("keep_snapshots", -1, "keep_snapshots must be an integer of at least 0, not -1"),
+        ("retain_bytes", 1.5, "retain_bytes must be an integer of at least 0, not 1.5"),
         ("retain_seconds", timedelta(0), "retain_seconds must be a number of seconds above 0"),
     ],
 )

@@ -97,7 +97,7 @@ def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
         known = [f"{job.original_id} is now {job.id}" for job in dead if job.original_id in lost]
         hint = f" ({listed(known)})" if known else ""
         raise NoSuch(
-            f"no such dead job: {listed([name for name in names if name in lost])}{hint};"
+            f"there is no dead job {listed([name for name in names if name in lost])}{hint};"
             " see  tidelog queue dead ls"
         )
     jobs = [job for job in found.values() if job is not None]
