@@ -135,7 +135,7 @@ def two_lives() -> tuple[SimulatedDisk, list[Path]]:
 def test_a_life_that_made_a_promise_and_has_no_segment_is_missed() -> None:
     disk, (_, last) = two_lives()
     disk.unlink(last)
-    with pytest.raises(MissingSegment, match="the segment that held them is missing"):
+    with pytest.raises(MissingSegment, match="the segment that held the last of them is missing"):
         read_back(disk)
 
 
