@@ -115,10 +115,12 @@ def test_counts_that_lie(tmp_path: Path) -> None:
     made = stored(tmp_path / "db")
     counts = made.manifest.counts
     lies: dict[str, Counts] = {
-        "entries: ": counts._replace(entries=counts.entries + 1),
-        "streams: ": counts._replace(streams=0),
-        "database 0, keys": counts._replace(databases=(DatabaseCount(0, 1, 0),)),
-        "database 7, keys": counts._replace(databases=(*counts.databases, DatabaseCount(7, 1, 0))),
+        " entries, but the manifest says ": counts._replace(entries=counts.entries + 1),
+        " streams, but the manifest says 0": counts._replace(streams=0),
+        "database 0: the data has ": counts._replace(databases=(DatabaseCount(0, 1, 0),)),
+        "database 7: the data has 0 keys, but the manifest says 1": counts._replace(
+            databases=(*counts.databases, DatabaseCount(7, 1, 0))
+        ),
         "stream b's9' with 1 entries": counts._replace(
             largest=(counts.largest[0]._replace(entries=1), *counts.largest[1:])
         ),
