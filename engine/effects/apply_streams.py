@@ -17,7 +17,7 @@ from tidelog.engine.streams.stream import Stream
 
 
 def _existing(state: State, effect: Effect) -> Stream:
-    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])
+    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]
     if stream.mark != state.changes.generation:
         state.changes.touch(stream)
     return stream

@@ -43,6 +43,6 @@ def encode_row(fields: Mapping[Any, Any]) -> tuple[bytes, ...]:
     row: list[bytes] = []
     add = row.append  # a third faster than one comprehension over pairs
     for f, v in fields.items():
-        add(f if f.__class__ is bytes else f.encode() if f.__class__ is str else encode(f))
-        add(v if v.__class__ is bytes else v.encode() if v.__class__ is str else encode(v))
+        add(f.encode() if f.__class__ is str else f if f.__class__ is bytes else encode(f))
+        add(v.encode() if v.__class__ is str else v if v.__class__ is bytes else encode(v))
     return tuple(row)

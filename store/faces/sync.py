@@ -79,18 +79,12 @@ class Store(Face, Methods):
 
     def _add(self, name: KeyT, fields: Mapping[Any, Any]) -> Text:
         core = self._core
-        key = (
-            name
-            if name.__class__ is bytes
-            else name.encode()
-            if name.__class__ is str
-            else encode(name)
-        )
+        key = name.encode() if name.__class__ is str else encode(name)
         row: list[bytes] = []  # inlined encode_row, saves a call
         add = row.append
         for f, v in fields.items():
-            add(f if f.__class__ is bytes else f.encode() if f.__class__ is str else encode(f))
-            add(v if v.__class__ is bytes else v.encode() if v.__class__ is str else encode(v))
+            add(f.encode() if f.__class__ is str else f if f.__class__ is bytes else encode(f))
+            add(v.encode() if v.__class__ is str else v if v.__class__ is bytes else encode(v))
         try:
             effect, log, lsn = core.add(self._db, key, tuple(row))
         except CommandError as error:
@@ -98,8 +92,8 @@ class Store(Face, Methods):
             raise from_command(error) from None
         if self._keeps_receipts or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
-        text = b"%d-%d" % (effect[3], effect[4])
-        return text.decode() if self._decode else text
+        ms, seq = effect[3], effect[4]
+        return f"{ms}-{seq}" if self._decode else b"%d-%d" % (ms, seq)
 
     def _hold(self, promise: Promise) -> None:
         self._core.durability.hold(promise, self._level)

@@ -1059,9 +1059,9 @@ def test_a_value_larger_than_a_unit_is_refused(tmp_path: Path) -> None:
         queue.put(b"small")
         job = queue.get("w", block=0)
         huge = bytes(129 << 20)  # more than a unit may have
-        with pytest.raises((tidelog.NotStored, tidelog.ResponseError), match="large"):
+        with pytest.raises((tidelog.NotStored, tidelog.ResponseError), match="at most"):
             queue.put(huge)
-        with pytest.raises((tidelog.NotStored, tidelog.ResponseError), match="large"):
+        with pytest.raises((tidelog.NotStored, tidelog.ResponseError), match="at most"):
             job.done_and(queue.new(huge))
         assert len(queue) == 1 and job.ack() is True
 
