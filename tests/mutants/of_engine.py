@@ -28,9 +28,9 @@ MUTANTS: Final = (
     Mutant(
         "apply/stream-effects-untold",
         "engine/effects/apply_streams.py",
-        "    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])\n"
+        "    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]\n"
         "    if stream.mark != state.changes.generation:\n        state.changes.touch(stream)\n",
-        "    stream = cast(Stream, state.databases[effect[1]].keys[effect[2]])\n",
+        "    stream: Stream = state.databases[effect[1]].keys[effect[2]]  # type: ignore[assignment]\n",
         ("tests/engine/test_one_change.py::test_after_a_checkpoint",),
         "A checkpoint holds what was added since the one before.",
     ),
