@@ -50,6 +50,7 @@ from tidelog.engine.streams.pages import (
     mask_bytes,
     unpack_page,
 )
+from tidelog.engine.streams.stored import unpack_stream
 from tidelog.engine.streams.stream import LOADED, NEVER_HANDED, NO_CUT, Stream
 
 # A last page with at most this many nodes and bytes is rewritten together with the new nodes.
@@ -468,32 +469,29 @@ def load_stream(cold: ColdStore, number: int) -> Stream:
 
 
 def _unpack(cold: ColdStore, number: int, row: bytes) -> tuple[Stream, list[tuple[int, bytes]]]:
-    length, last_id, deleted_id, added, removed, next_group, nodes, tail, idmp, named = (
-        msgpack.unpackb(row)
-    )
+    stored = unpack_stream(number, row)
     stream = Stream(number)
-    stream.length = length
-    stream.last_id = _number(last_id)
-    stream.max_deleted_id = _number(deleted_id)
-    stream.entries_added = added
-    stream.removed_max = _number(removed)
-    stream.next_group = next_group
-    head, head_id, stop, live, nodes_last = nodes
-    stream.first_ordinal = stream.handed_stop = stream.stored_stop = stop
+    stream.length = stored.length
+    stream.last_id = stored.last_id
+    stream.max_deleted_id = stored.max_deleted_id
+    stream.entries_added = stored.entries_added
+    stream.removed_max = stored.removed_max
+    stream.next_group = stored.next_group
+    stream.first_ordinal = stream.handed_stop = stream.stored_stop = stored.stop
     stream.handed_gen = LOADED
     stream.marks = Marks()
-    if live:
+    if stored.nodes:
         stream.cold = ColdPages(
-            *(cold, number, stream.marks, head, _number(head_id), stop, live, _number(nodes_last))
+            *(cold, number, stream.marks, stored.head, stored.head_id),
+            *(stored.stop, stored.nodes, stored.nodes_last),
         )
-    if tail is not None:
-        sealed, deleted, void = tail
+    if stored.tail is not None:
+        sealed, mask, void = stored.tail
         decoded = Decoded(sealed)
-        mask = int.from_bytes(deleted, "little")
         stream.restore_tail(decoded.ids(), decoded.rows(), mask, void)
-    if idmp is not None:
-        stream.idmp = Idmp.unpack(idmp)
-    return stream, named
+    if stored.idmp is not None:
+        stream.idmp = Idmp.unpack(stored.idmp)
+    return stream, stored.groups
 
 
 def _id(entry_id: int) -> bytes:

@@ -36,7 +36,9 @@ from tidelog.engine.keys.freeze import Frozen, freeze, load_state, release, sett
 from tidelog.engine.keys.keyspace import resident
 from tidelog.engine.keys.state import Settings, State
 from tidelog.engine.reply import OK
+from tidelog.engine.streams.block import rows_of
 from tidelog.engine.streams.entries import Entries
+from tidelog.engine.streams.stored import page_with, stored_nodes, stored_stream
 from tidelog.engine.streams.stream import Stream
 
 # What tells of the past of this very state, or is left open.
@@ -159,7 +161,9 @@ class Stirred(Side):
         settle(self.state, frozen)
         self.frozen, self.meta, self.behind = None, self.frozen_meta, self.since[:]
         self.counts["commit"] += 1
-        assert digest(load_state(self.rows.copy(), self.meta)) == self.frozen_digest
+        state = load_state(self.rows.copy(), self.meta)
+        assert digest(state) == self.frozen_digest
+        nodes_are_stored(state, self.rows)
 
     def fail(self) -> None:
         if self.frozen is not None:
@@ -191,6 +195,33 @@ class Stirred(Side):
         for packed in self.behind:
             apply(self.state, msgpack.unpackb(packed, use_list=False, strict_map_key=False))
         self.counts["restart"] += 1
+
+
+def nodes_are_stored(state: State, rows: RowsInMemory) -> None:
+    """Assert that the nodes read from the rows alone are those of the loaded streams."""
+    for database in state.databases:
+        for value in database.keys.values():
+            if isinstance(value, Stream):
+                stored = stored_stream(rows, value.number)
+                found = [
+                    (
+                        node.ordinal,
+                        node.first,
+                        node.last,
+                        node.slots,
+                        node.deleted,
+                        rows_of(node.data),
+                    )
+                    for node in stored_nodes(rows, stored)
+                ]
+                nodes = list(value.walk())
+                assert found == [
+                    (n.ordinal, n.first, n.last, n.count, n.deleted, n.rows()) for n in nodes
+                ]
+                for node in nodes:
+                    if node.ordinal < stored.stop:
+                        page = page_with(rows, stored, node.ordinal)
+                        assert page.ordinal <= node.ordinal < page.stop
 
 
 class Pair:
