@@ -40,7 +40,7 @@ class NewerFormat(AofError):
             f"{path} has format version {found}, but this tidelog reads only up to version {known}. Open it with the "
             "version that wrote it or a newer one"
         )
-        self.path, self.found = path, found
+        self.path, self.found, self.known = path, found, known
 
 
 class NewerRecord(NewerFormat):

@@ -121,6 +121,13 @@ class Disk(Protocol):
         """Open or create `path` and hold its exclusive flock until it is closed. None if another open file holds it."""
         ...
 
+    def hold(self, path: Path, *, shared: bool) -> File | None:
+        """Open an existing file and hold its flock, shared or exclusive, until it is closed. Creates nothing.
+
+        None if another open file holds a flock that excludes it. A shared one needs only the right to read the file.
+        """
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Atomically rename `source` to `target`, in the same directory, replacing an existing file."""
         ...

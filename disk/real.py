@@ -258,17 +258,26 @@ class RealDisk:
         self._check_place(path)
         file = self._file(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._locks[path.parent] = file
-        except OSError as error:
-            file.close()
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            if not _flock(file, fcntl.LOCK_EX):
+                file.close()
                 return None
-            raise
-        except BaseException:  # an interrupt; the lock may already be held
+            self._locks[path.parent] = file
+        except BaseException:  # also an interrupt; the lock may already be held
             file.close()
             raise
         return file
+
+    def hold(self, path: Path, *, shared: bool) -> RealFile | None:
+        # On NFS an exclusive flock needs a descriptor that is open for writing.
+        file = self._file(path, os.O_RDONLY if shared else os.O_RDWR)
+        try:
+            if _flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        return None
 
     def rename(self, source: Path, target: Path) -> None:
         self._check_place(target)
@@ -403,6 +412,18 @@ class RealDisk:
             may_map = file_system_magic(path.parent) in MAPS_ARE_SAFE
             self._may_map[path.parent] = may_map
         return RealFile(path, fd, may_map=may_map)
+
+
+def _flock(file: RealFile, kind: int) -> bool:
+    """Take a flock without waiting. False if another open file excludes it. Raises OSError."""
+    try:
+        fcntl.flock(file.fileno(), kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        error.filename = str(file.path)
+        raise
+    return True
 
 
 def _descend(parts: tuple[str, ...], flags: int) -> int:

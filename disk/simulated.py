@@ -39,7 +39,7 @@ Tree = dict[str, bytes | None]  # the content of a disk: path -> bytes, None for
 class _Inode:
     """A file: its content in the page cache, on the medium, and every version in between."""
 
-    __slots__ = ("cache", "medium", "dirty", "lengths", "locked", "_one")
+    __slots__ = ("cache", "medium", "dirty", "lengths", "locked", "shared", "_one")
 
     def __init__(self, data: bytes = b"") -> None:
         self._one = threading.RLock()  # one thread may sync while another writes
@@ -49,6 +49,7 @@ class _Inode:
         self.dirty: dict[int, list[tuple[int, bytes]]] = {}
         self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
         self.locked = False
+        self.shared = 0  # how many open files hold its shared flock
 
     def write(self, time: int, offset: int, data: bytes) -> None:
         end = offset + len(data)
@@ -214,6 +215,7 @@ class SimulatedFile:
         self._mapped = 0
         self._open = True
         self._locks = False
+        self._shares = False
 
     def size(self) -> int:
         return len(self._inode.cache)
@@ -302,15 +304,27 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._mapped = 0
-        if self._open and self._locks:
-            self._inode.locked = False
+        if self._open:
+            self.unlock()
         self._open = False
 
     def unlock(self) -> None:
-        self._inode.locked = self._locks = False
+        if self._locks:
+            self._inode.locked = False
+        if self._shares:
+            self._inode.shared -= 1
+        self._locks = self._shares = False
 
-    def hold(self) -> None:
-        self._inode.locked = self._locks = True
+    def hold(self, *, shared: bool) -> bool:
+        """Take the flock; False if another open file excludes it."""
+        if self._inode.locked or (self._inode.shared and not shared):
+            return False
+        if shared:
+            self._inode.shared += 1
+            self._shares = True
+        else:
+            self._inode.locked = self._locks = True
+        return True
 
 
 class SimulatedDisk:
@@ -358,6 +372,7 @@ class SimulatedDisk:
         """Kill all processes: their locks are released, and unsynced writes stay in the page cache."""
         for inode in self._held:
             inode.locked = False
+            inode.shared = 0
         self._held.clear()
 
     def killed(self) -> SimulatedDisk:
@@ -450,12 +465,17 @@ class SimulatedDisk:
         if path.name not in self._directory(path.parent).names:
             self.create(path)
         self.operation("lock", path)
-        inode = self._file(path)
-        if inode.locked:
+        return self._held_file(path, shared=False)
+
+    def hold(self, path: Path, *, shared: bool) -> SimulatedFile | None:
+        self.operation("hold", path)
+        return self._held_file(path, shared=shared)
+
+    def _held_file(self, path: Path, *, shared: bool) -> SimulatedFile | None:
+        file = SimulatedFile(self, path, self._file(path))
+        if not file.hold(shared=shared):
             return None
-        file = SimulatedFile(self, path, inode)
-        file.hold()
-        self._held.append(inode)
+        self._held.append(file._inode)
         return file
 
     def rename(self, source: Path, target: Path) -> None:

@@ -35,33 +35,44 @@ class SnapshotError(AofError):
 class NotASnapshot(SnapshotError):
     """The directory is not a snapshot: it is missing, empty, or contains something else."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} is not a snapshot: {reason}. Give the path of a directory in snapshots/ of a store, or of a copy "
             "of one"
         )
-        self.path = path
+        self.path = Path(path)
+
+
+class SnapshotGone(SnapshotError):
+    """The snapshot was there a moment ago, and was pruned or moved since."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path}: the snapshot is not there any more; it was pruned, or moved away. Use a newer snapshot, and keep "
+            "it with a lease while it is in use"
+        )
+        self.path = Path(path)
 
 
 class SnapshotDamaged(SnapshotError):
     """The snapshot's files are not those that were published."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path}: {reason}. The snapshot is damaged: use another snapshot or another copy of this one"
         )
-        self.path, self.reason = path, reason
+        self.path, self.reason = Path(path), reason
 
 
 class NewerSnapshot(SnapshotError):
     """A newer tidelog wrote the snapshot."""
 
-    def __init__(self, path: Path, found: int, known: int) -> None:
+    def __init__(self, path: Path | str, found: int, known: int) -> None:
         super().__init__(
             f"{path} has format version {found}, but this tidelog reads only up to version {known}. Use the version "
             "that wrote it or a newer one"
         )
-        self.path, self.found = path, found
+        self.path, self.found = Path(path), found
 
 
 class SnapshotsLocked(SnapshotError):

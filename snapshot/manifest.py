@@ -52,6 +52,7 @@ from tidelog.aof.segment import Position
 from tidelog.aof.start import Start
 from tidelog.disk.interface import Disk
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
+from tidelog.snapshot.rows.meta import Meta
 
 NAME: Final = "manifest.json"
 FORMAT: Final = 1
@@ -167,16 +168,18 @@ def check_of(facts: dict[str, Any]) -> str:
     return blake2b(_canonical(facts), digest_size=_CHECK_BYTES).hexdigest()
 
 
-def parse(path: Path, data: bytes) -> Manifest:
-    """Parse the bytes of the manifest at `path`. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot."""
+def parse(path: Path | str, data: bytes) -> Manifest:
+    """Parse the bytes of the manifest at `path`, which may be a URL.
+
+    Raises NotASnapshot, SnapshotDamaged, NewerSnapshot.
+    """
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise SnapshotDamaged(path, f"the text is not valid JSON ({error})") from None
     if type(facts) is not dict or facts.get("tidelog") != _KIND:
-        raise NotASnapshot(
-            path.parent, f"{path.name} is not a tidelog file, or its start is damaged"
-        )
+        directory = path.parent if isinstance(path, Path) else path.rpartition("/")[0]
+        raise NotASnapshot(directory, f"{NAME} is not a tidelog file, or its start is damaged")
     version = facts.get("format")
     if type(version) is int and version > FORMAT:
         raise NewerSnapshot(path, version, FORMAT)
@@ -202,13 +205,60 @@ def read(disk: Disk, directory: Path) -> Manifest:
         raise NotASnapshot(directory, _absence(disk, directory)) from None
     try:
         size = file.size()
-        if size > BYTES_MAX:
-            raise SnapshotDamaged(
-                path, f"the file has {size} bytes, but a manifest has at most {BYTES_MAX}"
-            )
+        check_size(path, size)
         return parse(path, file.pread(size, 0))
     finally:
         file.close()
+
+
+def check_size(path: Path | str, size: int) -> None:
+    """Raise SnapshotDamaged if a manifest cannot have this many bytes. A damaged file may have any length."""
+    if size > BYTES_MAX:
+        raise SnapshotDamaged(
+            path, f"the file has {size} bytes, but a manifest has at most {BYTES_MAX}"
+        )
+
+
+def lsn_of(name: str) -> int | None:
+    """The LSN in the name of a snapshot's directory; None for any other name."""
+    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
+
+
+def check_name(path: Path | str, manifest: Manifest) -> None:
+    """Raise SnapshotDamaged if the directory at `path` is named after another LSN.
+
+    A copy may have any name that is not an LSN.
+    """
+    lsn = lsn_of(str(path).rpartition("/")[2])
+    if lsn is not None and lsn != manifest.lsn:
+        raise SnapshotDamaged(
+            path, f"the manifest says LSN {manifest.lsn}, but the name of the directory says {lsn}"
+        )
+
+
+def check_data(data: Path | str, size: int | None, manifest: Manifest) -> None:
+    """Raise SnapshotDamaged if the data file does not have the size that the manifest says. None: it is missing."""
+    if size is None:
+        raise SnapshotDamaged(data, "the file is missing")
+    if size != manifest.data_bytes:
+        raise SnapshotDamaged(
+            data, f"the file has {size} bytes, but the manifest says {manifest.data_bytes}"
+        )
+
+
+def disagreement(manifest: Manifest, meta: Meta) -> str:
+    """Describe the first contradiction between the manifest and the row META of the data; "" if there is none."""
+    if meta.uuid != manifest.uuid:
+        return f"the data belongs to store {meta.uuid.hex()}, but the manifest says {manifest.uuid.hex()}"
+    if meta.position.lsn != manifest.lsn:
+        return f"the data ends with LSN {meta.position.lsn}, but the manifest says {manifest.lsn}"
+    if (meta.position, meta.epochs, meta.now) != (
+        manifest.position,
+        manifest.epochs,
+        manifest.now_ms,
+    ):
+        return "the data was taken at another position of the log, or has other incarnations, than the manifest says"
+    return ""
 
 
 def _absence(disk: Disk, directory: Path) -> str:
@@ -218,6 +268,11 @@ def _absence(disk: Disk, directory: Path) -> str:
         return "the directory does not exist"
     except NotADirectoryError:
         return "it is not a directory"
+    return absence(names)
+
+
+def absence(names: list[str]) -> str:
+    """Say what a directory with these names is, if it is not a snapshot."""
     if SNAPSHOTS in names:
         return f"it is a store; its snapshots are in its folder {SNAPSHOTS}/"
     return f"it contains no file {NAME}" if names else "it is empty"

@@ -40,9 +40,9 @@ from tidelog.snapshot.errors import (
     SnapshotError,
     SnapshotsLocked,
 )
-from tidelog.snapshot.manifest import Manifest
+from tidelog.snapshot.manifest import Manifest, disagreement, lsn_of
 from tidelog.snapshot.rows.environment import ColdRows, Environment
-from tidelog.snapshot.rows.meta import Meta, read_meta
+from tidelog.snapshot.rows.meta import read_meta
 from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.snapshot.walk import WalkFinding, walk
 
@@ -108,11 +108,6 @@ def directory_name(lsn: int) -> str:
     return f"{lsn:020d}"
 
 
-def lsn_of(name: str) -> int | None:
-    """The LSN in the name of a snapshot; None for any other name."""
-    return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
-
-
 # --- looking
 
 
@@ -144,20 +139,13 @@ def read_snapshot(disk: Disk, path: Path) -> Snapshot:
 
 def _read_snapshot(disk: Disk, path: Path) -> Snapshot:
     manifest = manifests.read(disk, path)
-    lsn = lsn_of(path.name)
-    if lsn is not None and lsn != manifest.lsn:  # a copy may have any name that is not an LSN
-        raise SnapshotDamaged(
-            path, f"the manifest says LSN {manifest.lsn}, but the name of the directory says {lsn}"
-        )
+    manifests.check_name(path, manifest)
     data = path / DATA
     try:
-        size = recipe.size(disk, data)
+        size: int | None = recipe.size(disk, data)
     except FileNotFoundError:
-        raise SnapshotDamaged(data, "the file is missing") from None
-    if size != manifest.data_bytes:
-        raise SnapshotDamaged(
-            data, f"the file has {size} bytes, but the manifest says {manifest.data_bytes}"
-        )
+        size = None
+    manifests.check_data(data, size, manifest)
     return Snapshot(path, manifest)
 
 
@@ -188,21 +176,6 @@ def open_snapshot(disk: Disk, path: Path) -> Opened:
         opened.close()
         raise SnapshotDamaged(path, fault)
     return opened
-
-
-def disagreement(manifest: Manifest, meta: Meta) -> str:
-    """Describe the first contradiction between the manifest and the row META of the data; "" if there is none."""
-    if meta.uuid != manifest.uuid:
-        return f"the data belongs to store {meta.uuid.hex()}, but the manifest says {manifest.uuid.hex()}"
-    if meta.position.lsn != manifest.lsn:
-        return f"the data ends with LSN {meta.position.lsn}, but the manifest says {manifest.lsn}"
-    if (meta.position, meta.epochs, meta.now) != (
-        manifest.position,
-        manifest.epochs,
-        manifest.now_ms,
-    ):
-        return "the data was taken at another position of the log, or has other incarnations, than the manifest says"
-    return ""
 
 
 # --- changing

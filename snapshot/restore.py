@@ -34,13 +34,12 @@ from tidelog.engine.effects.effect import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import fold_into
-from tidelog.snapshot.manifest import Manifest
+from tidelog.snapshot.manifest import Manifest, disagreement
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
     Progress,
     Snapshot,
     beneath,
-    disagreement,
     read_snapshot,
     silent,
     walk_or_raise,

@@ -53,12 +53,11 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.streams.block import rows_of
 from tidelog.snapshot.content import content_of, differences
 from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged
-from tidelog.snapshot.manifest import NAME
+from tidelog.snapshot.manifest import NAME, disagreement
 from tidelog.snapshot.portable import (
     Progress,
     Unreadable,
     beneath,
-    disagreement,
     hashed,
     read_snapshot,
     silent,

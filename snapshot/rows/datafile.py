@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.aof.errors import NewerFormat
-from tidelog.disk.interface import File
 from tidelog.snapshot.errors import DamagedCheckpoint
 
 MAGIC: Final = 0xBEEFC0DE
@@ -49,6 +48,19 @@ _META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
 PAGE: Final = struct.Struct("=QHHHH")
 NODE: Final = struct.Struct("=HHHH")
 assert _META.size == 136 and PAGE.size == PAGE_HEADER and NODE.size == 8
+
+
+class Readable(Protocol):
+    """The part of `disk.interface.File` that this module needs."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Read `length` bytes; fewer only at the end of the file."""
+        ...
 
 
 class Tree(NamedTuple):
@@ -88,7 +100,7 @@ class Head(NamedTuple):
         return (self.last_page + 1) * self.psize
 
 
-def read_head(file: File, transaction: int | None = None) -> Head | None:
+def read_head(file: Readable, transaction: int | None = None) -> Head | None:
     """Read the newer meta page, or the one of `transaction`.
 
     Return None if the file is blank (empty, or all zeros after a power cut while it was created), or if neither page
@@ -119,7 +131,7 @@ def read_head(file: File, transaction: int | None = None) -> Head | None:
     return head
 
 
-def _meta(file: File, offset: int, page: int) -> tuple[Head, str]:
+def _meta(file: Readable, offset: int, page: int) -> tuple[Head, str]:
     """Read a meta page. Return it and its first implausible field in words, "" if there is none.
 
     Raises DamagedCheckpoint if it is no meta page or its page size is damaged, since that gives the place of the other
@@ -182,7 +194,7 @@ def _tree(depth: int, branches: int, leaves: int, overflows: int, entries: int, 
     return Tree(depth, branches, leaves, overflows, entries, None if root == NO_PAGE else root)
 
 
-def check_reach(file: File, head: Head) -> None:
+def check_reach(file: Readable, head: Head) -> None:
     """Raise DamagedCheckpoint if the file was cut, that is, if a tree refers to a page beyond the end of the file.
 
     A healthy file may end before its last page, if a transaction allocated pages and freed them again. So for a short
@@ -195,7 +207,7 @@ def check_reach(file: File, head: Head) -> None:
         _follow(file, head, size, [] if root is None else [(root, 0)])
 
 
-def _follow(file: File, head: Head, size: int, todo: list[tuple[int, int]]) -> None:
+def _follow(file: Readable, head: Head, size: int, todo: list[tuple[int, int]]) -> None:
     psize, path = head.psize, file.path
     seen = 0
     while todo:

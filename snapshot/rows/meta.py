@@ -7,7 +7,7 @@ version can add fields. A file with commits and without this row is damaged; one
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgpack
 
@@ -18,7 +18,6 @@ from tidelog.aof.start import Start
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.rowkeys import META
 from tidelog.snapshot.errors import DamagedCheckpoint
-from tidelog.snapshot.rows.environment import ColdRows
 
 FORMAT: Final = 1
 
@@ -91,7 +90,17 @@ class Meta(NamedTuple):
             ) from error
 
 
-def read_meta(rows: ColdRows, path: Path) -> Meta | None:
+class Committed(Protocol):
+    """The rows of one commit: `rows.environment.ColdRows`, or a `rows.rowfile.RowFile`."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def number(self) -> int:
+        """The number of the commit; 0 before the first."""
+        ...
+
+
+def read_meta(rows: Committed, path: Path) -> Meta | None:
     """Read the row META from `rows`. Return None if nothing was ever committed.
 
     Raises DamagedCheckpoint, NewerFormat, CheckpointError.

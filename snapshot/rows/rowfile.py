@@ -61,14 +61,14 @@ class _Cursor:
 class RowFile:
     """The rows of the commit that `head` describes: an `engine.cold.ColdStore`.
 
-    path        of the file, for errors
+    path        of the file, or its URL, for errors
     suspects    parts of the rows (snapshot/rows/sums.py) known to differ from the commit; reading them is refused
     well_keyed  keys of damaged rows that were found by key: the payload is damaged, the key is right
     """
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         read_at: ReadAt,
         head: Head,
         *,
@@ -79,6 +79,10 @@ class RowFile:
         self.well_keyed = set() if well_keyed is None else well_keyed
         self._read_at = read_at
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
+
+    def number(self) -> int:
+        """The number of the commit."""
+        return self.head.transaction
 
     # --- looking up
 

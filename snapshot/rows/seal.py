@@ -20,7 +20,7 @@ def sealed(key: bytes, payload: bytes) -> bytes:
     return payload + crc32c_after(crc32c_of(key), payload).to_bytes(CRC_BYTES, "little")
 
 
-def opened(path: Path, key: bytes, value: bytes) -> bytes:
+def opened(path: Path | str, key: bytes, value: bytes) -> bytes:
     """The payload in a row's value. Raises CorruptBlock."""
     payload = value[:-CRC_BYTES]
     if crc32c_after(crc32c_of(key), payload) != int.from_bytes(value[-CRC_BYTES:], "little"):

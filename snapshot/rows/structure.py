@@ -71,7 +71,7 @@ class Structure:
     suspects   parts whose rows differ from the commit's. Empty if the only faults are unreadable pages
     """
 
-    def __init__(self, path: Path, read_at: ReadAt, head: Head) -> None:
+    def __init__(self, path: Path | str, read_at: ReadAt, head: Head) -> None:
         self.path, self.head = path, head
         self.faults: list[Fault] = []
         self.sums = Sums()

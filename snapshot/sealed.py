@@ -1,0 +1,130 @@
+"""Sealed: a published snapshot, read with plain reads: without LMDB, without a mapping, and without creating a file.
+
+So it can be read where LMDB cannot: in an object store, in a process with limited address space, and beside a file that
+somebody cuts. It costs one read for each MiB of rows that are read in order (snapshot/rows/windows.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.aof.errors import NewerFormat
+from tidelog.aof.identity import DATA
+from tidelog.engine.keys.freeze import load_state
+from tidelog.engine.keys.state import State
+from tidelog.snapshot import manifest as manifests
+from tidelog.snapshot.errors import (
+    DamagedCheckpoint,
+    NewerSnapshot,
+    NotASnapshot,
+    SnapshotDamaged,
+)
+from tidelog.snapshot.manifest import Manifest
+from tidelog.snapshot.place import Place
+from tidelog.snapshot.rows import datafile
+from tidelog.snapshot.rows.meta import Meta, read_meta
+from tidelog.snapshot.rows.rowfile import RowFile
+from tidelog.snapshot.rows.windows import Windows
+
+
+class Sealed(NamedTuple):
+    """A snapshot that is open for reading. `close` it.
+
+    rows   an `engine.cold.ColdStore`; one thread at a time
+    """
+
+    place: Place
+    manifest: Manifest
+    meta: Meta
+    rows: RowFile
+
+    def state(self) -> State:
+        """The state that the snapshot holds, all of it cold."""
+        return load_state(self.rows, self.meta.tables)
+
+    def close(self) -> None:
+        """Close the place."""
+        self.place.close()
+
+
+def read_manifest(place: Place) -> Manifest:
+    """Read a snapshot's manifest and make the quick checks: its name, and the size of its data.
+
+    Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
+    """
+    path = f"{place.name}/{manifests.NAME}"
+    try:
+        size = place.size(manifests.NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotASnapshot(place.name, _absence(place)) from None
+    manifests.check_size(path, size)
+    manifest = manifests.parse(path, place.read_at(manifests.NAME, 0, size))
+    manifests.check_name(place.name, manifest)
+    try:
+        data_bytes: int | None = place.size(DATA)
+    except FileNotFoundError:
+        data_bytes = None
+    manifests.check_data(f"{place.name}/{DATA}", data_bytes, manifest)
+    return manifest
+
+
+def _absence(place: Place) -> str:
+    try:
+        names = place.names()
+    except FileNotFoundError:
+        return "the directory does not exist"
+    except NotADirectoryError:
+        return "it is not a directory"
+    return manifests.absence(names)
+
+
+def open_sealed(place: Place) -> Sealed:
+    """Open the snapshot at a place. The returned object owns the place; it is closed too if this raises.
+
+    Only quick checks are made: the manifest, the size of the data, and that both are of the same store and position.
+    Each row is checked when it is read. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
+    """
+    try:
+        return _open(place)
+    except BaseException:
+        place.close()
+        raise
+
+
+def _open(place: Place) -> Sealed:
+    manifest = read_manifest(place)
+    data = f"{place.name}/{DATA}"
+    file = _Data(place, manifest.data_bytes)
+    try:
+        head = datafile.read_head(file)
+        rows = None if head is None else RowFile(data, file.windows.read_at, head)
+        meta = None if rows is None else read_meta(rows, file.path)
+    except DamagedCheckpoint as error:
+        reason = error.reason.removeprefix(f"{data}: ")
+        raise SnapshotDamaged(data, f"byte {error.offset}: {reason}") from error
+    except NewerFormat as error:
+        raise NewerSnapshot(data, error.found, error.known) from error
+    if rows is None or meta is None:
+        raise SnapshotDamaged(data, "the file contains no rows")
+    fault = manifests.disagreement(manifest, meta)
+    if fault:
+        raise SnapshotDamaged(place.name, fault)
+    return Sealed(place, manifest, meta, rows)
+
+
+class _Data:
+    """The data file of a place, as a `datafile.Readable`."""
+
+    def __init__(self, place: Place, size: int) -> None:
+        self.path = Path(DATA)
+        self.windows = Windows(
+            lambda offset, nbytes: place.read_at(DATA, offset, nbytes), size, place.least
+        )
+        self._size = size
+
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, length: int, offset: int) -> bytes:
+        return self.windows.read_at(offset, length)
