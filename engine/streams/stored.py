@@ -109,15 +109,14 @@ def stored_stream(cold: ColdStore, number: int) -> StoredStream:
 
 
 def stored_pages(
-    cold: ColdStore, stream: StoredStream, first: int | None = None, stop: int | None = None
+    cold: ColdStore, stream: StoredStream, first: int | None = None, until: int | None = None
 ) -> Iterator[Page]:
-    """Yield the pages from the one whose first slot has the ID `first` to the one before ordinal `stop`; default all.
+    """Yield the pages from the one whose first slot has the ID `first`, up to but without the one of `until`.
 
-    The tail is in no page. The first page of a stream may hold nodes before the head. Raises CorruptBlock for a damaged
-    or missing page.
+    By default all, beginning with the page of the head; it may hold nodes before the head, too. The tail is in no page.
+    Raises CorruptBlock for a damaged or missing page.
     """
     number = stream.number
-    stop = stream.stop if stop is None else stop
     if not stream.nodes:
         return
     if first is None:
@@ -127,11 +126,12 @@ def stored_pages(
         page = _page(number, page_first(row), payload)
         if page.ordinal != at and (at is not None or page.first != first):
             break
+        if page.first == until:
+            return
         yield page
         at = page.stop
-        if at >= stop:
-            return
-    raise _missing(stream, stream.head if at is None else at, stop)
+    if until is not None or at is None or at < stream.stop:
+        raise _missing(stream, stream.head if at is None else at, stream.stop)
 
 
 def page_with(cold: ColdStore, stream: StoredStream, ordinal: int) -> Page:

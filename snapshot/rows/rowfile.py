@@ -159,6 +159,17 @@ class RowFile:
                 place.index += 1
         return batch, False
 
+    def sizes(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, int]]:
+        """Iterate over the keys that begin with `prefix`, ascending, from `start` on, each with the bytes of its value.
+
+        Values are not read, so a key whose row is damaged appears, too. Raises CorruptBlock.
+        """
+        with self._looking_for(start, prefix):
+            place = self._seek(max(prefix, start))
+            while (found := self._row(place)) is not None and found[0].startswith(prefix):
+                yield found
+                place.index += 1
+
     def values(self, start: bytes) -> Iterator[Row]:
         """Iterate over all rows from `start` on with their values, those in `suspects` too. Checksums are not verified.
 

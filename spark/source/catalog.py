@@ -1,0 +1,75 @@
+"""Catalog: the keys of a snapshot, without their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.keys import keyrow
+from tidelog.engine.keys.keyrow import NO_EXPIRY, KeyRow
+from tidelog.engine.rowkeys import KIND_STREAM, key_prefix, key_row
+from tidelog.snapshot.rows.meta import Meta
+
+
+class Key(NamedTuple):
+    """A key of a snapshot.
+
+    expire_at   unix ms, or NO_EXPIRY
+    number      of its stream; None for a string
+    string      its value; None for a stream
+    """
+
+    db: int
+    key: bytes
+    expire_at: int
+    number: int | None
+    string: bytes | None
+
+
+def keys(
+    cold: ColdStore,
+    meta: Meta,
+    *,
+    dbs: Collection[int] | None = None,
+    names: Collection[bytes] | None = None,
+    matches: Callable[[bytes], bool] | None = None,
+    rows: tuple[bytes, bytes | None] = (b"", None),
+) -> Iterator[Key]:
+    """Yield the keys that had not expired when the snapshot was taken, by database; the order of names is arbitrary.
+
+    dbs      only these databases          names    only these keys, each looked up
+    matches  only names for which it is true
+    rows     only KEY rows from this row key up to but without the other; not with `names`
+    Raises CorruptBlock.
+    """
+    for db, (table, count, _) in enumerate(meta.tables["tables"]):
+        if not count or (dbs is not None and db not in dbs):
+            continue
+        found = _named(cold, table, names) if names is not None else _all(cold, table, *rows)
+        for key, (expire_at, kind, held) in found:
+            if expire_at != NO_EXPIRY and expire_at < meta.now:
+                continue
+            if matches is None or matches(key):
+                is_stream = kind == KIND_STREAM
+                yield Key(db, key, expire_at, held if is_stream else None, None if is_stream else held)  # fmt: skip
+
+
+def _all(
+    cold: ColdStore, table: int, start: bytes, stop: bytes | None
+) -> Iterator[tuple[bytes, KeyRow]]:
+    for row, payload in cold.rows(key_prefix(table), start):
+        if stop is not None and row >= stop:
+            return
+        yield keyrow.unpack(payload)
+
+
+def _named(cold: ColdStore, table: int, names: Collection[bytes]) -> Iterator[tuple[bytes, KeyRow]]:
+    for name in sorted(set(names)):
+        payload = cold.get(key_row(table, name))
+        if payload is not None:
+            key, row = keyrow.unpack(payload)
+            if key != name:
+                raise CorruptBlock(f"the row of key {name!r} holds key {key!r}")
+            yield key, row

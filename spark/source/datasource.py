@@ -1,0 +1,107 @@
+"""TidelogDataSource: what `spark.read`, `readStream`, `write` and `writeStream` of format "tidelog" use.
+
+Spark makes the object in one process, plans the read in a second and reads in a third. So it keeps text and numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source import options as batch_options
+from tidelog.spark.source import schemas
+from tidelog.spark.source.filters import narrowed
+from tidelog.spark.source.plan import KeysPart, Part
+from tidelog.spark.source.read import Read, columns_by, columns_of, read
+from tidelog.spark.source.snapshots import resolve
+
+NAME: Final = "tidelog"
+# Loaded only in processes that plan a read while filters are pushed down. Spark refuses a reader with `pushFilters`
+# where they are not, and tells the reader in no other way.
+PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class TidelogDataSource(DataSource):
+    """Snapshots as tables, the log as a stream, and a sink. docs/guides/spark.md has the options."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._told = {name.lower(): value for name, value in dict(options).items()}
+        # Spark makes the object once per load and copies it into every plan, so "latest" is resolved here. The options
+        # may be those of a stream or a sink; then this fails, and only a batch read tells.
+        self._batch: tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError
+        try:
+            options = batch_options.parse(self._told)
+            self._batch = options, resolve(options.paths, options.snapshot)
+        except TidelogSparkError as error:
+            self._batch = error
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def _resolved(self) -> tuple[batch_options.Options, tuple[str, ...]]:
+        if isinstance(self._batch, TidelogSparkError):
+            raise self._batch
+        return self._batch
+
+    def schema(self) -> str:
+        options, paths = self._resolved()
+        return schemas.ddl(columns_of(options, len(paths)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options, paths = self._resolved()
+        columns = columns_by(options, arrow_columns(schema))
+        kind = PushingReader if PUSHING in sys.modules else Reader
+        return kind(read(options, paths, columns))
+
+
+def arrow_columns(schema: StructType) -> dict[str, pa.DataType]:
+    """The columns of a Spark schema with their Arrow types."""
+    return {field.name: field.type for field in to_arrow_schema(schema)}
+
+
+class EntriesPartition(InputPartition):
+    """A partition of a batch read."""
+
+    def __init__(self, part: Part | KeysPart) -> None:
+        super().__init__(part)
+
+
+class Reader(DataSourceReader):
+    """Reads tables of snapshots."""
+
+    def __init__(self, planned: Read) -> None:
+        self.planned = planned
+
+    def partitions(self) -> list[InputPartition]:
+        return [EntriesPartition(part) for part in self.planned.parts()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part: Any = partition.value
+        if part is None:  # Spark's partition of a read that has none
+            return iter(())
+        return self.planned.batches(part)
+
+
+class PushingReader(Reader):
+    """A reader that skips what pushed filters exclude. Spark applies all filters again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        planned = self.planned
+        self.planned = Read(
+            planned.options, planned.paths, planned.columns, narrowed(planned.wanted, filters)
+        )
+        return filters
