@@ -34,7 +34,7 @@ def keys(
     *,
     dbs: Collection[int] | None = None,
     names: Collection[bytes] | None = None,
-    matches: Callable[[bytes], bool] | None = None,
+    matches: Callable[[bytes], object] | None = None,
     rows: tuple[bytes, bytes | None] = (b"", None),
 ) -> Iterator[Key]:
     """Yield the keys that had not expired when the snapshot was taken, by database; the order of names is arbitrary.

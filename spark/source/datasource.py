@@ -43,8 +43,8 @@ class TidelogDataSource(DataSource):
         # may be those of a stream or a sink; then this fails, and only a batch read tells.
         self._batch: tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError
         try:
-            options = batch_options.parse(self._told)
-            self._batch = options, resolve(options.paths, options.snapshot)
+            parsed = batch_options.parse(self._told)
+            self._batch = parsed, resolve(parsed.paths, parsed.snapshot)
         except TidelogSparkError as error:
             self._batch = error
 

@@ -28,7 +28,7 @@ from tidelog.spark.source.plan import Selection
 def narrowed(selection: Selection, filters: Iterable[Filter]) -> Selection:
     """The selection without what the filters certainly exclude."""
     for each in filters:
-        attribute = getattr(each, "attribute", ())
+        attribute: tuple[str, ...] = getattr(each, "attribute", ())
         if len(attribute) == 1:
             selection = _narrow(selection, attribute[0], each)
     return selection

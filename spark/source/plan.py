@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidelog.snapshot.sealed import Sealed
-
 from tidelog.engine.glob import matcher
 from tidelog.engine.rowkeys import DATA, STREAM, data_prefix, key_prefix, page_first, stream_row
 from tidelog.snapshot.rows.rowfile import RowFile
+from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source.catalog import Key, keys
 from tidelog.spark.source.columns import Span
 from tidelog.spark.source.options import Options

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-
-from tidelog.snapshot.place import place_of
-from tidelog.snapshot.sealed import Sealed, open_sealed
 
 from tidelog.aof import identity
 from tidelog.aof.errors import AofError
 from tidelog.disk.real import RealDisk
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.beside import create_beside
-from tidelog.snapshot.portable import Unreadable, snapshots
+from tidelog.snapshot.place import place_of
+from tidelog.snapshot.portable import Snapshot, Unreadable, snapshots
+from tidelog.snapshot.sealed import Sealed, open_sealed
 from tidelog.spark.errors import TidelogSparkError
 
 SNAPSHOT: Final = "TIDELOG_SNAPSHOT"
@@ -69,11 +68,10 @@ def _resolve(path: str, which: str) -> list[str]:
         return whole[-1:]
 
 
-def _others(listed: list[object]) -> str:
+def _others(listed: Sequence[Snapshot | Unreadable]) -> str:
     if not listed:
         return "it has none"
-    names = [str(getattr(each, "path", "")).rsplit("/", 1)[-1].lstrip("0") for each in listed]
-    return f"it has {', '.join(names)}"
+    return f"it has {', '.join(each.path.name.lstrip('0') for each in listed)}"
 
 
 @contextmanager

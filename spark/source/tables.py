@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from tidelog.snapshot.sealed import Sealed
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.groups.group import UNKNOWN, Group
@@ -21,6 +20,7 @@ from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stored import stored_nodes, stored_stream
 from tidelog.engine.streams.stream import Stream
+from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source import schemas
 from tidelog.spark.source.catalog import Key
 

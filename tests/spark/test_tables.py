@@ -1,0 +1,75 @@
+"""Every table of a snapshot says what the store's own commands say, read without a JVM."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.rounds import rest_slow
+from tests.spark.histories import Told, lives
+
+from tidelog.spark.source.options import parse
+from tidelog.spark.source.read import columns_of, read
+from tidelog.spark.source.snapshots import resolve
+
+STORES = 4
+
+
+def rows(path: Path, **options: str) -> list[dict[str, Any]]:
+    """The rows of a read, by `partitions()` and `read()` in this process."""
+    parsed = parse({"path": str(path), **options})
+    paths = resolve(parsed.paths, parsed.snapshot)
+    planned = read(parsed, paths, columns_of(parsed, len(paths)))
+    found = []
+    for part in planned.parts():
+        for batch in planned.batches(part):
+            found += batch.to_pylist()
+    return found
+
+
+def ms(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with its times as unix ms."""
+    return {
+        name: round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def frozen(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted((name, repr(value)) for name, value in row.items()))
+
+
+def assert_same(found: list[dict[str, Any]], told: list[dict[str, Any]]) -> None:
+    """The same rows in any order; only the columns that were told."""
+    names = told[0].keys() if told else set()
+    seen = Counter(frozen({name: row[name] for name in names}) for row in map(ms, found))
+    assert seen == Counter(map(frozen, told))
+
+
+def assert_all_tables(told: Told) -> None:
+    for table, expected in told.tables.items():
+        found = rows(told.path, table=table)
+        if table == "keys":
+            strings = [row for row in expected if row["type"] == "string"]
+            assert_same([row for row in found if row["type"] == "string"], strings)
+            assert_same(
+                [row for row in found if row["type"] == "stream"],
+                [row for row in expected if row["type"] == "stream"],
+            )
+        elif table == "entries":
+            everything = "db,stream,id,id_key,fields"
+            assert_same(rows(told.path, columns=everything), expected)
+            small = rows(told.path, columns=everything, targetPartitionBytes="100", batchRows="3")
+            assert_same(small, expected)
+        else:
+            assert_same(found, expected)
+
+
+@pytest.mark.parametrize("first", rest_slow(range(0, 2000, STORES), 3))
+def test_tables_say_what_the_store_says(tmp_path: Path, first: int) -> None:
+    for seed, told in lives(tmp_path, range(first, first + STORES), 40):
+        print("seed", seed)
+        assert_all_tables(told)
