@@ -20,14 +20,14 @@ help:  ## list the targets
 demo: $(READY)  ## queue the lines of a real file, kill the workers at random, prove from the files that nothing is lost
 	@$(BIN)/tidelog demo $(DEMO)
 
-test: $(READY) oracle  ## all tests but the slow ones, less than five minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m "not slow and not soak"
+test: $(READY) oracle java  ## all tests but the slow ones, less than five minutes on two cores
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow and not soak"
 
-test-slow: $(READY) oracle  ## all rounds of the tests that `make test` samples: about a quarter of an hour on two cores
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m slow
+test-slow: $(READY) oracle java  ## all rounds of the tests that `make test` samples: about a quarter of an hour on two cores
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m slow
 
-test-soak: $(READY) oracle  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m soak --new-seeds
+test-soak: $(READY) oracle java  ## random histories, faults and fuzzers with new seeds, for as long as they are worth: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q -m soak --new-seeds
 
 mutants: $(READY)  ## plant faults one by one, and see that the tests that promise to catch them do: about five minutes
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS) $(MUTANTS)
@@ -42,7 +42,7 @@ check: $(READY)  ## lint, format, types, layers, docstrings and house rules
 docs: $(DOCS)  ## the documentation as a site, in site/; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(READY) oracle  ## every figure beside its baselines, measured in the same run
+bench: $(READY) oracle java  ## every figure beside its baselines, measured in the same run
 	$(BIN)/python -m tidelog.tools.bench $(BENCH)
 
 clean:  ## remove .venv, caches and build products
@@ -62,7 +62,7 @@ $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@rm -f $(VENV)/.docs-* && touch $@
 
-# The tests and the bench compare with a real Redis.
-.PHONY: oracle
-oracle:
-	@.ci/prepare oracle
+# The tests and the bench compare with a real Redis, and run Spark.
+.PHONY: oracle java
+oracle java:
+	@.ci/prepare $@
