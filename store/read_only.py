@@ -15,9 +15,9 @@ from typing import Any
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, layout
 from tidelog.aof.reading import recovery
-from tidelog.aof.reading.reader import FrameTuple, Replay, Scan, Segment, segments
-from tidelog.aof.segment import Position
+from tidelog.aof.reading.reader import FrameTuple, Replay
 from tidelog.aof.start import Start
+from tidelog.aof.tail import Tail
 from tidelog.disk.interface import Disk
 from tidelog.engine.api import Context, Effect, Settings, State, decide, resolve
 from tidelog.engine.errors import CommandError
@@ -113,7 +113,7 @@ class _Reading:
         self._disk = disk
         self._root = root
         self._directory = root / identity.AOF
-        self._at: Position | None = None  # how far the log was read, at least
+        self._tail: Tail | None = None  # of the part of the log that was not read yet
         self._snapshot = is_snapshot(disk, root)
         self._uuid = b"" if self._snapshot else identity.read(disk, root)
 
@@ -121,9 +121,9 @@ class _Reading:
         """Apply the part of the log that was not read yet. Raises Damage, NewerFormat, CorruptBlock, OSError."""
         if self._snapshot:
             return
-        if self.log.next_lsn > 1 and self.beneath.is_newest():
+        if self._tail is not None and self.beneath.is_newest():
             try:
-                self._follow_log(landing)
+                self._follow_log(self._tail, landing)
                 return
             except (aof.Vanished, FileNotFoundError):
                 pass  # released, because a newer checkpoint holds it; or the store was replaced
@@ -132,21 +132,13 @@ class _Reading:
         landing.watches.touch(list(landing.watches.keys))
         landing.renew(self.anew(landing))
 
-    def _follow_log(self, landing: Landing) -> None:
-        for info in segments(self._disk, self._directory, self._uuid, after=self.log.next_lsn - 1):
-            if info.end is not None and info.end.lsn < self.log.next_lsn:
-                continue
-            if info.header.first_lsn > self.log.next_lsn:
-                raise aof.Vanished(info.path)
-            at = None if self._at is None else _place_in(info, self._at)
-            following = Scan(self._disk, info, live=True, start=at)
-            replay = Replay(partial(self._apply, landing))
-            replay.run(info.path, (f for f in following.tuples() if self._is_new(f)))
-            error = following.error()
-            if error is not None:
-                raise error
-            landing.now = max(landing.now, following.now)
-            self._at = following.position
+    def _follow_log(self, tail: Tail, landing: Landing) -> None:
+        replay = Replay(partial(self._apply, landing))
+        while (stretch := tail.look()) is not None:
+            # After an interrupt the tail may be behind the records that were applied.
+            replay.run(stretch.path, filter(self._is_new, stretch.frames))
+            landing.now = max(landing.now, stretch.frames[-1][3])
+            tail.position = stretch.end
 
     def _is_new(self, fields: FrameTuple) -> bool:
         return fields[1] >= self.log.next_lsn
@@ -159,14 +151,15 @@ class _Reading:
         """Read everything again, from the newest checkpoint. Raises as `read_on`."""
         # If an error ends this early, memory and position do not fit each other, so the next call starts over.
         landing.trouble = RELOAD
-        self._at = None
+        self._tail = None
         if self._snapshot:
             self._over_snapshot(landing)
         else:
             scan, replay = recovery.read_beside(
                 self._disk, self._directory, self._uuid, partial(self._begin, landing)
             )
-            self._at = None if scan is None else scan.position
+            if scan is not None:
+                self._tail = Tail(self._disk, self._directory, self._uuid, scan.position)
             landing.now = max(landing.now, replay.now)
         return landing.state
 
@@ -229,22 +222,6 @@ class ReadOnlyCore(Core):
                 if self.waiting.signalled and self.trouble is None:
                     self.waits.serve()
             return self._reading.log.next_lsn - 1
-
-
-def _place_in(info: Segment, at: Position) -> Position | None:
-    """Where to go on reading in a segment after `at`; None: at its first frame. Raises Vanished if it does not
-    continue.
-
-    A restored store may have taken over the directory, or a recovery after a failed fsync may have kept less than was
-    read here. Then the same LSNs belong to other records.
-    """
-    header = info.header
-    if header.first_lsn == at.lsn + 1:
-        if header.before.crc == at.crc:
-            return None
-    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:
-        return at
-    raise aof.Vanished(info.path)
 
 
 def is_snapshot(disk: Disk, root: Path) -> bool:

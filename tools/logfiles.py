@@ -11,12 +11,13 @@ from typing import Final
 
 import click
 
-from tidelog.aof import identity, segment
+from tidelog.aof import identity
 from tidelog.aof.durable import Promise
 from tidelog.aof.errors import RESTORE, Damage, MissingSegment, NotAStore, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Scan, Segment
+from tidelog.aof.tail import Tail
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
@@ -73,9 +74,7 @@ class LogFiles:
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
         self.directory = self.root / identity.AOF
         self.checkpoint = folder / identity.DATA
-        # The position at which `new` continues: (name of the segment, offset, LSN expected there, header checksum of
-        # the frame before).
-        self._position: tuple[str, int, int, int] | None = None
+        self._tail: Tail | None = None  # where `new` continues
 
     @property
     def has_checkpoint(self) -> bool:
@@ -171,29 +170,13 @@ class LogFiles:
 
     def new(self) -> Iterator[tuple[Path, Frame]]:
         """Yield the frames that no earlier call has yielded, in order, to follow a writer. Raises as `frames`."""
-        promises, found = self.survey()
         if self.snapshot is not None:
             return
-        if self._position is not None and found and found[0].header.first_lsn > self._position[2]:
-            raise Vanished(self.directory / self._position[0])
-        scan: Scan | None = None
-        for info in found:
-            name = info.path.name
-            if self._position is not None and name < self._position[0]:
-                continue
-            scan = self._scan(info, promises)
-            # A segment without a frame may have been replaced by the next life's segment of the same name.
-            if (
-                self._position is not None
-                and name == self._position[0]
-                and self._position[1] > segment.HEADER_BYTES
-            ):
-                _, scan.offset, scan.lsn, scan.crc = self._position
-            for frame in scan.frames():
-                yield info.path, frame
-                self._position = name, scan.offset, scan.lsn, scan.crc
-            self._position = name, scan.offset, scan.lsn, scan.crc
-            error = scan.error()
-            if error is not None:
-                raise error
-        recovery.check_lives(self.directory, promises, found, scan)
+        tail = self._tail
+        if tail is None:
+            self.survey()
+            tail = self._tail = Tail(self.disk, self.directory, self.uuid)
+        while (stretch := tail.look()) is not None:
+            for fields in stretch.frames:
+                yield stretch.path, Frame(*fields)
+                tail.position = stretch.behind(fields)

@@ -8,7 +8,7 @@ beside a running writer. The writer's last frame may be incomplete: a `live` sca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,6 +38,9 @@ from tidelog.engine.errors import UnknownEffect
 DRAIN_BYTES: Final = 32 << 10
 
 NO_END: Final = 1 << 63
+
+_BRIEF_BYTES: Final = 4096  # the first window of a brief scan
+_NO_HEADER: Final = bytes(HEADER_BYTES)
 
 _LISTS_MAX: Final = 100
 _LOOKS_MAX: Final = 5
@@ -151,6 +154,8 @@ class Scan:
     """The frames of one segment, up to the verdict that ends them.
 
     With `start`, a position in this segment, the scan begins there and reads only the header before it.
+    A `brief` scan of the last segment ends where the next header is zeros, if nothing is promised there. It does not
+    read the prepared space behind, and begins with small windows: for a reader that looks again and again.
     Iterate `frames()`, or `tuples()`, which is faster. Afterwards these attributes are set:
 
     verdict     END, TORN or CORRUPT
@@ -169,10 +174,12 @@ class Scan:
         promises: Iterable[Promise] = (),
         *,
         live: bool = False,
+        brief: bool = False,
         start: Position | None = None,
     ) -> None:
         self.path = info.path
-        self._windows = Windows(disk, info.path)
+        self._brief = brief and info.end is None
+        self._windows = Windows(disk, info.path, _BRIEF_BYTES if self._brief else WINDOW_BYTES)
         if start is None:
             self._windows.at(0)  # the header and the first frames at once
         self.header = segment.unpack(info.path, self._windows.read(0, segment.HEADER_BYTES))
@@ -207,7 +214,7 @@ class Scan:
         for fields in self.tuples():
             yield Frame(*fields)
 
-    def tuples(self) -> Iterator[FrameTuple]:
+    def tuples(self) -> Generator[FrameTuple, None, None]:
         """Every valid frame that continues the chain, as a plain tuple of `Frame`'s fields."""
         try:
             while True:
@@ -234,6 +241,10 @@ class Scan:
             self._conclude(found)
         finally:
             self._windows.close()
+
+    def close(self) -> None:
+        """Close the file. For a scan whose frames are not read to the end."""
+        self._windows.close()
 
     def tail_bytes(self) -> int:
         """Number of bytes from `offset` on, without the zeros at the end."""
@@ -336,7 +347,13 @@ class Scan:
 
     def _look(self) -> Found:
         """The content at `offset`, where the walk stopped."""
-        if self._windows.blank(self.offset):
+        if self._brief:
+            data, base = self._windows.at(self.offset, HEADER_BYTES)
+            header = data[self.offset - base : self.offset - base + HEADER_BYTES]
+            blank = header == _NO_HEADER[: len(header)]
+        else:
+            blank = self._windows.blank(self.offset)
+        if blank:
             return Found.BLANK
         fields = self._header_at(self.offset)
         if fields is None:

@@ -27,11 +27,15 @@ def is_blank(piece: bytes) -> bool:
 class Windows:
     """One file, read in windows. `size` is its length in bytes at the open or at the last `forget`.
 
+    `at` reads windows of `nbytes`, then of four times as many each, up to WINDOW_BYTES. A reader that expects little
+    begins with small ones.
+
     Raises FileNotFoundError, NotPlain, OSError. After `close`, a call that needs the file opens it again by its name.
     """
 
-    def __init__(self, disk: Disk, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path, nbytes: int = WINDOW_BYTES) -> None:
         self.path = path
+        self._nbytes = nbytes
         self._disk = disk
         self._file: File | None = disk.open(path)
         self._data = b""
@@ -44,7 +48,8 @@ class Windows:
         data, base = self._data, self._base
         end = base + len(data)
         if offset < base or (offset + nbytes > end and not (self._last and offset <= end)):
-            wanted = max(nbytes, WINDOW_BYTES)
+            wanted = max(nbytes, self._nbytes)
+            self._nbytes = min(4 * self._nbytes, WINDOW_BYTES)
             data, base = self._opened().pread(wanted, offset), offset
             self._data, self._base, self._last = data, base, len(data) < wanted
         return data, base

@@ -172,8 +172,8 @@ MUTANTS: Final = (
         "The log behind a snapshot that is being made stays.",
     ),
     Mutant(
-        "read-only/history-not-compared",
-        "store/read_only.py",
+        "tail/history-not-compared",
+        "aof/tail.py",
         "        if header.before.crc == at.crc:\n            return None\n",
         "        return None\n",
         (
@@ -182,13 +182,29 @@ MUTANTS: Final = (
         "A reader shows one history, also when another one has a segment at the same LSN.",
     ),
     Mutant(
-        "read-only/life-not-compared",
-        "store/read_only.py",
+        "tail/life-not-compared",
+        "aof/tail.py",
         "    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:\n",
         "    elif header.first_lsn == at.segment:\n",
         (
             "tests/snapshot/portable/test_reader_of_another_history.py::test_a_segment_of_the_same_name",
         ),
         "A reader shows one history, also when another one has a segment of the same name.",
+    ),
+    Mutant(
+        "tail/cut-off-unseen",
+        "aof/tail.py",
+        "            if start is not None and scan.size < start.offset:\n",
+        "            if False:\n",
+        ("tests/aof/test_tail.py::test_records_that_were_read_and_cut_off",),
+        "A tail notices that a power cut took back what it has read.",
+    ),
+    Mutant(
+        "tail/lives-unchecked",
+        "aof/tail.py",
+        "        check_lives(self._directory, promises, found, scan)\n",
+        "",
+        ("tests/aof/test_tail.py::test_a_promise_of_a_life_without_a_segment",),
+        "A tail notices that the segment of a life is missing.",
     ),
 )

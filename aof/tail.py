@@ -1,0 +1,166 @@
+"""Follows a log beside its writer: each look reads the frames behind a position, and little else.
+
+A look reads the file DURABLE, the names of the segments, the header of the newest one and the first bytes behind the
+position. If these bytes are zeros and nothing is promised there, the log has not grown. Otherwise a `Scan` reads on, in
+windows that grow, and its rules say which frames may be believed. So a look costs what was written since the last one.
+
+The first look that comes to the end of a log from its beginning reads the prepared space too, as recovery does.
+Afterwards zeros in the place of the next header count as the end: whether a later byte is damaged shows when the
+segment ends, when DURABLE promises the record, and whenever the whole log is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import durable, segment
+from tidelog.aof.durable import Promise
+from tidelog.aof.errors import Vanished
+from tidelog.aof.frame import HEADER_BYTES
+from tidelog.aof.reading.reader import FrameTuple, Scan, Segment, segments
+from tidelog.aof.reading.recovery import check_lives
+from tidelog.aof.reading.verdicts import Verdict
+from tidelog.aof.segment import Position, SegmentHeader
+from tidelog.disk.interface import Disk
+
+LOOK_BYTES: Final = 4 << 20  # enough that the cost of a look does not count
+
+
+class Stretch(NamedTuple):
+    """Consecutive frames of one segment, at least one. `end` is the position behind the last of them."""
+
+    path: Path
+    header: SegmentHeader
+    frames: list[FrameTuple]
+    end: Position
+
+    def behind(self, fields: FrameTuple) -> Position:
+        """The position behind one of the frames."""
+        offset, lsn, count, _, _, crc, body = fields
+        return Position(
+            lsn + count - 1,
+            crc,
+            self.header.first_lsn,
+            offset + HEADER_BYTES + len(body),
+            self.header.incarnation,
+        )
+
+
+class Tail:
+    """The part of the log in `directory` (a store's aof/) behind `position`. Opens files only during a look.
+
+    position   a look reads the frames behind it; the caller sets it when it has taken them. None: the log's beginning
+    """
+
+    def __init__(
+        self, disk: Disk, directory: Path, uuid: bytes, position: Position | None = None
+    ) -> None:
+        self.position = position
+        self._disk = disk
+        self._directory = directory
+        self._uuid = uuid
+        self._newest: Segment | None = None  # the last segment, as it was found
+        self._brief = position is not None
+        self._torn: Position | None = None  # where an unfinished frame was found
+
+    def look(self, nbytes: int = LOOK_BYTES) -> Stretch | None:
+        """The frames behind `position`, up to the end of a segment, or one more than `nbytes` bytes hold.
+
+        None if there are none yet. Raises Vanished if the log no longer continues `position`: the writer released the
+        segment, or the records before were taken back by a restore or a power cut. Raises Damage, NewerFormat, OSError.
+        """
+        while True:
+            promises = durable.read(self._disk, self._directory, self._uuid)  # before the segments
+            stretch, same = self._read(self._segments(), promises, nbytes)
+            if same:
+                return stretch
+            self._newest = None
+
+    def _segments(self) -> list[Segment]:
+        """The segments behind the position. Reads no header if there is no new one."""
+        if self._newest is not None and self._is_last(self._newest):
+            return [self._newest]
+        after = 0 if self.position is None else self.position.lsn
+        return segments(self._disk, self._directory, self._uuid, after=after)
+
+    def _is_last(self, info: Segment) -> bool:
+        """Whether the position lies in this segment, and no later one has appeared."""
+        at = self.position
+        if at is None or info.header.first_lsn != at.segment:
+            return False
+        names = [n for n in self._disk.listdir(self._directory) if n.endswith(segment.SUFFIX)]
+        return bool(names) and names[-1] == info.path.name
+
+    def _read(
+        self, found: list[Segment], promises: list[Promise], nbytes: int
+    ) -> tuple[Stretch | None, bool]:
+        """(the next stretch, whether the segments were still those that were found)."""
+        at = self.position
+        if at is not None and (not found or found[0].header.first_lsn > at.lsn + 1):
+            raise Vanished(self._directory / segment.file_name(at.segment))
+        scan: Scan | None = None
+        for info in found:
+            start = None if at is None or scan is not None else place_in(info, at)
+            try:
+                scan = Scan(
+                    self._disk,
+                    info,
+                    promises,
+                    live=at is None or at != self._torn,
+                    brief=self._brief,
+                    start=start,
+                )
+            except FileNotFoundError:
+                raise Vanished(info.path) from None
+            if scan.header != info.header:
+                scan.close()
+                return None, False  # the next life replaced a segment without frames
+            if start is not None and scan.size < start.offset:
+                scan.close()
+                raise Vanished(info.path)  # records that were read have been cut off
+            frames = _some(scan, nbytes)
+            if info.end is None:
+                self._newest = info
+            if frames:
+                return Stretch(info.path, scan.header, frames, scan.position), True
+            error = scan.error()
+            if error is not None:
+                raise error
+        check_lives(self._directory, promises, found, scan)
+        self._torn = None
+        if scan is not None:
+            if scan.verdict is Verdict.TORN:
+                self._torn = at
+            else:
+                self._brief = True
+        return None, True
+
+
+def _some(scan: Scan, nbytes: int) -> list[FrameTuple]:
+    """The next frames of a scan, until they have `nbytes` bytes."""
+    frames: list[FrameTuple] = []
+    tuples = scan.tuples()
+    for fields in tuples:
+        frames.append(fields)
+        nbytes -= HEADER_BYTES + len(fields[6])
+        if nbytes <= 0:
+            break
+    tuples.close()
+    return frames
+
+
+def place_in(info: Segment, at: Position) -> Position | None:
+    """Where to go on reading in a segment after `at`; None: at its first frame. Raises Vanished if it does not
+    continue.
+
+    A restored store may have taken over the directory, or a recovery after a failed fsync may have kept less than was
+    read here. Then the same LSNs belong to other records.
+    """
+    header = info.header
+    if header.first_lsn == at.lsn + 1:
+        if header.before.crc == at.crc:
+            return None
+    elif header.first_lsn == at.segment and header.incarnation == at.incarnation:
+        return at
+    raise Vanished(info.path)
