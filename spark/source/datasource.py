@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     Filter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
@@ -61,16 +60,46 @@ class TidelogDataSource(DataSource):
         options, paths = self._resolved()
         return schemas.ddl(columns_of(options, len(paths)))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: types.StructType) -> DataSourceReader:
         options, paths = self._resolved()
         columns = columns_by(options, arrow_columns(schema))
         kind = PushingReader if PUSHING in sys.modules else Reader
         return kind(read(options, paths, columns))
 
 
-def arrow_columns(schema: StructType) -> dict[str, pa.DataType]:
-    """The columns of a Spark schema with their Arrow types."""
-    return {field.name: field.type for field in to_arrow_schema(schema)}
+_ARROW: Final[dict[type[types.DataType], pa.DataType]] = {
+    types.BinaryType: pa.binary(),
+    types.StringType: pa.string(),
+    types.BooleanType: pa.bool_(),
+    types.ByteType: pa.int8(),
+    types.ShortType: pa.int16(),
+    types.IntegerType: pa.int32(),
+    types.LongType: pa.int64(),
+    types.FloatType: pa.float32(),
+    types.DoubleType: pa.float64(),
+    types.DateType: pa.date32(),
+    types.TimestampType: schemas.TIME,
+}
+
+
+def arrow_columns(schema: types.StructType) -> dict[str, pa.DataType]:
+    """The columns of a Spark schema with their Arrow types. Raises TidelogSparkError."""
+    return {field.name: _arrow(field.name, field.dataType) for field in schema.fields}
+
+
+def _arrow(column: str, kind: types.DataType) -> pa.DataType:
+    if isinstance(kind, types.MapType):
+        return pa.map_(_arrow(column, kind.keyType), _arrow(column, kind.valueType))
+    if isinstance(kind, types.ArrayType):
+        return pa.list_(pa.field("element", _arrow(column, kind.elementType)))
+    if isinstance(kind, types.StructType):
+        return pa.struct([(field.name, _arrow(column, field.dataType)) for field in kind.fields])
+    try:
+        return _ARROW[type(kind)]
+    except KeyError:
+        raise TidelogSparkError(
+            batch_options.OPTION, f"column {column}: {kind.simpleString()} cannot be read"
+        ) from None
 
 
 class EntriesPartition(InputPartition):

@@ -1,0 +1,108 @@
+"""Batch reads through a Spark session: options, filters, several snapshots, and errors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.histories import Told, lives
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+    return [each for _, each in lives(tmp_path_factory.mktemp("lives"), range(6), 40)]
+
+
+def entry(row: Any) -> str:
+    fields = [(bytes(each["name"]), bytes(each["value"])) for each in row["fields"]]
+    return repr((row["db"], bytes(row["stream"]), row["id"], fields))
+
+
+def expected(told: Told) -> Counter[str]:
+    return Counter(
+        repr((r["db"], r["stream"], r["id"], [(f["name"], f["value"]) for f in r["fields"]]))
+        for r in told.tables["entries"]
+    )
+
+
+def test_entries_of_several_snapshots(spark: SparkSession, told: list[Told]) -> None:
+    paths = json.dumps([str(each.path) for each in told])
+    frame = spark.read.format("tidelog").option("paths", paths).load()
+    found: dict[str, Counter[str]] = {str(each.path): Counter() for each in told}
+    for row in frame.collect():
+        found[row["snapshot"]][entry(row)] += 1
+    assert found == {str(each.path): expected(each) for each in told}
+
+
+def test_each_table_has_a_row_per_thing(spark: SparkSession, told: list[Told]) -> None:
+    for table in ("streams", "groups", "consumers", "pending", "keys"):
+        paths = json.dumps([str(each.path) for each in told])
+        frame = spark.read.format("tidelog").option("paths", paths).option("table", table).load()
+        assert frame.count() == sum(len(each.tables[table]) for each in told)
+
+
+def test_pushed_filters_give_the_rows_that_spark_alone_gives(
+    spark: SparkSession, told: list[Told]
+) -> None:
+    each = max(told, key=lambda each: len(each.tables["entries"]))
+    frame = spark.read.format("tidelog").load(str(each.path))
+    rows = frame.collect()
+    some = rows[len(rows) // 2]
+    conditions = [
+        frame.stream == some["stream"],
+        frame.stream.isin(some["stream"], b"none"),
+        frame.db == some["db"],
+        frame.ms >= some["ms"],
+        frame.ms < some["ms"],
+        frame.id == some["id"],
+        (frame.ts <= some["ts"]) & (frame.stream != b"s"),
+    ]
+    tests: list[Callable[[Any], bool]] = [
+        lambda r: r["stream"] == some["stream"],
+        lambda r: r["stream"] == some["stream"],
+        lambda r: r["db"] == some["db"],
+        lambda r: r["ms"] is not None and r["ms"] >= some["ms"],
+        lambda r: r["ms"] is not None and r["ms"] < some["ms"],
+        lambda r: r["id"] == some["id"],
+        lambda r: r["ts"] is not None and r["ts"] <= some["ts"] and r["stream"] != b"s",
+    ]
+    for condition, test in zip(conditions, tests):
+        found = Counter(map(entry, frame.filter(condition).collect()))
+        assert found == Counter(entry(row) for row in rows if test(row)), condition
+
+
+def test_forms_of_the_fields(spark: SparkSession, tmp_path: Path) -> None:
+    import tidelog
+
+    with tidelog.open(tmp_path / "orders") as db:
+        db.xadd("orders", {"user": "anna", "amount": "12.5", "at": "2026-01-31T12:00:00Z"})
+        db.xadd("orders", {"user": 'quo"te\n', "amount": "none"})
+        db.snapshot()
+    read = spark.read.format("tidelog").option("onBadValue", "null")
+    path = str(tmp_path / "orders")
+    texts = read.option("fields", "json").load(path).collect()
+    assert [json.loads(row["fields"])["user"] for row in texts] == ["anna", 'quo"te\n']
+    maps = read.option("fields", "map").option("decode", "utf8").load(path).collect()
+    assert maps[0]["fields"]["amount"] == "12.5"
+    wide = spark.read.format("tidelog").option("fields", "wide").option("onBadValue", "null")
+    rows = wide.schema("id STRING, user STRING, amount DOUBLE, at TIMESTAMP").load(path).collect()
+    assert [(row["user"], row["amount"]) for row in rows] == [("anna", 12.5), ('quo"te\n', None)]
+    assert rows[0]["at"] is not None and rows[1]["at"] is None
+
+
+def test_an_error_names_its_code_and_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    import tidelog
+
+    with tidelog.open(tmp_path / "store"):
+        pass
+    with pytest.raises(Exception, match="TIDELOG_SNAPSHOT.*tidelog snapshot create"):
+        spark.read.format("tidelog").load(str(tmp_path / "store")).count()
+    with pytest.raises(Exception, match="unknown option streem; did you mean streams"):
+        spark.read.format("tidelog").option("streem", "x").load(str(tmp_path)).count()
