@@ -70,7 +70,7 @@ from tidelog.engine.streams.lag import lag
 from tidelog.engine.streams.stream import Stream
 
 __all__ = [
-    # The keyspaces, and what a checkpoint freezes of them.
+    # Databases and keys, and the frozen copy of their changes that a checkpoint writes.
     "DATABASES",
     "DbKey",
     "Frozen",

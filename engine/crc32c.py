@@ -19,7 +19,7 @@ from typing import Final
 import crcmod.predefined  # type: ignore[import-untyped]
 
 _crcmod: Final[Callable[[bytes, int], int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
-# The package `crcmod` rebinds the name of its submodule, so the flag can only be read through sys.modules.
+# The package `crcmod` rebinds the name of its submodule, so only sys.modules still leads to the submodule and its flag.
 _CRCMOD_IN_C: Final = bool(getattr(sys.modules["crcmod.crcmod"], "_usingExtension", False))
 
 
@@ -51,8 +51,8 @@ def _choose() -> tuple[str, Callable[[bytes], int], Callable[[int, bytes], int]]
     return "crcmod (pure Python)", _crcmod_of, _crcmod_after
 
 
-# With google-crc32c, `crc32c_of(data)` and `crc32c_after(value, data)` are its own C functions. That
-# saves Python calls: the log computes two checksums per frame.
+# With google-crc32c, `crc32c_of(data)` and `crc32c_after(value, data)` are its C functions, not wrappers in Python. The
+# log computes two checksums per frame, so this saves two Python calls per frame.
 IMPLEMENTATION, crc32c_of, crc32c_after = _choose()
 
 

@@ -24,10 +24,12 @@ from tidelog.engine.idlist import (
     pack_one,
 )
 
-_MS_DIGITS: Final = 13  # more are longer than a clock's, or than `ids.parse` accepts
+# digits of ms; longer ones are later than any clock, or more than `ids.parse` accepts
+_MS_DIGITS: Final = 13
 _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 
-# Seven digits of seq can exceed 2**22, and thirteen of ms 2**42, so `id_list` also checks the maxima.
+# Seven digits of seq can exceed 2**22, and thirteen digits of ms can exceed 2**42. So `id_list` also checks the
+# greatest numbers.
 _PLAIN = re.compile(rb"(?:[0-9]{1,13}-[0-9]{1,7},)*[0-9]{1,13}-[0-9]{1,7}")
 
 
@@ -49,7 +51,7 @@ def id_list(args: list[bytes]) -> IdList:
     if _PLAIN.fullmatch(text) is not None:
         numbers = list(map(int, text.replace(b",", b"-").split(b"-")))
         times, seqs = numbers[::2], numbers[1::2]
-        # If an argument itself contains a comma, there are more than two numbers per argument.
+        # An argument that contains a comma itself gives more than two numbers, so check the number of IDs.
         if len(times) == len(args) and not max(times) >> MS_BITS and not max(seqs) >> SEQ_BITS:
             return from_keys(
                 array("q", [(ms << SEQ_BITS | seq) - KEY_BASE for ms, seq in zip(times, seqs)])

@@ -29,7 +29,7 @@ SEQ_BITS: Final = 22
 KEY_BASE: Final = 1 << 63  # key = (ms << SEQ_BITS | seq) - KEY_BASE
 SEQ_MASK: Final = (1 << 64) - 1
 KEY_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
-# These bits are 0 in every ID of a narrow list: in seq from 2**22 on, in ms from 2**42 on.
+# Bits that are 0 in every narrow ID: those of seq from 2**22 up, and those of ms from 2**42 up.
 WIDE_BITS: Final = (SEQ_MASK ^ KEY_SEQ_MASK) | (((1 << 64) - 1 ^ (1 << MS_BITS) - 1) << 64)
 EMPTY: Final = b""
 FEW: Final = 8
@@ -40,7 +40,7 @@ _unpack_key_from: Final = Struct("<q").unpack_from
 pack_key: Final = Struct("<q").pack  # raises struct.error for an int that is not a key
 _cut: Final = Struct("8s").iter_unpack
 _cuts: Final = [Struct("8s" * number).unpack for number in range(17)]
-ID_SHIFT: Final = 64 - SEQ_BITS  # a narrow ID shifted by this has ms where its key has it
+ID_SHIFT: Final = 64 - SEQ_BITS  # shifts a narrow ID so that its ms lies where the key has it
 
 assert array("q").itemsize == 8
 
@@ -65,7 +65,8 @@ def pack(ids: Sequence[int]) -> IdList:
     """The ID list of these IDs, in their order."""
     number = len(ids)
     if number > FEW and ids[-1] - ids[0] == number - 1 and not (ids[0] | ids[-1]) & WIDE_BITS:
-        # The IDs are probably a gapless run, like those of entries added together. A run needs no work per ID.
+        # The first and last ID suggest a gapless run, as entries added together have. If it is one, pack it without
+        # work per ID.
         if ids == list(range(ids[0], ids[-1] + 1)):
             return pack_run(ids[0] >> 64, ids[0] & SEQ_MASK, number)
     if reduce(or_, ids, 0) & WIDE_BITS:

@@ -110,7 +110,7 @@ def parse_many(args: list[bytes]) -> list[int]:
 def _parse_odd(arg: bytes, missing_seq: int) -> int:
     if len(arg) > TEXT_BYTES_MAX:
         raise CommandError(INVALID_ID)
-    # A C string ends at its first NUL, so Redis does not read the bytes after it.
+    # Redis does not read the bytes after the first NUL, because a C string ends there.
     ms, dash, seq = arg.partition(b"\0")[0].partition(b"-")
     high = _c_number(ms)
     low = _c_number(seq) if dash else missing_seq
@@ -122,7 +122,8 @@ def _parse_odd(arg: bytes, missing_seq: int) -> int:
 def _c_number(digits: bytes) -> int | None:
     """The number that Redis's string2ull reads: it tries string2ll, then strtoull. None if both refuse."""
     if _PLAIN_NEGATIVE.fullmatch(digits) and int(digits) >= -(1 << 63):
-        return None  # string2ll reads a negative number, which is out of range
+        # Redis's string2ll reads this negative number, and Redis then rejects it as out of range
+        return None
     found = _C_NUMBER.fullmatch(digits)
     if found is None:
         return None

@@ -81,7 +81,7 @@ def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
             if limit <= 0:
                 return damage
     if not ctx.effects:
-        # If some keys are not in memory, `next_expiry` is only a lower bound. `due` has raised the bound, so compute
-        # `next_expiry` again.
+        # If some keys are not in memory, `next_expiry` is only a lower bound. The calls of `due` have raised that
+        # bound, so compute `next_expiry` again.
         ctx.state.find_next_expiry()
     return damage

@@ -173,7 +173,8 @@ class _StreamForm:
     def entries(self) -> Iterator[Command]:
         key = self.key
         if not self.stream.length:
-            # The XADD trims its own entry at once. The XSETID that follows corrects the counters.
+            # The XADD trims its own entry at once, so the stream exists and is empty. The later XSETID corrects the
+            # counters.
             yield [b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]
             return
         nodes = _Nodes()
@@ -215,7 +216,7 @@ class _StreamForm:
                 break
             start = page[-1][0] + 1
         if not claims:
-            # Create the consumer here, because no XCLAIM does. This also happens if all its pending entries are lost.
+            # Create the consumer here if no XCLAIM creates it, for example because all its pending entries are lost.
             yield [b"XGROUP", b"CREATECONSUMER", self.key, group.name, consumer.name]
         self.lose(Kind.SEEN_TIME)
         self.lose(Kind.ACTIVE_TIME, claims or consumer.active_time != NEVER_ACTIVE)
@@ -223,8 +224,8 @@ class _StreamForm:
     def nacked(self, group: Group) -> Iterator[Command]:
         released = self.released(group)
         if self.target is Target.REDIS_7_0:
-            # Redis 7.0 has no XNACK. `>` never returns these entries again, so give them an owner. Then they can be
-            # claimed.
+            # Redis 7.0 has no XNACK, and `>` never returns these entries again. So give them an owner with an empty
+            # name; then consumers can claim them.
             for entry_id, count in released:
                 self.lose(Kind.NACKED)
                 yield _claim([b"XCLAIM", self.key, group.name, b"", b"0"], entry_id, 0, count)

@@ -19,7 +19,7 @@ from tidelog.engine.reply import Reply
 Decide = Callable[[Context, list[bytes]], Reply]
 
 _ECHO_BYTES_MAX = 128
-# Limit of the `spellings` cache. Clients choose the spellings, and a name has 2 ** len(name) of them.
+# Limit of the `spellings` cache. A client may mix upper and lower case, so a name has 2 ** len(name) spellings.
 SPELLINGS_MAX = 1024
 
 
@@ -28,7 +28,7 @@ class Command(NamedTuple):
 
     name: bytes
     arity: int
-    flags: frozenset[str]  # as in COMMAND's reply: write readonly denyoom fast blocking ...
+    flags: frozenset[str]  # the words of COMMAND's reply: write readonly denyoom fast blocking ...
     first_key: int  # 0 = no keys
     last_key: int
     key_step: int
@@ -69,7 +69,7 @@ class Table:
 
     def _find(self, args: list[bytes]) -> Command:
         name = args[0].lower()
-        # COMMAND is a command if it is alone, and a container if a subcommand follows.
+        # COMMAND without arguments is a command; with a subcommand it is a container.
         if name in self.containers and (len(args) > 1 or name not in self.commands):
             if len(args) == 1:
                 raise wrong_arity(name)

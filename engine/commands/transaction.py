@@ -23,7 +23,7 @@ from tidelog.engine.keys.state import State
 from tidelog.engine.keys.waiting import DbKey
 from tidelog.engine.reply import NULL_ARRAY, OK, QUEUED, Reply
 
-# Overhead of one queued argument: the header that it gets in a record.
+# Overhead of one queued argument: the msgpack header that it gets in a record.
 _ARGUMENT_BYTES = 5
 _PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, without its key and row
 QUEUED_BYTES_MAX = 64 << 20
@@ -33,7 +33,7 @@ PlainAdd = tuple[
 ]  # (key, row): XADD key * field value ..., without options
 Queued = list[bytes] | PlainAdd  # a command's words, or a plain XADD
 
-# Commands that run at once between MULTI and EXEC; all others are queued.
+# A session runs these commands at once between MULTI and EXEC. It queues all others.
 _NOT_QUEUED = frozenset((b"multi", b"exec", b"discard", b"watch"))
 
 
@@ -68,7 +68,7 @@ class Watches:
     __slots__ = ("keys", "_by_place")
 
     def __init__(self) -> None:
-        # The bool is True if the key had already expired at the WATCH, but was not deleted yet.
+        # The bool is True if the key had already expired at the WATCH but was still stored.
         self._by_place: dict[DbKey, dict[Transaction, bool]] = {}
         self.keys: Collection[DbKey] = self._by_place.keys()
 
@@ -90,8 +90,8 @@ class Watches:
         for place in places:
             for transaction, expired in self._by_place.get(place, {}).items():
                 if expired:
-                    # This is the deletion that was already due at the WATCH. For the watcher the key was missing before
-                    # and is missing now. The next change breaks the transaction.
+                    # The key had already expired at the WATCH, so the watcher saw no key, and still sees none after
+                    # this deletion. Do not break its transaction now. The next change of the key breaks it.
                     self._by_place[place][transaction] = False
                 else:
                     transaction.broken = True

@@ -19,7 +19,7 @@ from tidelog.engine.keys.state import State
 
 
 def _unknown(state: State, effect: Effect) -> None:
-    # A newer version of tidelog wrote the log. aof.reading.reader adds the position to the error.
+    # A newer version of tidelog wrote this log. aof.reading.reader adds the file and offset to the error.
     raise UnknownEffect(effect[0])
 
 

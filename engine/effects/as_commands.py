@@ -104,7 +104,7 @@ def _xadd(effect: Effect) -> list[Command]:
 
 
 def _xadd_idmp(effect: Effect) -> list[Command]:
-    # `XADD key IDMP pid iid <id>` is not possible, because outside of replication Redis accepts IDMP only with `*`.
+    # Do not use `XADD key IDMP pid iid <id>`: outside of replication, Redis accepts IDMP only with `*`.
     _, _, key, ms, seq, row, _, pid, iid = effect
     id = _id(ms, seq)
     return [[b"XADD", key, id, *row], [b"XIDMPRECORD", key, pid, iid, id]]
@@ -118,8 +118,9 @@ def _xadd_many(effect: Effect) -> list[Command]:
 def _xtrim(effect: Effect) -> list[Command]:
     _, _, key, length, _, _, _, slots, ids = effect
     command = [b"XTRIM", key, b"MAXLEN", b"=", _number(length)]
-    # The effect has slots or IDs only if XTRIM ... ACKED removed single entries behind others that are still
-    # referenced. ACKED walks from the head and stops at the length, so the resulting length removes the same entries.
+    # The effect has slots or IDs only after XTRIM ... ACKED removed single entries and left referenced ones before
+    # them. Redis's ACKED walks from the head until the stream has the given length, so with the resulting length it
+    # removes the same entries.
     return [[*command, b"ACKED"] if slots or ids else command]
 
 
@@ -149,7 +150,8 @@ def _xidmprecord(effect: Effect) -> list[Command]:
 
 
 def _stream_create(effect: Effect) -> list[Command]:
-    # Redis's own rewrite uses this form. The XSETID resets the counters that the XADD changed.
+    # The XADD trims its own entry, so the stream is empty, as in Redis's own rewrite. The XSETID resets the counters
+    # that the XADD changed.
     key = effect[2]
     return [
         [b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"],
@@ -168,7 +170,7 @@ def _xgroup_position(subcommand: bytes) -> Callable[[Effect], list[Command]]:
 
 def _xgroup(subcommand: bytes) -> Callable[[Effect], list[Command]]:
     def form(effect: Effect) -> list[Command]:
-        # The effect of CREATECONSUMER also has the time. Leave it out, because Redis uses its own clock.
+        # The last field of a CREATECONSUMER effect is the time. Leave it out, because Redis uses its own clock.
         return [[b"XGROUP", subcommand, *effect[2:5]]]
 
     return form
@@ -186,7 +188,7 @@ def _xclaim(effect: Effect) -> list[Command]:
         + [b"TIME", at, b"RETRYCOUNT", _number(count), b"FORCE", b"JUSTID", *last_id]
         for id, count in zip(texts, each_count, strict=True)
     ]
-    if not out:  # a read without pending entries (NOACK) still creates the consumer
+    if not out:  # a read with NOACK makes no entry pending, but creates the consumer
         out.append([b"XGROUP", b"CREATECONSUMER", key, group, consumer])
     if position:
         entries_read = _number(position[2])

@@ -22,7 +22,7 @@ from tidelog.engine.streams.idmp import Idmp
 from tidelog.engine.streams.stream import Stream
 
 DIGEST_BYTES = 32
-_PENDING_PER_PART = 4096  # bounds the memory for a group with a million pending entries
+_PENDING_PER_PART = 4096  # entries hashed at a time, so that a million of them need little memory
 
 
 def digest(state: State) -> str:
@@ -72,7 +72,8 @@ def _group_parts(name: bytes, group: Group) -> Iterator[Any]:
     consumers = [group.consumers[name] for name in sorted(group.consumers)]
     yield name, _id(group.last_id), group.entries_read, len(pending), pending.nacked()
     yield [(consumer.name, consumer.active_time) for consumer in consumers]
-    # The NACK zone is the start of the time order. Its times only encode its order, so hash the IDs in that order.
+    # The NACK zone is the start of the time order. Times in the zone only encode the order of release, so hash the IDs
+    # in that order and not the times.
     nacked = [entry_id for _, entry_id in islice(pending.by_age(), pending.nacked())]
     yield _ids(nacked)
     names = {consumer.index: consumer.name for consumer in consumers}

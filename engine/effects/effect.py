@@ -33,23 +33,26 @@ VOLATILE: Final = 48  # opcodes 48..63 are never logged
 EPOCH: Final = 1  # (op, number, incarnation)             a life begins; changes no data
 
 # --- streams
-XADD: Final = 2  # (op, db, key, ms, seq, row)            into the open tail node
-XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       seals the tail, if any; starts a node. Creates a missing key
+XADD: Final = 2  # (op, db, key, ms, seq, row)            adds an entry to the open tail node
+XADD_NODE: Final = 3  # (op, db, key, ms, seq, row)       starts a node; seals an open tail; creates a missing key
 XADD_IDMP: Final = 4  # (op, db, key, ms, seq, row, new_node 0|1, pid, iid)
 XADD_MANY: Final = 5  # (op, db, key, ms, seq, head, blocks, tail)
-#                       IDs ms-seq, ms-(seq+1), ... over all rows in order. head: rows for the open tail node,
-#                       blocks: ((count, sealed bytes), ...) whole nodes, tail: rows of a new open node
+#                       Adds the rows of `head`, `blocks` and `tail`, in this order, with IDs ms-seq, ms-(seq+1), ...
+#                       head: rows added to the open tail node. blocks: ((count, sealed bytes), ...), one for each
+#                       sealed node after it. tail: rows of the new open node
 XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node becomes the open tail again
-#                      deleted: bit mask over its slots as little-endian bytes
+#                      ids, rows: all its entries, deleted ones included.
+#                      deleted: bit mask of its deleted slots, as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
-#                    length: of the stream afterwards. drop: number of whole nodes dropped from the head; floor:
-#                    slots below it in the new first node are removed; slots, ids: entries removed singly (ACKED), or ()
+#                    length: entries of the stream afterwards. removed: number of entries removed.
+#                    drop: number of whole nodes dropped from the head. floor: in the node after them, the slots below
+#                    this one are removed. slots, ids: entries that ACKED removed singly, else ()
 XDEL: Final = 8  # (op, db, key, ids, slots)              raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
-XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) clears the dedup tables
+XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) sets the limits; clears the dedup tables
 XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq)
-IDMP_DUPLICATE: Final = 12  # (op, db, key, pid, iid)     iids-duplicates + 1
-STREAM_CREATE: Final = 13  # (op, db, key)                an empty stream (XGROUP CREATE MKSTREAM, oversized first XADD)
+IDMP_DUPLICATE: Final = 12  # (op, db, key, pid, iid)     adds 1 to `iids-duplicates`
+STREAM_CREATE: Final = 13  # (op, db, key)                creates an empty stream (MKSTREAM, oversized first XADD)
 
 # --- consumer groups
 XGROUP_CREATE: Final = 14  # (op, db, key, group, ms, seq, entries_read)
@@ -58,20 +61,20 @@ XGROUP_DESTROY: Final = 16  # (op, db, key, group)
 XGROUP_CREATECONSUMER: Final = 17  # (op, db, key, group, consumer, now)
 XGROUP_DELCONSUMER: Final = 18  # (op, db, key, group, consumer)
 DELIVER: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, ms, seq, entries_read])
-#                      Each id becomes pending for consumer, whether it was pending or not; counts is one int for
-#                      all or a tuple. The consumer is created if missing; its active time becomes now, or stays if
-#                      now is -1 (history re-read). The last three, if present: the group's last ID and entries-read
-XACK: Final = 20  # (op, db, key, group, ids)             also removes pending entries of deleted entries
-XNACK: Final = 21  # (op, db, key, group, ids, counts)    to the end of the NACK zone in this order, no owner
-XACKDEL: Final = 22  # (op, db, key, group, ids, slots)   XACK and XDEL of exactly these
+#                      Makes each of `ids` pending for the consumer, even if it was pending before; creates a missing
+#                      consumer. counts: delivery counts, one int for all or a tuple. now: the consumer's new active
+#                      time; -1 leaves it unchanged (history re-read). ms, seq, entries_read: the group's new position
+XACK: Final = 20  # (op, db, key, group, ids)             removes pending entries, even of deleted entries
+XNACK: Final = 21  # (op, db, key, group, ids, counts)    moves to the end of the NACK zone, in order; no owner
+XACKDEL: Final = 22  # (op, db, key, group, ids, slots)   acknowledges and deletes exactly these entries
 
 # --- keys
-DEL: Final = 24  # (op, db, keys)                         a tuple of keys
-SET: Final = 25  # (op, db, key, value, expire_at)        expire_at unix ms, -1 = none
+DEL: Final = 24  # (op, db, keys)                         keys: a tuple
+SET: Final = 25  # (op, db, key, value, expire_at)        expire_at: unix ms, -1 = none
 PEXPIREAT: Final = 26  # (op, db, key, at)
 PERSIST: Final = 27  # (op, db, key)
-RENAME: Final = 28  # (op, db, source, target)            target is replaced
-COPY: Final = 29  # (op, db, source, target_db, target)   target is replaced
+RENAME: Final = 28  # (op, db, source, target)            replaces the target
+COPY: Final = 29  # (op, db, source, target_db, target)   replaces the target
 MOVE: Final = 30  # (op, db, key, target_db)
 SWAPDB: Final = 31  # (op, a, b)
 FLUSHDB: Final = 32  # (op, db)
@@ -79,5 +82,5 @@ FLUSHALL: Final = 33  # (op,)
 APPEND: Final = 34  # (op, db, key, suffix)               creates the string if missing
 
 # --- applied, never logged
-SEEN: Final = 48  # (op, db, key, group, consumer, now)   seen-time of an existing consumer, or of a tuple of them
+SEEN: Final = 48  # (op, db, key, group, consumer, now)   sets the seen-time; consumer: one name or a tuple
 # fmt: on

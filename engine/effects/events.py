@@ -169,7 +169,8 @@ def _key(name: bytes) -> Callable[[Effect, State, int], list[Event]]:
 def _renamed(effect: Effect, state: State, now: int) -> list[Event]:
     _, db, source, target = effect
     keys = state.databases[db].keys
-    # In Redis the target is always new, because RENAME deletes an existing target first.
+    # Report `new` even if the target existed: Redis's RENAME deletes an existing target first, so there the target is
+    # always new.
     return [
         ("n", b"new", db, target),
         ("g", b"rename_from", db, source),
@@ -198,7 +199,7 @@ def _moved(effect: Effect, state: State, now: int) -> list[Event]:
     ]
 
 
-# Decide has looked up the keys that an effect names, so they are in memory and nothing here can fail.
+# The code that decided the effects has looked up their keys, so the keys are in memory and these lookups cannot fail.
 
 
 def _new(state: State, db: int, key: bytes) -> list[Event]:

@@ -22,7 +22,7 @@ _CHANGING = frozenset({e.DELIVER, e.XACK, e.XNACK, e.XACKDEL, e.XGROUP_DELCONSUM
 
 def prepare(state: State, effects: Sequence[Effect]) -> None:
     """Load what the effects of one unit will change. May raise CorruptBlock. Does nothing if all is resident."""
-    before: dict[int, list[IdList]] = {}  # id(group) -> the IDs that the effects so far name
+    before: dict[int, list[IdList]] = {}  # id(group) -> the IDs in the effects visited so far
     for effect in effects:
         opcode = effect[0] & e.OPCODE
         if opcode not in _CHANGING:

@@ -48,7 +48,7 @@ class IdOrder(Order):
         wide = self.new is list
         if wide or is_narrow(id):
             return id if wide else key_of(id)
-        ms = (id >> 64) + 1  # either seq does not fit into a key, or ms is beyond all keys
+        ms = (id >> 64) + 1  # no key with this ms is as large, so take the next ms
         return KEY_END if ms >> MS_BITS else key_of(ms << 64)
 
     def key_to(self, id: int) -> int:

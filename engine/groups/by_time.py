@@ -25,7 +25,8 @@ class TimeOrder(Order):
 
     def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
         super().__init__(shelf, new)
-        self.lasts: dict[int, int] = {}  # serial -> last ID, of all chunks not in memory at least
+        # serial -> last ID, at least of each chunk that is not in memory
+        self.lasts: dict[int, int] = {}
 
     # --- finding
 

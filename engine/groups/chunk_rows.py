@@ -26,12 +26,12 @@ Chunk = tuple[Column, ...]
 WIDE_ID_BYTES: Final = 16
 _SWAP: Final = sys.byteorder == "big"
 
-_BY_TIME: Final = 3  # length of a packed chunk of IDs and times, which is ordered by (time, ID)
+_BY_TIME: Final = 3  # fields of a packed chunk of the time order: IDs and times
 
 assert array("I").itemsize == 4
 
-# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
-# interpreter lock.
+# All threads share one packer. This is safe, because with autoreset pack() keeps no state between calls and never
+# releases the interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
 new_column: Callable[[Iterable[int]], Column] = partial(array, "q")
@@ -81,8 +81,8 @@ def pack_chunk(chunk: Chunk) -> bytes:
     if (
         ids.__class__ is array
         and ids[-1] - first == n - 1
-        # In time order, IDs need not ascend. So the first and last ID can look like those of a run although the IDs are
-        # none.
+        # In the time order, IDs need not ascend. So the first and last ID can look like the ends of a run although the
+        # IDs are not a run.
         and (len(row) != _BY_TIME or row[2].__class__ is int or ids == _run(first, n))
     ):
         row[1] = first

@@ -32,7 +32,7 @@ from tidelog.engine.rowkeys import chunk_row
 
 Part = tuple[int, int, int]  # chunk, from, to
 
-LOAD: Final = 64  # entries of a chunk; a chunk of twice as many is split
+LOAD: Final = 64  # target number of entries in a chunk; a chunk of twice as many is split
 
 
 class Shelf:
@@ -80,7 +80,7 @@ class FrozenOrder:
         self.chunks = chunks
         self.tops = tops
         self.serials = serials
-        self.fresh = fresh  # positions of the chunks whose rows are to be written
+        self.fresh = fresh  # positions of the chunks whose rows the checkpoint has to write
 
     def new_chunks(self) -> Iterator[tuple[int, Chunk]]:
         """(serial, chunk) of the chunks to be written."""
@@ -102,7 +102,7 @@ class Order:
         self.chunks: list[Chunk | None] = []
         self.serials: list[int] = []
         self.shelf = shelf
-        self.new = new  # makes a column of IDs: an array of keys, or a list in the wide form
+        self.new = new  # makes a column of IDs: an array of keys, or a list if the group is wide
         self.tops = self.new_tops(())
 
     def new_tops(self, values: Iterable[int]) -> Column:

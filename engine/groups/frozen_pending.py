@@ -22,8 +22,8 @@ from tidelog.engine.groups.chunk_rows import column_bytes, column_of, ids_of, pa
 from tidelog.engine.groups.chunks import FrozenOrder, Order, Shelf
 from tidelog.engine.rowkeys import REST, Operation, chunk_row
 
-# Input of `thaw` after a failed checkpoint: the serials of rows to delete, and those of rows to write. They are only
-# numbers, so that the garbage collector has nothing to visit when many groups wait.
+# `thaw` takes this after a failed checkpoint: the serials of the rows to delete, and those of the rows to write. It
+# holds only numbers, so the garbage collector need not visit it when many groups wait to be packed.
 Given = tuple[tuple[int, ...], tuple[int, ...]]
 
 SMALL_CHUNKS: Final = 4  # a group with at most so many chunks by ID ...

@@ -25,10 +25,10 @@ from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import IdList
 from tidelog.engine.rowkeys import Operation, group_row
 
-Facts = tuple[Any, ...]  # the fields of a group's row that are not derived from its chunks
+Facts = tuple[Any, ...]  # the fields of a group's row that do not come from its chunks
 
 NEVER_ACTIVE: Final = -1  # active_time of a consumer that never got an entry
-UNKNOWN: Final = -1  # entries_read of a group whose position cannot be counted
+UNKNOWN: Final = -1  # entries_read of a group for which it cannot be computed
 
 
 class Consumer:
@@ -142,7 +142,9 @@ class Group:
         """Delete a consumer and its pending entries."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
-        self.all_seen = None  # a client that waits under this name re-creates the consumer
+        # Mark the waiting consumers as seen again next time. If one of them waits under the deleted name, this creates
+        # the consumer again.
+        self.all_seen = None
         self.pending.drop_owner(consumer.index)
 
     def deliver(
@@ -186,7 +188,7 @@ class LostGroup(Group):
     lost = True
 
     def __init__(self, name: bytes, number: int, damage: str) -> None:
-        # The other slots stay unset, so that access to them calls `__getattr__`.
+        # Leave the other slots unset, so that reading one of them calls `__getattr__`.
         self.number = number
         self.name = name
         self.entries_read = UNKNOWN
@@ -216,7 +218,8 @@ class FrozenGroup:
         self.name: bytes = facts[0]
         self.pending = pending
         self._facts = facts
-        self._changed = changed  # since the previous freeze, or that freeze failed
+        # True if the group changed after the previous freeze, or if the checkpoint of that freeze failed.
+        self._changed = changed
 
     def rows(self, stream: int) -> Iterator[Operation]:
         """The operations on the group's rows; none if it did not change. `stream` is the stream's number."""

@@ -44,9 +44,9 @@ from tidelog.engine.groups.frozen_pending import FrozenPending, restore_lasts, r
 from tidelog.engine.idlist import IdList, id_of, is_narrow, key_of, keys, unpack
 
 NOBODY: Final = 0  # owner of an entry that XNACK released
-# The first delivery time of the NACK zone. All times below 0 belong to the zone.
+# Time of the first entry in the NACK zone. Every entry with a time below 0 is in the zone.
 NACK_TIME: Final = -(1 << 62)
-FEW: Final = 3  # up to this many entries are changed one by one rather than as slices
+FEW: Final = 3  # up to this many entries are changed one by one, more of them as slices
 
 
 class Orders:
@@ -163,8 +163,8 @@ class Orders:
             for key, count in zip(want, each):
                 self._put(key, owner, time, count)
         elif not self._redeliver_run(want, n, owner, time, counts):
-            # The IDs are from several deliveries, or only some are new. So halve the list until a part is uniform or
-            # small.
+            # The IDs come from several deliveries, or only some of them are already pending. So halve the list until
+            # each part is uniform or small.
             half = n // 2
             low = high = counts
             if not isinstance(counts, int):
@@ -178,7 +178,8 @@ class Orders:
             for key in want:
                 self.remove_key(key)
         elif not self._remove_run(want):
-            half = len(want) // 2  # from several deliveries: halve until a part is uniform or small
+            # The IDs come from several deliveries. Halve the list until each part comes from one delivery or is small.
+            half = len(want) // 2
             self.remove(want[:half])
             self.remove(want[half:])
 
@@ -364,7 +365,8 @@ class Orders:
         if not self.away:
             return
         if not self.wide and not isinstance(ids, bytes):
-            self.load_all()  # `deliver` will convert the group to the wide form
+            # loads all chunks, because `deliver` will convert the group to the wide form
+            self.load_all()
             return
         want = self.those_with_keys(ids)
         if owner == NOBODY:
@@ -372,8 +374,8 @@ class Orders:
             want = self.by_id.new(sorted(want))
         if not want:
             return
-        # Entries above all others go into new chunks, or into a last chunk that is resident, so no chunk is loaded for
-        # them.
+        # Entries that come after all others go into new chunks, or into the last chunk if it is resident. So no chunk
+        # needs to be loaded for them.
         first = want[0]
         by_id, by_time = self.by_id, self.by_time
         heir = None if owner is None else self._owned[owner]
@@ -386,7 +388,8 @@ class Orders:
             gone.update(self.those_with_keys(each))
         if not new:
             self._warm(want)
-            if removed:  # an ID that is not pending goes next to what remains after the removals
+            # Also load the chunks next to which the new IDs will go once `gone` is removed.
+            if removed:
                 by_id.warm_new(want, gone)
         if not above:
             by_time.warm_new_at(time, want, gone)

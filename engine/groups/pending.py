@@ -46,9 +46,10 @@ from tidelog.engine.idlist import (
     unpack_key,
 )
 
-YOUNG_BYTES: Final = 16 * 8  # longest ID list that becomes young; longer ones are cheaper as slices
-# When there are this many young deliveries, all of them are flushed into the orders. Even with one more ID list of
-# YOUNG_BYTES, they need less than two chunks, so they make one.
+# longest ID list kept as a young delivery; a longer list goes into the orders
+YOUNG_BYTES: Final = 16 * 8
+# After this many young deliveries, flush all of them into the orders. Together with one more ID list of YOUNG_BYTES
+# they are fewer than two chunks of entries, so they become a single chunk.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)
@@ -180,7 +181,7 @@ class Pending:
         """Update the bounds after entries went into the orders. Nothing may be young."""
         orders = self.orders
         if orders.wide:
-            self._key_max = KEY_END  # so that nothing becomes young in the wide form
+            self._key_max = KEY_END  # in the wide form, no delivery becomes young
         elif orders.by_id.tops:
             self._key_max, self._time_max = orders.by_id.tops[-1], orders.by_time.tops[-1]
 

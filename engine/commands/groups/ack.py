@@ -55,7 +55,8 @@ def xackdel(ctx: Context, args: list[bytes]) -> Reply:
     named = id_list(listed)
     unneeded = policy != ACKED or (len(stream.groups) == 1 and group.last_id >= last_id(named))
     if unneeded and pending.present(named) == named:
-        # In the common case all IDs are pending, ascending and can be deleted, so none is looked up singly.
+        # In the common case all IDs are pending, in ascending order, and can be deleted. Then no ID needs its own
+        # lookup.
         entry_ids = unpack(named)
         log_acked(ctx, key, stream, name, named, entry_ids)
         if policy == DELREF:

@@ -43,7 +43,8 @@ class _Options:
         self.force = self.justid = False
         self.last_id = 0
         at = 5
-        # The options begin at the first argument that is not an ID, so a malformed ID counts as an unknown option.
+        # The options begin at the first argument that is not a valid ID. As in Redis, a malformed ID therefore counts
+        # as an unknown option.
         while at < len(args) and (entry_id := ids.parse_or_none(args[at])) is not None:
             self.ids.append(entry_id)
             at += 1
@@ -69,7 +70,7 @@ class _Options:
             self.retrycount = value
             return
         time = value if word == b"TIME" else now - value
-        # An impossible time is not an error, since the client's clock may be wrong. Use `now`.
+        # A time in the future or below 0 is not an error, since the client's clock may be wrong. Use `now` instead.
         self.time = time if 0 <= time <= now else now
 
 

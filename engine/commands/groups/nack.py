@@ -58,9 +58,11 @@ def xnack(ctx: Context, args: list[bytes]) -> Reply:
     if options.listed is None:
         raise CommandError(b"ERR syntax error, expected IDS keyword")
     nacked = 0
-    counts: dict[int, int] = {}  # ID -> delivery count, in the order in which they enter the zone
+    # ID -> delivery count, in the order in which the entries enter the NACK zone
+    counts: dict[int, int] = {}
     for entry_id in parse_many(options.listed):
-        # If an ID is repeated, it is released twice. It moves to the end again, and SILENT subtracts two deliveries.
+        # If an ID is repeated, the command releases it twice: the entry moves to the end again, and SILENT subtracts
+        # two deliveries.
         count = counts.pop(entry_id, None)
         if count is None:
             row = group.pending.get(entry_id)

@@ -36,9 +36,10 @@ from tidelog.engine.streams.entries import NO_ENTRIES, ClaimedEntries, Entries, 
 from tidelog.engine.streams.lag import read_on, read_one
 from tidelog.engine.streams.stream import Stream
 
-NEW = ids.MAX  # stands for `>`; as in Redis, this ID written out asks for new entries too
-CLAIM_BYTES = len(b":0\r\n:0\r\n")  # bytes of the two integers that CLAIM adds to an entry
-_PLAIN_DIGITS_MAX = 15  # no time or count of so few digits is out of range
+# stands for `>`; as in Redis, the same ID written in digits also asks for new entries
+NEW = ids.MAX
+CLAIM_BYTES = len(b":0\r\n:0\r\n")  # reply bytes of the two integers that CLAIM adds to an entry
+_PLAIN_DIGITS_MAX = 15  # a time or count with at most this many digits is always in range
 _PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))
 _ZERO = ord("0")
 MEANINGLESS_ID = (
@@ -86,7 +87,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> Reply:
         if after == NEW:
             entries = _deliver(ctx, options, key, stream, group, budget)
         else:
-            options.claim_ms = None  # a history ID disables CLAIM for the keys after it too
+            # as in Redis, a history ID disables CLAIM for all later keys too
+            options.claim_ms = None
             entries = _history(ctx, options, key, stream, group, after, budget)
         if entries is not None:
             reply.append([key, entries])

@@ -17,7 +17,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            # The option is the last part of the error line, and Redis strips line ends there.
+            # Redis strips line ends at the end of an error line. The option is the last part of this line.
             shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)
@@ -31,7 +31,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
 def _met(words: set[bytes], at: int, current: int | None) -> bool:
     """Whether the conditions allow the expiry `at` (unix ms). current: the key's present expiry, None: it has none."""
     if current is None:
-        # A key without an expiry counts as later than any expiry.
+        # Treat a key without an expiry as one that expires later than all others.
         return b"xx" not in words and b"gt" not in words
     return not (
         b"nx" in words or (b"gt" in words and at <= current) or (b"lt" in words and at >= current)

@@ -162,7 +162,7 @@ def _check_flush_option(args: list[bytes]) -> None:
 
 @command("keys", 2, "readonly", _NO_KEYS)
 def keys(ctx: Context, args: list[bytes]) -> Reply:
-    # Redis does not match a bare star against each key, so it also finds the empty key.
+    # Redis does not match a bare `*` against each key, so `*` also finds the empty key. Do the same.
     matches = None if args[1] == b"*" else matcher(args[1])
     names = ctx.database.keys
     if ctx.database.expires.count:
@@ -175,7 +175,7 @@ def keys(ctx: Context, args: list[bytes]) -> Reply:
 @command("randomkey", 1, "readonly", _NO_KEYS)
 def randomkey(ctx: Context, args: list[bytes]) -> Reply:
     """One key, chosen by the current time: the engine has no source of randomness."""
-    # Fibonacci hashing spreads consecutive milliseconds over all keys.
+    # Multiply the time by the constant of Fibonacci hashing, so that consecutive milliseconds choose keys far apart.
     names = ctx.database.keys.spread(ctx.now * 0x9E3779B97F4A7C15 >> 16)
     return next((key for key in names if not ctx.passed(key)), None)
 
@@ -224,7 +224,7 @@ def object_help(ctx: Context, args: list[bytes]) -> Reply:
 def memory_usage(ctx: Context, args: list[bytes]) -> Reply:
     at = 3
     while at < len(args):
-        # SAMPLES is only validated: the answer comes from counters and needs no sampling.
+        # Only validate SAMPLES. The reply comes from exact counters, so nothing is sampled.
         if args[at].lower() != b"samples" or at + 1 == len(args) or int64(args[at + 1]) < 0:
             raise CommandError(SYNTAX)
         at += 2

@@ -12,7 +12,7 @@ from tidelog.engine.integers import int64
 from tidelog.engine.reply import Reply
 
 _COUNT_DEFAULT = 10
-# Matches the texts that C's strtoul accepts in full. Redis rejects leading blanks, so this does too.
+# Matches the texts that C's strtoul accepts in full. Like Redis, it rejects leading blanks.
 _CURSOR = re.compile(rb"([+-]?)([0-9]+)|")
 _TYPES = frozenset((b"string", b"list", b"set", b"zset", b"hash", b"stream"))
 

@@ -40,8 +40,8 @@ def time(ctx: Context, args: list[bytes]) -> Reply:
     return [b"%d" % seconds, b"%d" % (ms * 1000)]
 
 
-# A session handles these commands itself (engine.commands.transaction). The table has them for their arity. Without a
-# session there is no transaction, so these functions raise the errors.
+# A session runs these commands itself (engine.commands.transaction). The table lists them because their arity must be
+# checked. Without a session there is no transaction, so the functions below raise Redis's errors for that case.
 
 
 @command("multi", 1, "noscript loading stale fast", _NO_KEYS)

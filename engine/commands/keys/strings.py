@@ -14,7 +14,7 @@ from tidelog.engine.reply import OK, Reply
 
 STRING_BYTES_MAX = 512 << 20  # Redis's proto-max-bulk-len
 
-# Options that set an expiry: name -> (relative to now, milliseconds per unit).
+# Options that set an expiry: name -> (whether the time is relative to now, milliseconds per unit).
 _EXPIRY_UNITS = {b"ex": (True, 1000), b"px": (True, 1), b"exat": (False, 1000), b"pxat": (False, 1)}
 
 
@@ -72,11 +72,11 @@ def _parse(args: list[bytes], first: int, words: dict[bytes, frozenset[bytes]]) 
     return options
 
 
-# This word stands for EX, PX, EXAT and PXAT. It is in upper case so that it equals no option, because options are
-# looked up in lower case.
+# Stands for EX, PX, EXAT and PXAT in the tables below. Options are looked up in lower case, so no option equals this
+# upper-case word.
 _TIME = b"TIME"
 
-# Conditions that take a value. Each may be given once.
+# Conditions that take a value. A command may give each of them once.
 _COMPARISONS = frozenset((b"ifeq", b"ifne"))
 
 # fmt: off

@@ -40,7 +40,8 @@ from tidelog.engine.streams.node import (
 )
 from tidelog.engine.streams.stream import Stream
 
-ELEMENTS_BYTES_MAX: Final = 1 << 30  # fields and values of one entry; also the hard cap of a node
+# most bytes of the fields and values of one entry, and of one node
+ELEMENTS_BYTES_MAX: Final = 1 << 30
 
 HEAD_ROWS: Final = 16  # how many rows `_head` measures at once
 
@@ -94,7 +95,7 @@ def decide_xadd_auto(
             if seq > SEQ_MAX:
                 last_id = next_id(last_id, now)
                 ms, seq = last_id >> 64, last_id & SEQ_MAX
-        # This is the fast path of `place`, for an entry that fits according to the bound.
+        # This is the fast path of `place`. It is taken if the upper bound of the size shows that the entry fits.
         if ms < stream.tail_until and len(stream.tail_ids) < settings.stream_node_max_entries:
             bound = stream.tail_bound + len(SEPARATOR.join(row))
             if bound < settings.stream_node_max_bytes and bound < ELEMENTS_BYTES_MAX:
@@ -431,14 +432,15 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        # Whether `measure` was called. The first node above the cheap bound causes it, since others probably follow.
+        # Whether `measure` was called. The first node whose cheap bound exceeds the limit calls it, because later nodes
+        # probably exceed it too.
         self.sized = False
-        # Numbers of bytes, which `measure` sets. Without `names` it sets only `_lengths` and `_longest`.
-        #   _lengths        the values of each row; without `names` also its fields
-        #   _costs          each row in a node of up to 128 slots
-        #   _ends           all rows before each row, together
+        # Sizes in bytes. `measure` sets them; without `names` it sets only `_lengths` and `_longest`.
+        #   _lengths        for each row: its values; without `names` also its fields
+        #   _costs          for each row: its size in Redis, if its node has up to 128 slots
+        #   _ends           for each row: the sum of `_costs` of all rows before it
         #   _longest        the greatest of `_lengths`
-        #   _master         the master entry
+        #   _master         the node's master entry
         #   _fields_length  the field names
         self._lengths: list[int] = []
         self._costs: list[int] = []
@@ -501,7 +503,8 @@ class _Batch:
         if self.names is not None:
             used = self._master
             if stop - start <= 128:
-                # `_ends` includes flags, ms diff 0, seq diff and lp-count. The counters take 4 bytes up to 127 slots.
+                # `_ends` includes the flags, an ms diff of 0, the seq diff and lp-count of each row. The two counters
+                # of a node take 4 bytes for up to 127 slots.
                 ends = self._ends
                 limit = bytes_max - used - 4 - self._fields_length + ends[start]
                 at = bisect_left(ends, limit - self._longest, start + 1, stop)
@@ -597,7 +600,7 @@ def _row(row: Any) -> EntryRow:
         parts: Iterable[Any] = chain.from_iterable(row.items())
     elif isinstance(row, (list, tuple)):
         parts = row
-    else:  # str too: it is iterable, but its characters are not fields
+    else:  # also for str: it is iterable, but its characters are not fields
         raise TypeError(f"Invalid row of type: {type(row).__name__!r}. Give a dict of its fields.")
     flat = tuple(map(to_bytes, parts))
     if not flat or len(flat) & 1:
@@ -662,7 +665,8 @@ def _seal(
     count = batch.count
     blocks: list[tuple[int, bytes]] = []
     if batch.longer_than(bytes_max, start, start + slots_max):
-        batch.measure()  # the first node will exceed the limit: do not seal it for nothing
+        # The first node will exceed the limit. Measure now, because a block sealed on trial would be thrown away.
+        batch.measure()
     while start < count:
         stop = min(start + slots_max, count) if slots_max > 0 else count
         if not batch.sized:

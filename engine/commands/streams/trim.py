@@ -185,13 +185,14 @@ def plan_trim(
 def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Settings) -> bool:
     """Whether to plan a trim from the end: fewer nodes stay than go."""
     if stream.groups and options.policy in (ACKED, DELREF):
-        return False  # these policies need the IDs of the removed entries
+        # These policies have to look up each removed entry in the groups, so they need its ID.
+        return False
     if options.entries_max(settings):
         return False  # removes few entries
     if options.strategy == MAXLEN:
         return 2 * options.threshold < length
-    # After an XSETID, a deleted slot can have a greater ID than the nodes after it, and a walk from the end would stop
-    # before such a node. If no entry with an ID >= `threshold` was ever removed, no deleted slot has such an ID.
+    # After an XSETID, a deleted slot can have a greater ID than the nodes after it. A walk from the end would then stop
+    # too early. If no entry with an ID >= `threshold` was ever removed, no deleted slot has such an ID.
     cold = stream.cold
     if cold is None or stream.removed_max >= options.threshold:
         return False
@@ -203,7 +204,7 @@ def _plan_from_end(plan: Plan, nodes: Nodes, length: int, options: TrimOptions) 
     target = options.threshold if options.strategy == MAXLEN else -1
     minimum = options.threshold
     exact = not (options.approximate and (options.policy or KEEPREF) == KEEPREF)
-    kept = entries = 0  # number of nodes that are not dropped, and of their live entries
+    kept = entries = 0  # number of nodes that stay, and of live entries in them
     first: Node | None = None  # the first of these nodes
     partly = False
     for node in nodes.walk_back():
