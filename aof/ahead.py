@@ -90,7 +90,8 @@ class _Spare:
             try:
                 if filling.piece():
                     return True
-                if filling.at < filling.end:  # out of space: free what the spare has for others
+                # no space left: delete the spare, so that other files can use its space
+                if filling.at < filling.end:
                     self._drop()
                 else:
                     self.file.fsync()
@@ -134,7 +135,7 @@ class Ahead:
         self._spare: _Spare | None = None
         self._ended: list[tuple[File, int]] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        # A bool and not an Event, because an interrupt can leave an Event's lock taken, and then `stop` would hang.
+        # A bool and not an Event: an interrupt can leave the lock inside an Event taken, and then `stop` would hang.
         self._stopping = False
         self._thread: threading.Thread | None = None
 

@@ -31,9 +31,8 @@ Callback = Callable[[LogPoisoned | None], object]
 
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
-DOUBT_S: Final = (
-    1.0  # after this a waiter no longer trusts that there is a leader, or that the chain will come
-)
+# After this time a waiter assumes that there may be no leader, or that a link of the chain was lost.
+DOUBT_S: Final = 1.0
 _PARKED_POLL_S: Final = 0.02
 
 _logger = logging.getLogger("tidelog")
@@ -49,8 +48,8 @@ class _Waiter:
         self.lock.acquire()
         self.lsn = lsn
         self.next: _Waiter | None = None
-        self.go = False  # set before `lock` is released: the chain has come to this waiter
-        self.enlisted = False  # in the queue or a chain, so other waiters may depend on it
+        self.go = False  # the chain has reached this waiter; set before `lock` is released
+        self.enlisted = False  # in the queue or in a chain, so other waiters may depend on it
 
 
 def bare(error: BaseException) -> BaseException:
@@ -69,7 +68,7 @@ def _pass_on(waiter: _Waiter | None) -> None:
         if waiter.lock.locked():
             try:
                 waiter.lock.release()
-            except RuntimeError:  # another thread released it since the line above
+            except RuntimeError:  # another thread released it after the check of `locked()`
                 pass
 
 
@@ -115,7 +114,8 @@ class GroupCommit:
                 while not waiter.lock.acquire(timeout=DOUBT_S):
                     with self._gate:
                         if waiter not in self._waiters:
-                            break  # in a chain, so it has its answer, but a link was lost
+                            # it left the queue for a chain, so its round is over; a link of the chain was lost
+                            break
                         self._signal()
                 _pass_on(waiter.next)
         except BaseException:
@@ -237,7 +237,8 @@ class GroupCommit:
                 thread.start()
             except RuntimeError:
                 return False
-            self._thread = thread  # an interrupt before this line costs only a second thread
+            # if an interrupt comes before this line, a second thread starts; that is harmless
+            self._thread = thread
         if self._wake.locked():
             self._wake.release()
         return True
@@ -268,7 +269,8 @@ class GroupCommit:
                     self._round()
                 with self._gate:
                     if self._stopping:
-                        self._signal()  # a second syncer, left by an interrupted start, stops too
+                        # if an interrupted start left a second syncer, wake it, so that it stops too
+                        self._signal()
                         return
                     if not (self._waiters or self._subscribers or self._requested):
                         self._leading = False
@@ -280,8 +282,8 @@ class GroupCommit:
             try:
                 self.synced = max(self.synced, self._sync())
             except Exception as failure:
-                # Set `failure` before anything else. If an interrupt came first, a second fsync would report success
-                # for data that is lost.
+                # Set `failure` before anything else. If an interrupt came before that, a later fsync would report
+                # success for lost data.
                 self.failure = failure
                 self.failure = bare(failure)
         if self._waiters or self._subscribers:
@@ -329,7 +331,7 @@ class EverySecond:
         self._commit = commit
         self._oldest = oldest
         self._park = park
-        # A lock and not an Event, because an interrupt can leave an Event's lock taken, and then `stop` would hang.
+        # A lock and not an Event: an interrupt can leave the lock inside an Event taken, and then `stop` would hang.
         self._going = threading.Lock()
         self._going.acquire()
         self._thread = threading.Thread(target=self._run, name="tidelog-everysec", daemon=True)
@@ -339,7 +341,7 @@ class EverySecond:
         if self._going.locked():
             try:
                 self._going.release()
-            except RuntimeError:  # another thread released it since the line above
+            except RuntimeError:  # another thread released it after the check of `locked()`
                 pass
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -29,7 +29,8 @@ from tidelog.engine.crc32c import crc32c_after, crc32c_of
 
 MAGIC: Final = 0xA1F4D71E
 HEADER_BYTES: Final = 48
-BODY_BYTES_MAX: Final = 128 << 20  # the reader treats a longer one as damage, the writer refuses it
+# the writer refuses a longer body; the reader treats one as damage
+BODY_BYTES_MAX: Final = 128 << 20
 
 UNCHECKED = struct.Struct("<IIQIQQII")  # all but the header's own checksum
 HEADER = struct.Struct("<IIQIQQIII")

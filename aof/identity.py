@@ -31,14 +31,15 @@ NAME: Final = "STORE"
 FORMAT: Final = 1
 AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
-RESTORING: Final = "RESTORING"  # in a directory without STORE: a restore did not finish
+# exists while a restore into this directory has not finished; there is no STORE yet
+RESTORING: Final = "RESTORING"
 CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 
-# Names that may be left if power fails while a store is created.
+# A power cut while a store is created can leave these names.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _FIRST_LINE: Final = b"tidelog store\n"

@@ -17,9 +17,10 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
 LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
-CHECKED: Final = "checked"  # beside a checkpoint's data: the commit whose structure was found sound
-WORK: Final = "work"  # in snapshots/: the snapshot that is being made
-FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint that the log is folded into
+# beside a checkpoint's data: names the commit whose structure a check found sound
+CHECKED: Final = "checked"
+WORK: Final = "work"  # in snapshots/: the snapshot being made
+FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint; the log is folded into it
 
 # Each directory comes before its contents.
 # fmt: off
@@ -48,7 +49,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
 
 def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
     """A NotPlain for each name of the store in `root` that has the wrong kind. Raises OSError."""
-    refused: set[str] = set()  # of the wrong kind: names below them are not checked
+    refused: set[str] = set()  # names of the wrong kind; the names below them are not checked
     missing: set[str] = set()
     for name, wanted in PLACES:
         above = name.rpartition("/")[0]

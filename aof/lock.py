@@ -29,7 +29,8 @@ def acquire(disk: Disk, root: Path, pid: int) -> File:
         raise StoreLocked(path, holder(disk, path))
     try:
         text = b"%d\n" % pid
-        file.write(0, text)  # overwrites the old pid: that needs no space on a full disk
+        # overwrites the old pid, which needs no new space, so it works on a full disk
+        file.write(0, text)
         file.truncate(len(text))
     except BaseException:
         file.close()

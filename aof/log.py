@@ -51,15 +51,18 @@ FSYNCED: Final = 2  # the disk has it: it survives a power cut
 SEGMENT_BYTES: Final = 64 << 20
 CHUNK_BYTES_MIN: Final = 256 << 10
 CHUNK_BYTES_MAX: Final = 8 << 20
-# When 1/4, 1/32 and 1/128 of a segment are left, the log syncs it in the background, so that little is left to sync
-# when the segment ends. At the first of these points, the log also starts the spare for the next segment.
+# The log syncs a segment in the background when 1/4, 1/32 and 1/128 of it are left, so that little is left to sync at
+# its end. At the first of these points, the log also starts to prepare the spare, the file of the next segment.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
-QUICK_S: Final = 0.002  # an fsync may block an event loop this long, as a long command does
-UNPROVEN_S: Final = 0.1  # the first assumption about a disk; about a hundred quick fsyncs undo it
+# an fsync may block an event loop this long, because long commands block it as long
+QUICK_S: Final = 0.002
+# assumed time of an fsync before one was measured; about a hundred quick fsyncs lower the assumption below QUICK_S
+UNPROVEN_S: Final = 0.1
 SLOWEST_DECAY: Final = 29 / 30
 NO_OFFSET: Final = 1 << 62  # an offset that no segment reaches
 
-_pack_head = frame.UNCHECKED.pack  # module globals, since each is looked up once per unit
+# module globals, because each unit looks them up and globals are faster than attributes
+_pack_head = frame.UNCHECKED.pack
 _pack_framed = frame.CHECKED.pack
 
 
@@ -170,13 +173,16 @@ class Log:
         self._seed = crc32c_of(uuid)
         self._gathered: list[bytes] = []  # units for the next frame
         self._gathered_now = 0  # `now_ms` of the newest gathered unit
-        self._dirty_since = 0.0  # time.monotonic() of the oldest record since the last sync began
-        self._sync_since = 0.0  # the same for the records that a running sync covers
+        # time.monotonic() when the oldest record since the start of the last sync was added
+        self._dirty_since = 0.0
+        self._sync_since = 0.0  # the same for the records in the sync that is running
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
-        self._fill_from = NO_OFFSET  # when frames reach this offset, the next chunk is started
-        self._near_end: list[int] = []  # offsets of NEAR_END_SHIFTS not yet reached, next one last
+        # when frames reach this offset, the log starts to fill the next chunk
+        self._fill_from = NO_OFFSET
+        # offsets for NEAR_END_SHIFTS that frames have not reached yet, the next one last
+        self._near_end: list[int] = []
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
         self._segment_bytes = segment_bytes
@@ -189,9 +195,9 @@ class Log:
         self._file: File | None = None
         self._durable: DurableFile | None = None
         self._position = recovered.position
-        # For each segment read or written since the open, `_firsts` has its first LSN. `_bases` has the number to add
-        # to an offset in the segment to get the bytes of all frames since the first such segment. `_base` is that of
-        # the current segment.
+        # Both lists have one item for each segment read or written since the open. `_firsts`: its first LSN. `_bases`:
+        # the number that turns an offset in the segment into the bytes of all frames since the first of these segments.
+        # `_base`: that number for the current segment.
         self._firsts: list[int] = []
         self._bases: list[int] = []
         self._base = 0
@@ -236,7 +242,7 @@ class Log:
         refuses further units, and the store recovers from the log.
         """
         if self._gathered or not flush or (self._always and self.syncing):
-            # Hot path: most units of a server come here. Update only the fields that other code reads before the flush.
+            # Hot path: a server adds most units here. Update only the fields that other code reads before the flush.
             try:
                 self._gathered.append(body)
                 self._gathered_now = now_ms
@@ -329,18 +335,18 @@ class Log:
             self._check()
             try:
                 body = b"".join(self._gathered)
-                # `next_lsn` does not change here: other threads read it without the lock.
+                # Do not change `next_lsn` here, because other threads read it without the lock.
                 count = self.next_lsn - 1 - self.written_lsn
                 self.room += len(body)
                 self._gathered = []
-                # Other threads are active. A write(2) would release the interpreter lock with `lock` held. The other
-                # threads would then queue for `lock`, which halves the rate. So a store into the mapping is cheaper
-                # here.
+                # Other threads are active. A write(2) would release the interpreter lock while this thread holds
+                # `lock`; the other threads would then queue for `lock`, which halves the rate. So store into the
+                # mapping, which is cheaper here.
                 assert self._file is not None  # space for the gathered units is reserved
                 self._write(body, count, self._gathered_now, self._file.append)
             except BaseException as error:
                 self._doubts(error)
-                # Give the error to the callers that wait for these units, because no later round can serve them.
+                # Pass the error to the callers that wait for these units, because no later round can serve them.
                 self._commit.fail(error)
                 raise
 
@@ -464,7 +470,7 @@ class Log:
 
     def _park(self, parked: bool) -> None:
         self.parked = parked or self._pressed
-        if self._fsync_failed:  # checked last, since an fsync may fail in between
+        if self._fsync_failed:  # check this last, because an fsync may fail in between
             self.parked = True
 
     # --- making room: all [lock]
@@ -523,8 +529,8 @@ class Log:
     def _roll(self, nbytes: int) -> None:
         """End the segment and go on in a new one."""
         self.flush()
-        # From here on, append nothing to this segment, even after an error. The next segment's header states where this
-        # segment ends, and may become visible before the error.
+        # From here on, append nothing to this segment, even after an error: the next segment's header states where this
+        # segment ends, and that header may be visible before the error.
         self.room = -1
         self._limit = 0
         old = self._file
@@ -538,8 +544,8 @@ class Log:
         offset = self.offset
         if offset > segment.HEADER_BYTES:
             self._before = End(self.written_lsn, offset, self._chain)
-        # A segment without a frame was too small for its unit, which reserved space in steps. The new segment
-        # replaces it under the same name, and continues the last segment that has a frame.
+        # A segment without a frame was too small for its unit, because the unit reserved space in steps. The new
+        # segment replaces that segment under the same name, and continues the last segment that has a frame.
         self._new_segment(self._before, HEADER_BYTES + nbytes)
         self._ahead.end(old, offset)
 
@@ -553,7 +559,8 @@ class Log:
             file, filled = self._ahead.take_spare() or self._bare_spare()
             try:
                 if filled < size:
-                    # Fill as little as possible, because the zeros are fsynced with the header, under the lock.
+                    # Fill as little as possible here: this thread fsyncs the zeros together with the header while it
+                    # holds the lock.
                     filled = self._fill(file, filled, size, segment.HEADER_BYTES + self._chunk_min)
                 file.write(0, header.pack())
                 file.map(filled)
@@ -618,7 +625,7 @@ class Log:
 
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
-        # Start early, because the filling thread may have to wait for the interpreter lock once per piece.
+        # Start early: the filling thread may have to wait for the interpreter lock once per piece.
         self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NO_OFFSET
 
     def _look_ahead(self, file: File, need: int) -> None:
@@ -674,14 +681,15 @@ class Log:
 
     def _sync_file(self) -> None:
         with self._mutex:
-            # Read `written_lsn` before `_file`. The records up to it are then in that file, or in one that was synced
-            # before. Records added from now on belong to the next sync.
+            # Read `written_lsn` before `_file`. Then the records up to that LSN are in this file, or in an earlier file
+            # that was synced already. The next sync covers records added from now on.
             lsn = self.written_lsn
             if lsn <= self.synced_lsn:
                 return
-            if self._fsync_failed:  # an interrupt came before the failure was reported
+            if self._fsync_failed:  # a sync failed, but an interrupt prevented the report
                 raise OSError(errno.EIO, "an earlier sync failed")
-            if self._append is _no_segment:  # retired; an interrupt came before that was reported
+            # the log was retired, but an interrupt prevented the report
+            if self._append is _no_segment:
                 raise LogClosed("the log was retired")
             self._sync_since, self._dirty_since = self._dirty_since, 0.0
             file, offset = self._file, self.offset
@@ -690,7 +698,8 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
-                self._fsync_failed = True  # set here too, so that no interrupt can come between
+                # set it here too, so that no interrupt can come in between
+                self._fsync_failed = True
                 self._stop_answering()
                 raise
             ended = time.monotonic()
@@ -705,7 +714,8 @@ class Log:
                 try:
                     self._durable.write(self.incarnation, lsn)
                 except OSError:
-                    pass  # DURABLE may lag: it proves damage, and no reply depends on it
+                    # a failure here is harmless: DURABLE only helps to prove damage, and no reply depends on it
+                    pass
             if self.on_sync is not None:
                 self.on_sync(ended - started)
 

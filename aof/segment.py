@@ -44,7 +44,8 @@ _UNCHECKED = struct.Struct("<8sII16sQQQQQI")
 assert _UNCHECKED.size == 76
 
 SUFFIX: Final = ".aof"
-SPARE: Final = "spare"  # a file prepared for the next segment, without a segment's name
+# a file prepared for the next segment; it gets a segment's name when it is used
+SPARE: Final = "spare"
 
 
 class End(NamedTuple):

@@ -145,7 +145,7 @@ def _belongs(disk: Disk, path: Path, seed: int, start: Start) -> bool:
                 return bool(first == start.lsn + 1 and before == start.crc)
         if file.size() < start.offset:
             return False
-        # The offset of the last frame's header is unknown, so search backwards for its CRC. It is usually near.
+        # The offset of the last frame's header is unknown, so search backwards for its CRC, which is usually near.
         length = _WINDOW_BYTES
         while True:
             begin = max(start.offset - length, segment.HEADER_BYTES)

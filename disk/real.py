@@ -29,14 +29,14 @@ from tidelog.disk.plain import Kind, NotPlain, kind_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Zeros are written in pieces of this size. After pieces of 1 MiB the page cache holds large folios, and each later
-# small write costs two to three times as much. After pieces of this size it costs a tenth more. Smaller pieces are slow
+# The disk writes zeros in pieces of this size. After pieces of 1 MiB the page cache holds large folios, and each later
+# small write costs two to three times as much; after pieces of this size, only a tenth more. Smaller pieces are slow
 # beside a busy thread, because the filling thread waits for the interpreter lock once per piece.
 ZEROS: Final = bytes(256 << 10)
 READ_BYTES_MAX: Final = 1 << 30  # read(2) moves at most 2 GiB at a time
 
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-# After these errors the disk is unchanged: no space, no free descriptor, and ESTALE from `_check_place`.
+# Errors after which the disk is unchanged: no space, no free descriptor, or ESTALE from `_check_place`.
 NOT_BEGUN: Final = OUT_OF_SPACE | {errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 MOVED: Final = (
@@ -44,7 +44,8 @@ MOVED: Final = (
     "written to the directory that has this name now. Close the store and open it where it is now"
 )
 
-# With O_NONBLOCK, opening a FIFO does not wait for its other end, so the FIFO can be checked and refused.
+# O_NONBLOCK: without it, opening a FIFO would wait for a process at the other end. With it, the FIFO opens at once and
+# is refused.
 ONLY_PLAIN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 ONLY_DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -121,9 +122,11 @@ class RealFile:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes) -> None:
-        try:  # `_naming` inlined to save a call: every synced command waits for this and `fdatasync`
+        # like `_naming`, but without its call, because every synced command waits for this method and `fdatasync`
+        try:
             done = os.pwrite(self._fd, data, offset)
-            while done < len(data):  # after a short write, the next one succeeds or gives the error
+            # after a short write, a second write either succeeds or raises the error
+            while done < len(data):
                 done += os.pwrite(self._fd, data[done:], offset + done)
         except OSError as error:
             error.filename = str(self.path)
@@ -149,7 +152,7 @@ class RealFile:
         self.unmap()
         self._map = mapped
 
-        # A closure over the mapping is faster than a method; it is called once per command.
+        # A closure and not a method, because a closure is faster and each command calls it once.
         def append(offset: int, data: bytes) -> None:
             mapped[offset : offset + len(data)] = data
 
@@ -214,8 +217,8 @@ class RealFile:
 
     def close(self) -> None:
         self.unmap()
-        # Clear the field first. An interrupt in between then leaks a descriptor; the other order could close it
-        # twice, and the second close could hit another file.
+        # Clear the field before the close. If an interrupt comes in between, a descriptor leaks. In the other order, a
+        # second close could hit another file that got the same number.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -361,7 +364,8 @@ class RealDisk:
         """
         below = self._below(path)
         at, name = None, str(path)
-        # In a path directly below the root, only the last part could be a link inside the root.
+        # If the path is more than one level below the root, a directory on the way could also be a link. So open each
+        # level singly.
         if below is not None and len(below) > 1:
             at, name = _descend(below, os.O_PATH), path.name
         try:

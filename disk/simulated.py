@@ -45,7 +45,7 @@ class _Inode:
         self._one = threading.RLock()  # one thread may sync while another writes
         self.cache = bytearray(data)
         self.medium = bytes(data)
-        # Maps a sector to (time, content) after each write to it since the last sync.
+        # Maps a sector to (time, content) after each write to the sector since the last sync.
         self.dirty: dict[int, list[tuple[int, bytes]]] = {}
         self.lengths: list[tuple[int, int]] = []  # (time, length) after each change since then
         self.locked = False
@@ -76,7 +76,8 @@ class _Inode:
             self.dirty.setdefault(sector, []).append((time, content.ljust(SECTOR, b"\0")))
 
     def synced(self) -> None:
-        # Do not copy the cache: it may hold pages that a failed sync marked clean and never wrote.
+        # Take what was written, not the cache: the cache may hold pages that a failed sync marked clean without writing
+        # them.
         with self._one:
             self.medium = self._written()
             self.dirty.clear()
@@ -169,7 +170,7 @@ class _Directory:
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.medium: dict[str, _Inode | _Directory] = {}
-        # Each change: (removed name or None, added name or None, file or directory)
+        # One tuple per change: (removed name or None, added name or None, file or directory)
         self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
@@ -240,7 +241,7 @@ class SimulatedFile:
         try:
             time = self._disk.operation(operation, self.path)
         except OSError:
-            # The failed write is short: it writes a part of unknown length.
+            # The write failed, so it writes only a first part, of random length.
             part = self._disk.rng.randint(0, len(data))
             self._inode.write(self._disk.tick(), offset, data[:part])
             raise
@@ -281,7 +282,7 @@ class SimulatedFile:
         return 0, id(self._inode)
 
     def times(self) -> tuple[int, int]:
-        return 0, 0  # unused: only checkpoints call it, and none is on a simulated disk
+        return 0, 0  # only checkpoints call it, and no checkpoint is on a simulated disk
 
     def fdatasync(self) -> None:
         self._sync("fdatasync")
@@ -337,7 +338,8 @@ class SimulatedDisk:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self.background = False  # with a thread, the order of operations would not be deterministic
+        # no threads, because with a thread the order of operations would not be deterministic
+        self.background = False
         self.rng = random.Random(seed)
         self.operations: list[tuple[str, Path]] = []
         self.before: Callable[[str, Path], object] | None = None

@@ -29,8 +29,8 @@ DATA: Final = b"d"
 GROUP: Final = b"g"
 CHUNK: Final = b"c"
 
-# One operation on rows; a checkpoint runs them in order. "rest" changes nothing: it says that the next operation takes
-# milliseconds to compute, so a caller that shares the interpreter should let other threads run first.
+# One operation on rows; a checkpoint runs operations in order. "rest" changes nothing. It says that the next operation
+# takes milliseconds to compute, so a caller should let other threads run first.
 Operation = (
     tuple[Literal["put"], bytes, bytes]
     | tuple[Literal["delete"], bytes]
@@ -42,7 +42,7 @@ REST: Final[Operation] = ("rest",)
 
 PLACE_BYTES: Final = 8
 HASH_BYTES: Final = 24
-KIND_STREAM: Final = 0  # kinds of KEY rows; this one's payload is the stream's number
+KIND_STREAM: Final = 0  # kinds of KEY rows; the payload of a KIND_STREAM row is the stream's number
 KIND_STRING: Final = 1
 KIND_RAW_STRING: Final = 2  # a string that APPEND has changed
 

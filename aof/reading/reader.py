@@ -33,8 +33,8 @@ from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.effect import END, EPOCH, Effect
 from tidelog.engine.errors import UnknownEffect
 
-# The reader feeds frames to one Unpacker, and drains it whenever it holds this many bytes. Draining it after each frame
-# of one record costs a third of the replay speed.
+# The reader feeds frames to one Unpacker and drains it when it holds this many bytes. Draining it after each frame
+# would cost a third of the replay speed if a frame has one record.
 DRAIN_BYTES: Final = 32 << 10
 
 NO_END: Final = 1 << 63
@@ -48,7 +48,7 @@ _LOOK_AGAIN_S: Final = 0.002
 
 FrameTuple = tuple[
     int, int, int, int, int, int, bytes
-]  # the fields of Frame; making a NamedTuple costs 0.3 us
+]  # the fields of Frame as a plain tuple, because a NamedTuple takes 0.3 us to make
 
 
 class Segment(NamedTuple):
@@ -196,7 +196,8 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
-        # True if the end that the next segment states is not this segment's, because a segment between is missing.
+        # True if a segment between this one and the next is missing, so that the end which the next one states is not
+        # this one's.
         self._gap = False
 
     @property
@@ -225,12 +226,12 @@ class Scan:
                     and self.offset == self.end.offset
                     and self.lsn <= self.end.lsn
                 ):
-                    self._gap = True  # a repair can keep the valid frames that follow here
+                    self._gap = True  # read on: a repair can keep the valid frames that follow
                     yield from self._walk()
                 found = self._look()
                 if found is Found.BLANK or not self._looks:
                     break
-                # The writer may have written these bytes after the window was read, or may be writing them now.
+                # The bytes may be new: the writer wrote them after the reader read this window, or is writing them now.
                 if found is not Found.WHOLE:
                     if found is Found.FOREIGN:
                         break
@@ -281,7 +282,7 @@ class Scan:
         if self.verdict is not Verdict.CORRUPT:
             return None
         if self.end is not None and (self._gap or self.found is Found.BLANK):
-            # Either this segment was cut off, or a whole segment after it is gone.
+            # Either this segment was cut off, or a whole segment after it is missing.
             reason = (
                 f"a segment is missing here, or {self.path.name} was cut off at byte {self.offset}: "
                 f"the next segment proves that records through LSN {self.end.lsn} existed"
@@ -306,7 +307,7 @@ class Scan:
         lsn, prev, time_ms = self.lsn, self.crc, self.now
         unpack = HEADER.unpack_from
         end = NO_END if self.end is None or self._gap else self.end.offset
-        # In the loop, `offset` is relative to the window, which begins at `base` in the file.
+        # In the loop, `offset` counts from the start of the window; the window begins at `base` in the file.
         offset, base, need = self.offset, 0, HEADER_BYTES
         try:
             while True:
@@ -410,8 +411,8 @@ class Epoch(NamedTuple):
     lsn: int
 
 
-# The first two bytes of a life's first frame, whose only record is EPOCH: the header of an array of three, then EPOCH |
-# END. The reader compares them one at a time, since most frames already differ in the first.
+# The first two bytes of a life's first frame. Its only record is EPOCH, so they are the header of an array of three,
+# and EPOCH | END. The reader compares one byte at a time, because in most frames the first byte already differs.
 _EPOCH_ARRAY: Final = b"\x93"
 _EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 

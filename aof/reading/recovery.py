@@ -82,7 +82,7 @@ def recover(
     if found:
         _settle(disk, directory, found[-1].path)
     else:
-        # The store is new. The process that created it may have died before it synced the names.
+        # The store is new. Its creator may have died before it synced the names of the directories, so sync them now.
         disk.sync_directory(root.parent)
         disk.sync_directory(root)
     scan, replay = read_all(disk, directory, uuid, apply, start=start)
@@ -95,7 +95,7 @@ def recover(
         _cut(disk, scan)
     last_lsn = scan.lsn - 1
     _promise(disk, directory, uuid, Promise(scan.header.incarnation, last_lsn))
-    # If the last segment has no frame, the next segment replaces it under the same name.
+    # If the last segment has no frame, the next segment will replace it under the same name.
     empty = scan.offset == segment.HEADER_BYTES
     end = scan.header.before if empty else End(last_lsn, scan.offset, scan.crc)
     return Recovered(
@@ -118,7 +118,7 @@ def survey(
 
     released   the oldest segments may be missing, since a checkpoint holds their records
     """
-    # Read DURABLE first. Any promise made before the segments are listed is then for a record in one of them.
+    # Read DURABLE first. Then each promise is for a record in one of the segments listed after it.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
@@ -201,7 +201,8 @@ def read_beside(
             return read_all(disk, directory, uuid, apply, live=True, start=start)
         except (Vanished, MissingSegment, DoesNotFit) as error:
             newest, apply = begin()
-            # The writer may release a segment that ends at the checkpoint even without a newer one.
+            # Try again also if the checkpoint is the same: if a segment ends at the checkpoint, the writer may release
+            # it without a newer checkpoint.
             vanished += isinstance(error, Vanished)
             if newest == start and not (isinstance(error, Vanished) and vanished < _VANISHED_MAX):
                 raise
@@ -241,7 +242,8 @@ def _settle(disk: Disk, directory: Path, path: Path) -> None:
     file = disk.open(path, write=True)
     try:
         file.fsync()
-        # An earlier fsync may have failed and dropped pages. Such pages are clean now, and differ from the disk.
+        # An earlier fsync may have failed. The kernel then marked its pages clean although they differ from the disk,
+        # so read from the disk.
         file.drop_cache()
     finally:
         file.close()
@@ -252,7 +254,7 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     nbytes = scan.tail_bytes()
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
-    # The incarnation is in the name because the next life reuses the name of an empty segment.
+    # The name has the incarnation, because the next life reuses the name of an empty segment.
     name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
     recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(
@@ -282,7 +284,7 @@ def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None
     try:
         if not stated:
             slots.write(*promise)
-        # Sync even if the file already has the promise, because the previous life wrote it without a sync.
+        # Sync even if the file already has the promise: the previous life may have written it without a sync.
         slots.sync()
     finally:
         slots.close()

@@ -121,6 +121,6 @@ class Windows:
         return self._file
 
     def __del__(self) -> None:
-        # A scan that is dropped before its end must not leak the descriptor.
+        # A scan that is dropped before its end must still close its file.
         if getattr(self, "_file", None) is not None:
             self.close()

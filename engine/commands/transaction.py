@@ -28,9 +28,8 @@ _ARGUMENT_BYTES = 5
 _PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, without its key and row
 QUEUED_BYTES_MAX = 64 << 20
 
-PlainAdd = tuple[
-    bytes, tuple[bytes, ...]
-]  # (key, row): XADD key * field value ..., without options
+# (key, row): the command XADD key * field value ..., without options.
+PlainAdd = tuple[bytes, tuple[bytes, ...]]
 Queued = list[bytes] | PlainAdd  # a command's words, or a plain XADD
 
 # A session runs these commands at once between MULTI and EXEC. It queues all others.

@@ -37,12 +37,13 @@ class Expiries(dict[bytes, int]):
         self.table = Table() if table is None else table
         self.count = count
         self.cold_next = 0 if count else NEVER
-        self._cold_from = b""  # the row that `cold_next` was read from; earlier rows need no look
+        # `cold_next` was read from this row; the rows before it are not read again
+        self._cold_from = b""
 
     def __len__(self) -> int:
         return self.count
 
-    # --- changing: called by apply alone, for keys that are in memory
+    # --- changing: only apply calls these methods, and only for keys in memory
 
     def put(self, key: bytes, at: int) -> None:
         """Set a key's time: it lives up to and including `at`, in unix ms."""
@@ -60,7 +61,8 @@ class Expiries(dict[bytes, int]):
     def drop_all(self, keys: Iterable[bytes]) -> int:
         """`drop` of many keys. Return the earliest time that one of them had, or NEVER."""
         earliest = min(map(self.drop, keys), default=NEVER)
-        self._tidy()  # one pass over the heap costs less than popping the stale entries one by one
+        # removes the stale entries in one pass; popping them one by one would cost more
+        self._tidy()
         return earliest
 
     # --- what is due
@@ -84,7 +86,7 @@ class Expiries(dict[bytes, int]):
             self._take_in(now, limit)
         heap = self._heap
         found: dict[bytes, None] = {}
-        # The due entries are the top of the heap, since no child is earlier than its parent.
+        # In a heap no child is earlier than its parent, so the due entries are connected at the top. Visit only these.
         visit = [0] if heap else []
         while visit and len(found) < limit:
             index = visit.pop()
@@ -107,7 +109,8 @@ class Expiries(dict[bytes, int]):
 
     def load(self, key: bytes, at: int) -> None:
         """Set a key's time in memory without counting it, since `count` includes it already."""
-        heappush(self._heap, (at, key))  # first: an interrupt in between leaves a stale entry
+        # first, so an interrupt in between leaves only a stale heap entry
+        heappush(self._heap, (at, key))
         self[key] = at
         self._tidy()
 

@@ -59,7 +59,7 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        # Nothing inserts into this dict any more. An insert would make the garbage collector track it again.
+        # Never insert into this dict: the garbage collector tracks a dict again after an insert.
         self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number

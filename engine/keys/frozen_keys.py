@@ -30,8 +30,8 @@ from tidelog.engine.rowkeys import (
 )
 from tidelog.engine.streams.stream import Stream
 
-# (key, value, expire_at): the value is a string, a stream's number, or None if the key did not exist; expire_at is unix
-# ms or NO_EXPIRY.
+# (key, value, expire_at). value: the string, the stream's number, or None if the key did not exist. expire_at: unix ms
+# or NO_EXPIRY.
 _Copy = tuple[bytes, "bytes | int | None", int]
 
 
@@ -78,7 +78,7 @@ class FrozenTable:
         return len(names)
 
     def _copy(self, key: bytes) -> _Copy:
-        # A key that changed and is not written yet is in memory, or does not exist.
+        # A changed key whose row is not written yet is either in memory or deleted, so do not look in the checkpoint.
         value = resident(self._keys, key)
         held = value.number if isinstance(value, Stream) else value
         return key, held, self._keys.expires.get(key, NO_EXPIRY)
@@ -126,8 +126,8 @@ class FrozenKeys:
         """
         to_end, self._to_end = self._to_end, []
         for number, changed in to_end:
-            # Streams that were resident have ended one by one (`Changes.ended`). The other streams end here, if their
-            # KEY row was valid.
+            # Streams that were in memory have ended one by one (`Changes.ended`). End the other streams here, except
+            # those whose KEY row is damaged.
             for _, row in read.rows(key_prefix(number)):
                 yield REST
                 key, (_, kind, held) = keyrow.unpack(row)

@@ -32,8 +32,10 @@ from tidelog.engine.streams.stream import Stream
 
 Value = Stream | bytes
 
-CHUNK = 256  # keys in a chunk of the order; a chunk of more than twice as many is split
-PLACES = 1 << 52  # so that cursors are exact in a double: some clients have no other number type
+# target number of keys in a chunk of the order; a chunk of more than twice as many is split
+CHUNK = 256
+# Cursors stay below this number, so a double holds them exactly. Some clients have no other number type.
+PLACES = 1 << 52
 _SURPLUS_BITS = 12
 resident = dict.get  # resident(keyspace, key): the value in memory, or None
 _residents = dict.__len__
@@ -294,7 +296,8 @@ class Keyspace(dict[bytes, Value]):
         if number is None:
             try:
                 return self.load(key)
-            except CorruptBlock:  # only in a replay: live, decide has called `lose` before
+            except CorruptBlock:
+                # Only a replay comes here. In live execution, decide has already called `lose`.
                 if not self.lose(key):
                     raise
                 number = self.lost[key]
@@ -383,7 +386,8 @@ class Keyspace(dict[bytes, Value]):
             return None
         expire_at = row[0]
         value = self._value(key, row)
-        # Set the value last, so that the key is still not resident if an interrupt comes in between.
+        # Set the value last. If an interrupt comes before, the key is still not resident, and the next access loads it
+        # again.
         if expire_at != NO_EXPIRY:
             self.expires.load(key, expire_at)
         super().__setitem__(key, value)

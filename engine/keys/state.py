@@ -64,8 +64,8 @@ class State:
         self.next_table = 1  # like `next_stream_number`
         self.databases = [self.new_database() for _ in range(DATABASES)]
         self.next_stream_number = 1  # assigned in apply, never reused
-        # Lower bound of all expiries, in unix ms. It is the earliest in any database, or an earlier time if keys are
-        # cold. While now <= next_expiry, no key is expired.
+        # Lower bound of all expiries, in unix ms. If some keys are cold, it may be earlier than every expiry. While now
+        # <= next_expiry, no key is expired.
         self.next_expiry = NEVER
         self.epoch = 0  # number of the newest EPOCH effect applied
 

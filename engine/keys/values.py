@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.engine.integers import read_int64
 from tidelog.engine.streams.stream import Stream
 
-_EMBEDDED_BYTES_MAX = 44  # up to this length Redis stores a string together with its header
+_EMBEDDED_BYTES_MAX = 44  # Redis stores a string of up to this length together with its header
 # Approximate overhead in CPython, in bytes.
 KEY_BYTES = 150
 GROUP_BYTES = 2000

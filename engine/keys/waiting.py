@@ -93,13 +93,13 @@ class Waiting:
     __slots__ = ("keys", "signalled", "_queues", "groups", "_claims")
 
     def __init__(self) -> None:
-        # A dict serves as a queue: it keeps the order of arrival, and removal from the middle is O(1).
+        # Each dict serves as a queue: it keeps the order of arrival, and removes from the middle in O(1).
         self._queues: dict[DbKey, dict[Waiter, None]] = {}
         self.keys: Collection[DbKey] = self._queues.keys()
         self.signalled: dict[DbKey, None] = {}
         self.groups: dict[DbKey, bytes] = {}
-        # Maps a key to the earliest claim_at of its waiters. The waiter with that time may have left. Then the others
-        # are decided once without result.
+        # Maps a key to the earliest claim_at of its waiters. The waiter with this claim_at may have left; then deciding
+        # the other waiters at that time is useless but harmless.
         self._claims: dict[DbKey, int] = {}
 
     def waiters(self) -> list[Waiter]:
@@ -117,7 +117,8 @@ class Waiting:
             place = waiter.keys[0]
             queue = self._queues.get(place)
             if queue and self.groups.get(place) == reader[0]:
-                queue[waiter] = None  # another consumer of the same group, the common case
+                # In the common case the waiter is another consumer of the same group.
+                queue[waiter] = None
                 return
         for place in waiter.keys:
             queue = self._queues.get(place)
@@ -180,8 +181,7 @@ class Waiting:
                     waiter = waiters[at]
                     if at:
                         queue = self._queues.get(place, _NOBODY)
-                        # The waiter may have left since the pass began, if it was cancelled while another one was
-                        # served.
+                        # The waiter may have left since the pass began: serving another waiter can cancel it.
                         if waiter not in queue:
                             at += 1
                             continue
@@ -231,5 +231,5 @@ def holds_stream(state: State, place: DbKey) -> bool:
     try:
         value = state.databases[place[0]].keys.get(place[1])
     except CorruptBlock:
-        return True  # the command that is decided again gets the error
+        return True  # wake the waiter: its command is decided again and gets the error
     return value is not None and not isinstance(value, bytes)

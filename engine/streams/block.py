@@ -39,10 +39,11 @@ from tidelog.engine.streams.columns import values_of
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
-FEW_TEXTS: Final = 8  # up to this many ID texts are made alone, the first time a block is asked
+# the first time a block is asked for at most this many ID texts, it makes only these
+FEW_TEXTS: Final = 8
 
-# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
-# interpreter lock.
+# All threads share one packer. This is safe, because with autoreset pack() keeps no state between calls and never
+# releases the interpreter lock.
 _pack = msgpack.Packer(use_bin_type=False, autoreset=True).pack
 
 
@@ -213,7 +214,7 @@ class Decoded:
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
-        self._looked_up = False  # whether a few texts were already made without the others
+        self._looked_up = False  # whether a few texts were made without making all of them
         self._keys: array[int] | None = None
         self.listed: tuple[list[int], list[EntryRow]] | None = None  # cache of `Block.listed`
 

@@ -60,23 +60,24 @@ _SMALL_BYTES: Final = PAGE_BYTES_MAX // 2
 
 
 ROW_BYTES: Final = len(stream_row(0))  # of a STREAM row's key
-SMALL_TAIL: Final = 128  # a tail of up to this many entries is packed under the lock
+# a tail of up to this many entries is packed under the lock, when it is copied
+SMALL_TAIL: Final = 128
 _NO_ID: Final = bytes(ID_BYTES)
 _deleted = attrgetter("deleted")
 
 _Node = tuple[int, int, int, int, bytes]  # first ID, last ID, slots, deleted slots, block
 
-# All threads share one packer. With autoreset, pack() keeps no state between calls, and it never releases the
-# interpreter lock.
+# All threads share one packer. This is safe, because with autoreset pack() keeps no state between calls and never
+# releases the interpreter lock.
 _pack = msgpack.Packer(autoreset=True).pack
 
-# Input of `take_back` after a failed checkpoint: the ordinal from which the checkpoint was to delete stored nodes, and
-# for each group its number and what the checkpoint got of it.
+# Input of `take_back` after a failed checkpoint: the ordinal from which the checkpoint would have deleted stored nodes;
+# and for each group its number and what was frozen of the group.
 Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 
-# A stream whose only row is its STREAM row: number, the row's first fields, ordinal of the tail, the tail's IDs and
-# rows, and the row's other fields on the tail (`_tail`).
+# A stream whose only row is its STREAM row: its number, the first fields of the row, the ordinal of the tail, the
+# tail's IDs, the tail's rows, and the other fields of the row on the tail (`_tail`).
 Plain = tuple[int, tuple[int, ...], int, list[int], list[EntryRow], "tuple[bytes, bool] | None"]
 
 
@@ -267,8 +268,8 @@ class FrozenStream:
         ordinal = self._start - len(small)
         nodes: list[_Node] = []
         size = 0
-        # Put many PAGE rows at a time. Put one by one, they would lie in the file between the DATA rows, and a walk
-        # over nodes would make the kernel read the DATA rows as well.
+        # Collect the PAGE rows and put many of them in one run. If each followed its DATA row, the PAGE rows would lie
+        # between the DATA rows in the file, and a walk over nodes would make the kernel read the DATA rows as well.
         later: list[Operation] = []
         for node in chain(small, self._new_nodes()):
             if nodes and (len(nodes) == PAGE_NODES or size + len(node[4]) > PAGE_BYTES_MAX):

@@ -37,7 +37,7 @@ class Idmp:
         self.producers: dict[bytes, Table] = {}
         self.added = 0
         self.duplicates = 0
-        # These tables may be shared with a frozen copy. Copy a table before it changes.
+        # A frozen copy may share these tables, so copy a table before changing it.
         self._handed: dict[bytes, Table] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:
@@ -68,7 +68,7 @@ class Idmp:
             if not self._expired(table[oldest], now):
                 break
             if self._handed.get(pid) is table:
-                # This assigns to an existing key, so the order of the producers stays the same.
+                # The key exists already, so assigning to it keeps the order of the producers.
                 table = self.producers[pid] = self._own(pid, table)
             del table[oldest]
         if table is not None and not table:

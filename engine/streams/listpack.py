@@ -68,8 +68,8 @@ def size(value: bytes) -> int:
 
 _TEXT_SIZES: Final = [text_size(length) for length in range(4096)]
 
-# Indexed by the length of a digit string without a leading zero: (the greatest that has the smaller size, the smaller
-# size, the larger size). Numbers of one length have at most two sizes. A number above int64 is stored as text.
+# Indexed by the length of a digit string without a leading zero. Numbers of one length have at most two sizes: (the
+# greatest number of the smaller size, the smaller size, the larger size). A number above int64 is stored as text.
 _DIGITS_MAX: Final = 20
 _DIGITS: Final = [
     (b"", 0, 0),
@@ -82,8 +82,8 @@ _DIGITS: Final = [
     (b"", text_size(20), text_size(20)),
 ]
 
-_SMALL: Final = 4096  # diffs from -4096 to 4095 take 3 bytes, those from 0 to 127 take 2
-_STEPS: Final = (128, 4096, 32768, 8388608)  # from each of these on, a diff takes one byte more
+_SMALL: Final = 4096  # a diff from 0 to 127 takes 2 bytes; any other from -4096 to 4095 takes 3
+_STEPS: Final = (128, 4096, 32768, 8388608)  # a diff takes one byte more from each of these on
 
 
 def sizes(values: Sequence[bytes], lengths: Sequence[int], more: int = 0) -> list[int]:

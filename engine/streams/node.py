@@ -9,15 +9,15 @@ from typing import Final
 from tidelog.engine.streams import listpack
 from tidelog.engine.streams.block import Block, EntryRow
 
-# `tail_bound` is an upper bound of the tail's size in Redis, cheap enough to update with every XADD. An element counts
-# its length, plus 2 for encoding and backlen (the two bytes of SEPARATOR), plus 1/32 of the row for longer headers. An
-# entry adds flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the last element, which no separator
-# follows. The bound is valid while ms diffs are at most MS_DIFF_MAX, that is, before `tail_until`; after that, sizes
-# are computed exactly.
+# `tail_bound` is an upper bound of the tail's size in Redis; every XADD updates it, so it must be cheap. It counts for
+# an element: its length; 2 for encoding and backlen (the two bytes of SEPARATOR); and 1/32 of the row for longer
+# headers. It counts for an entry: flags 2, ms diff 4, seq diff 3, numfields 2, lp-count 2, and 2 for the last element,
+# which no separator follows. The bound is valid while ms diffs are at most MS_DIFF_MAX, that is, before `tail_until`;
+# after that, sizes are computed exactly.
 SEPARATOR: Final = b"\0\0"
 ENTRY_BYTES_MAX: Final = 15
 MS_DIFF_MAX: Final = 32767
-SEQ_SMALL_MAX: Final = 4095  # a greater seq diff takes up to SEQ_LARGE_BYTES more
+SEQ_SMALL_MAX: Final = 4095  # a seq diff above SEQ_SMALL_MAX takes up to this many bytes more
 SEQ_LARGE_BYTES: Final = 7
 COUNTERS_MAX: Final = 20  # `count` and `deleted`
 NODE_BYTES_BASE: Final = 20 + COUNTERS_MAX  # plus header, EOF, numfields, terminator

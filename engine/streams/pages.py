@@ -169,9 +169,10 @@ def _text(entry_id: int) -> str:
 CACHED_PAGES: Final = 256
 CACHED_BYTES: Final = 8 << 20  # of blocks
 
-# LRU cache of pages, least recently used first, keyed by (serial of the ColdPages, first ID). It refers to no store, so
-# it keeps none open. All stores of a process share it, each under its own lock, so use single dict operations only. An
-# update of `_held` can be lost when two threads make it at once; `_remember` resets it when the cache is almost empty.
+# LRU cache of pages, least recently used first. The keys are (serial of the ColdPages, first ID), so the cache refers
+# to no store and keeps none open. All stores of a process share it, each under its own lock, so use single dict
+# operations only. If two threads update `_held` at once, one update can be lost; `_remember` resets `_held` when the
+# cache is almost empty.
 _cache: dict[tuple[int, int], Page] = {}
 _held = 0  # bytes of blocks in the cache
 _serials = count()
@@ -236,7 +237,7 @@ class ColdNode(Node):
         return self._decoded().rows()
 
 
-FoundNode = tuple[Page, int, int]  # page, index of the node in it, deleted slots of the node
+FoundNode = tuple[Page, int, int]  # page, index of the node in the page, deleted slots of the node
 
 
 class ColdPages:
@@ -313,7 +314,8 @@ class ColdPages:
         before = entry_id
         try:
             while (page := self._page_before(before)) is not None and page.ordinal >= self.stop:
-                before = page.first - 1  # this page was cut off; the next checkpoint deletes it
+                # the stream no longer has this page; the next checkpoint deletes it
+                before = page.first - 1
         except CorruptBlock as damage:
             raise self._damaged(
                 self.head, self.stop, self.head_id, before, f"their last page: {damage}"
@@ -432,7 +434,8 @@ class ColdPages:
         if at < low:
             return None
         if at == nodes - 1 and entry_id > page.lasts[at] and page.stop < self.stop:
-            self._after(page)  # raises if the next page is missing: the ID could be in it
+            # raises if the next page is missing, because that page could hold the ID
+            self._after(page)
         return page, at
 
     def between(self, start: int, end: int) -> Iterator[FoundNode]:
@@ -453,8 +456,8 @@ class ColdPages:
                     yield page, at, deleted
             if page.stop >= self.stop:
                 return
-            # Do not read a page that the caller does not need, because it may be damaged. (A page that ends in a
-            # deleted slot does not end the walk, because smaller IDs may follow that slot after an XSETID.)
+            # Do not read a page that the caller does not need, because it may be damaged. But go on if this page ends
+            # in a deleted slot: after an XSETID, smaller IDs may follow that slot.
             if page.lasts[-1] >= end and deleted.bit_length() < page.counts[-1]:
                 return
             page = self._after(page)
@@ -574,7 +577,7 @@ class ColdPages:
         ids = self.block(page, at).decoded().ids()
         return ids, self.marks.mask(ordinal, page.masks[at])
 
-    # --- changing. If `nodes` is 0 afterwards, the caller drops this object.
+    # --- changing: if a method leaves `nodes` at 0, the caller drops this object
 
     def mark(self, ordinal: int, mask: int, entry_id: int | None = None) -> int:
         """Mark slots of a node deleted. Returns the ID of the node's last slot.
@@ -597,10 +600,8 @@ class ColdPages:
             return dropped, self.last_id
         self._move_head(nodes)
         self.nodes -= nodes
-        return (
-            nodes,
-            self.head_id - 1,
-        )  # IDs ascend: every dropped ID is below the new head's
+        # IDs ascend, so every dropped ID is below the new head's.
+        return nodes, self.head_id - 1
 
     def _move_head(self, nodes: int) -> None:
         """Set the head to the live node after `nodes` others.

@@ -96,7 +96,8 @@ def after(stream: Stream, entry_id: int, count: int) -> Entries:
             block = blocks[at] if at < len(blocks) else None
         if block is not None:
             low = block.decoded().slot_from(entry_id + 1) if stream.firsts[at] <= entry_id else 0
-            # Slots before `low` may be deleted. Consumers that acknowledge and delete entries leave such nodes.
+            # Only the slots from `low` on must be live. Slots before `low` may be deleted: consumers that acknowledge
+            # and delete entries leave such nodes.
             if low + count <= block.count and not block.deleted >> low:
                 return Entries((BlockPart(block, low, low + count, None),), count)
     return between(stream, entry_id + 1, MAX, count)
@@ -144,8 +145,8 @@ def next_after(stream: Stream, entry_id: int) -> tuple[int, EntryRow] | None:
     slot = bisect_right(ids, entry_id)
     if deleted:
         if deleted == (1 << slot) - 1:
-            # Every slot before the next entry is deleted, as in a queue. In the head node, the next entry is the first
-            # live one.
+            # Every slot before the next entry is deleted, as in a queue. So in the head node the next entry is the
+            # first live one.
             if at == head and stream.cold is None:
                 stream.first_known = ids[slot]
         elif deleted >> slot:

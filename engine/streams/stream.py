@@ -59,8 +59,9 @@ from tidelog.engine.untracked import untracked
 
 COUNTER_MAX: Final = (1 << 63) - 1
 LOADED: Final = 1
-COMPACT_AT: Final = 64  # dropped positions kept at the start of `blocks` before they are deleted
-NEVER_HANDED: Final = 0  # not a generation: a state over a checkpoint begins with generation 2
+# delete the positions of dropped nodes from `blocks` when there are this many
+COMPACT_AT: Final = 64
+NEVER_HANDED: Final = 0  # no handover yet; every generation is greater
 NO_CUT: Final = 1 << 62
 
 
@@ -85,9 +86,9 @@ class Stream:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
-        # No entry above this ID was ever removed, by any command. The ID is never lowered. A removal raises it to the
-        # ID of the last slot in the node, since apply does not know which IDs it removes. Users cannot see it, and it
-        # is not part of the digest.
+        # No entry above this ID was ever removed. The bound never falls. Apply does not know which IDs a removal
+        # removes, so a removal raises the bound to the ID of the last slot in the node. Users cannot see the bound, and
+        # it is not part of the digest.
         self.removed_max = 0
         self.groups: dict[bytes, Group] = untracked({})
         self.idmp: Idmp | None = None  # None: never used, all settings default
@@ -99,20 +100,21 @@ class Stream:
         self.tail_ids: list[int] = untracked([])
         self.tail_rows: list[EntryRow] = untracked([])
         self.tail_deleted = 0
-        # Caches. tail_bound: upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
-        # tail_body: exact size of the first `tail_counted` slots, without the two counters. first_known: ID of the
-        # first live entry, None if not known.
+        # Caches. tail_bound: an upper bound of the tail's size in Redis, valid for entries before ms `tail_until`.
+        # tail_body: the exact size of the first `tail_counted` slots, without the two counters. first_known: the ID of
+        # the first live entry, or None if not known.
         self.tail_bound = 0
         self.tail_until = 0
         self.tail_body = 0
         self.tail_counted = 0
         self.first_known: int | None = None
-        # State for checkpoints; engine.keys.changes and engine.keys.freeze write it too.
-        self.mark = 0  # generation of the last change; 0: unchanged since it was loaded
-        self.handed_gen = NEVER_HANDED  # generation of the last handover; >= 1 if it was loaded
+        # State for checkpoints. engine.keys.changes and engine.keys.freeze also write these attributes.
+        self.mark = 0  # generation of the last change; 0: no change since the load
+        # generation of the last handover to a checkpoint; >= 1 after a load
+        self.handed_gen = NEVER_HANDED
         self.handed_stop = 0
         self.stored_stop = 0
-        self.cut = NO_CUT  # stored nodes from this ordinal on no longer belong to the stream
+        self.cut = NO_CUT  # the stream no longer has the stored nodes from this ordinal on
         self.cold: ColdPages | None = None
         self.marks: Marks | None = None  # created with the first handover
         self.next_group = 1  # number of the next group
@@ -156,8 +158,8 @@ class Stream:
     def find(self, entry_id: int) -> tuple[int, int] | None:
         """(block ordinal, slot) of a live entry, or None. May raise CorruptBlock."""
         if entry_id == self.first_known and self.cold is None:
-            # This is the first live entry, so no search is needed. Consumers mostly take entries in order, so it is the
-            # usual one.
+            # The entry is the first live one, so no search is needed. This is the usual case, because consumers mostly
+            # take entries in order.
             block = self.blocks[self.head] if self.head < len(self.blocks) else None
             deleted = self.tail_deleted if block is None else block.deleted
             return self.first_ordinal, (~deleted & deleted + 1).bit_length() - 1  # as `lowest_live`
@@ -319,7 +321,7 @@ class Stream:
         """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
-        # If the first seq is large, small seqs have large diffs too, so such a node has no bound.
+        # If the first seq is large, even a small seq has a large diff, so the bound cannot be used for this node.
         small = first & SEQ_MAX <= SEQ_SMALL_MAX
         self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
 
@@ -457,8 +459,9 @@ class Stream:
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
         if self.tail_ids and self.tail_ids[-1] > last_id:
-            # The tail ends in deleted slots above last_id. An ID between last_id and those slots is legal again, but
-            # cannot follow them. Without a bound the next XADD takes the exact path, which starts a node.
+            # The tail ends in deleted slots above last_id. A new ID between last_id and those slots is legal, but it
+            # cannot follow them in the same node. With tail_until 0 the next XADD takes the exact path, which starts a
+            # node.
             self.tail_until = 0
 
     def copy(self, number: int) -> Stream:
@@ -673,7 +676,7 @@ class Stream:
         assert not self.length or self.first_known in (None, first)
 
 
-# Attributes that `copy` does not take from the original.
+# Attributes that `copy` sets itself instead of copying them.
 _OWN: Final = frozenset(
     ("number", "groups", "mark", "handed_gen", "handed_stop", "stored_stop", "cut", "cold", "marks")
 )
