@@ -24,7 +24,8 @@ def bind(path: str, mode: int) -> socket.socket:
         os.unlink(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listening.fileno(), mode)  # bind(2) creates the file with the socket's mode
+        # bind(2) takes the mode of the new file from the socket
+        os.fchmod(listening.fileno(), mode)
         listening.bind(path)
         os.chmod(path, mode)  # restores bits that the umask removed
     except OSError as error:

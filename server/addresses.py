@@ -17,7 +17,8 @@ from tidelog.disk import unix_socket
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.tls import context
 
-# An address of `bind` with a `-` prefix may be missing on this machine. These errors do not mean that it is missing.
+# With a `-` prefix, an address of `bind` may be missing on this machine. These errors do not say that it is missing, so
+# raise them.
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -126,12 +127,12 @@ def _bind(host: str | None, port: int) -> list[socket.socket]:
             except OSError:
                 if len(found) == 1:
                     raise
-                continue  # e.g. an IPv6 address on a machine without IPv6
+                continue  # for example an IPv6 address on a machine without IPv6
             links.append(link)
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # If the system chose the first port, use the same port for the other addresses.
+            # If the system chose the first port, use this port for the other addresses too.
             chosen = port or (links[0].getsockname()[1] if len(links) > 1 else 0)
             link.bind((address[0], chosen, *address[2:]))
             link.setblocking(False)

@@ -28,14 +28,15 @@ from tidelog.store.commit import batch
 from tidelog.store.commit.promise import Promise, unheld
 
 WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
-UNREAD_BYTES_MAX: Final = 64 << 10  # replies the client has not read: start no more commands
+# if the client has so many unread bytes of replies, start no more of its commands
+UNREAD_BYTES_MAX: Final = 64 << 10
 TURN_BYTES_MAX: Final = 256 << 10  # replies made in one turn: write them first
 LATE_BYTES_MAX: Final = 128 << 10  # not parsed yet: stop reading
 PIECE_BYTES: Final = 16 << 10  # of late data, parsed at a time
-LONG: Final = 128  # commands sent together: other clients go first
+LONG: Final = 128  # after so many commands sent together, the other clients come first
 LOOK: Final = 16  # commands between two checks of the clock
 COMMAND_BYTES: Final = 200  # approximate overhead of a queued command
-RUN: Final = 64  # queued commands, and XADDs among others, run so many at a time
+RUN: Final = 64  # queued commands, and XADDs between other commands, run in groups of this size
 
 
 class ConnectionTurns(SessionTurns[Session], Protocol):
@@ -120,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._readable = self._writable = True
         self._failure: bytes | None = None
         self.transport: asyncio.Transport
-        # The transport calls `Turns.arrived` directly, which saves one call.
+        # Let the transport call `Turns.arrived` directly, which saves one call per read.
         self.data_received = partial(server.turns.arrived, self)  # type: ignore[method-assign]
 
     # --- the life of a socket
@@ -247,8 +248,8 @@ class Connection(asyncio.Protocol):
                     break
             if args[0] in XADD and at + 1 < len(commands) and session.plain:
                 some = commands[at : at + RUN]  # not all: most may be other commands
-                # Run the XADDs one by one if each may wake a waiter, unless it is known in advance which one
-                # (store/commit/blocked.py).
+                # If each XADD may wake a waiter, run them one by one. Exception: it is known in advance which waiters
+                # get the entries (store/commit/blocked.py).
                 many = len(some) >= batch.FEW and is_plain_add(args)
                 known = many and (session.db, args[1]) in waiting.groups
                 if waiting.keys and not known:
@@ -282,7 +283,7 @@ class Connection(asyncio.Protocol):
     def _after(self) -> None:
         """Handle leftovers: run held-back commands, report a protocol error in its place, adjust reading."""
         while self.requests.held_back and not (self.waiting or self.session.busy or self.closing):
-            # A held-back command may be too large for a client that has not authenticated.
+            # The parser may have held back a command that is too large for a client that has not authenticated.
             try:
                 commands = self.requests.feed(b"")
             except ProtocolError as error:
@@ -324,8 +325,8 @@ class Connection(asyncio.Protocol):
             if not self.queue:
                 self._take_late()
             else:
-                # Take a few at a time, because each command that makes the session busy puts the rest back in the
-                # queue.
+                # Take only a few commands at a time, because a command that makes the session busy puts all later ones
+                # back into the queue.
                 commands: list[list[bytes]] = []
                 while self.queue and len(commands) < RUN:
                     args = self.queue.popleft()
@@ -380,7 +381,7 @@ class Connection(asyncio.Protocol):
         self.server.turns.run_all()
         self._run_late()
         if self.session.busy and (self.out or self.held) and self.kind != "tls":
-            self.session.end()  # stop its wait, but still send the earlier replies
+            self.session.end()  # end its blocked call, but still send the earlier replies
             self.closing = True
             return True
         if self.session.busy or self.kind == "tls":
@@ -419,7 +420,7 @@ class Connection(asyncio.Protocol):
         if not self.out:
             self.server.turns.touch(self)
         self.out += data, None
-        if replies > 1:  # one slot for each reply, so that they can be counted
+        if replies > 1:  # use one slot per reply, so that replies can be counted
             self.out += (b"", None) * (replies - 1)
         self.out_bytes += len(data)
 
@@ -435,7 +436,8 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         if log is not self.log:
             self._begin_anew(log)
-        if self.rests is not None:  # of a suppressed reply (CLIENT REPLY), or a second one
+        # keep the promise of a reply that CLIENT REPLY suppressed, or of an earlier call for this reply
+        if self.rests is not None:
             lsn, wrote = max(lsn, self.rests[1]), wrote or self.rests[2]
         self.rests = log, lsn, wrote
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tidelog.server.monitoring.metrics import Metrics
 
 HANDSHAKE_S: Final = 10.0  # then the connection is closed
-HANDSHAKES_SPARE: Final = 4  # above `maxclients`: the refusal can only be sent over TLS
+# handshakes allowed above `maxclients`, because even a refusal is sent over TLS
+HANDSHAKES_SPARE: Final = 4
 
 _logger = logging.getLogger("tidelog.server")
 

@@ -102,7 +102,9 @@ def _nothing_behind(disk: Disk, root: Path, uuid: bytes) -> bool:
         tail = follow(disk, root / identity.AOF, uuid, start, lambda records: None, bound)
         return not tail.bound
     except (Damage, Vanished):
-        return False  # the writer made a newer checkpoint meanwhile, or reading the whole log will report the damage
+        # Either the writer made a newer checkpoint meanwhile, or the log is damaged. In both cases the caller reads the
+        # whole log, which also reports the damage.
+        return False
 
 
 class _Copied:
@@ -168,7 +170,8 @@ def _settle(disk: Disk, scan: Scan) -> None:
     """
     try:
         file = disk.open(scan.path)
-    except FileNotFoundError:  # the writer released the segment, so a durable checkpoint covers it
+    except FileNotFoundError:
+        # the writer released the segment, so a durable checkpoint holds its records
         return
     try:
         file.fsync()

@@ -35,19 +35,21 @@ from tidelog.snapshot.errors import CheckpointError
 from tidelog.snapshot.rows.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.rows.meta import Meta
 
-TURN_S: Final = 0.0005  # the longest that other threads wait for the interpreter
-# The same limit while another thread never sleeps. A rest of LONG_REST_S or more shows that there is such a thread.
+TURN_S: Final = 0.0005  # longest turn: other threads wait at most this long for the interpreter
+# The same limit while some other thread never sleeps. If a rest takes LONG_REST_S or more, there is such a thread.
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
-TAKE_S: Final = 0.00025  # the longest that other threads wait for the lock
+# target time per hold of the lock, so that other threads wait no longer for it
+TAKE_S: Final = 0.00025
 LOOK_ROWS: Final = 4  # rows between two clock reads
 TAKE_MIN: Final = 1  # streams and keys copied per slice
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
 DELETE_ROWS_HELD: Final = 2  # with the lock held
-HELD_TURNS: Final = 8  # turns that hold the lock after another thread was seen at it
-FREE_TURNS_MAX: Final = 64  # most turns without the lock after a turn held it for nothing
+HELD_TURNS: Final = 8  # turns that hold the lock after a check found another thread holding it
+# greatest number of turns in a row without the lock; see the module docstring
+FREE_TURNS_MAX: Final = 64
 LARGE_BYTES: Final = 4096  # a row this large takes as long as several
 
 Progress = Callable[[int], object]
@@ -92,7 +94,7 @@ def write_checkpoint(
     with lock or contextlib.nullcontext():
         seen = rows.number()
     if environment.committed() != seen:
-        # The state was loaded from another commit, so its changes do not fit the rows in the file.
+        # The state was loaded from a different commit, so its changes do not fit the rows that the file has now.
         raise CheckpointError(
             f"{environment.path} was replaced by a newer checkpoint after this store read it; close the store and "
             "open it again"
@@ -111,7 +113,7 @@ def write_checkpoint(
             writing.abort()
     finally:
         read.close()
-    # Failures here are harmless: a short file is valid, and the next open extends it.
+    # A failure of these steps is harmless: a file that is too short is valid, and the next open extends it.
     with contextlib.suppress(OSError, AofError):
         environment.extend()
         environment.remember()
@@ -138,10 +140,13 @@ class _Filling:
         self._look = LOOK_ROWS  # rows until the next clock read
         self._end = time.perf_counter() + TURN_S  # when the turn ends
         self._holds = False  # whether this thread holds the lock
-        self._held_from = self._held_cpu = 0.0  # since when: wall clock, CPU time of this thread
-        self._held_turns = 0  # turns left that hold the lock, because another thread was seen at it
-        self._free_turns = 0  # turns left without the lock, whatever other threads do
-        self._free_next = 1  # `_free_turns` after the next turn that holds the lock for nothing
+        # when this thread took the lock: wall clock, its CPU time
+        self._held_from = self._held_cpu = 0.0
+        # turns left that hold the lock, because a check found another thread holding it
+        self._held_turns = 0
+        self._free_turns = 0  # turns left that do not take the lock, whatever other threads do
+        # `_free_turns` after the next turn that holds the lock but mostly waits
+        self._free_next = 1
 
     def fill(self, frozen: Frozen) -> None:
         try:

@@ -16,9 +16,9 @@ from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.manifest import KEY_BYTES_MAX, LARGEST_MAX, Counts, DatabaseCount, StreamCount
 from tidelog.snapshot.rows.opened import open_copy
 
-PAUSE_KEYS: Final = (
-    16  # a stream takes up to 20 us; background work must not keep the interpreter for 0.5 ms
-)
+# Pause after this many keys. One stream takes up to 20 us, and background work must not keep the interpreter for
+# 0.5 ms.
+PAUSE_KEYS: Final = 16
 PAUSE_S: Final = 0.00005
 
 
@@ -72,7 +72,8 @@ def count(state: State, advance: Callable[[int], object] = lambda keys: None) ->
             if len(key) > KEY_BYTES_MAX:
                 continue
             row = StreamCount(number, key, value.length, len(value.groups), waiting)
-            # The heap evicts its least item: fewest entries, then the greatest database, then the greatest key.
+            # When the heap is full, it drops the least item: the one with the fewest entries; among equals, the
+            # greatest database, then the greatest key.
             item = (row.entries, -number, _backwards(key), row)
             if len(largest) < LARGEST_MAX:
                 heappush(largest, item)

@@ -35,7 +35,8 @@ def fold_into(disk: Disk, folder: Path, state: State, uuid: bytes, start: Start)
                 taken=time.time_ns() // 1_000_000,
                 tables=state.tables_meta(),
             )
-            # No other thread uses the state. The lock is only there to make write_checkpoint rest between turns.
+            # No other thread uses the state, so the lock guards nothing. It is passed only because write_checkpoint
+            # rests between turns if it has a lock.
             write_checkpoint(
                 environment, rows, freeze(state), meta, lock=threading.Lock(), sync=lambda: None
             )

@@ -49,7 +49,7 @@ from tidelog.snapshot.walk import WalkFinding, walk
 LOCK: Final = "LOCK"
 PIECE_BYTES: Final = 1 << 20
 
-WAIT_S = 600.0  # how long to wait for another snapshot; after that it is considered stuck
+WAIT_S = 600.0  # how long to wait for another process's snapshot; after that it counts as stuck
 POLL_S: Final = 0.02
 
 Waits = Callable[[], bool]
@@ -254,8 +254,8 @@ def copy_of(disk: Disk, environment: Environment, folder: Path, progress: Progre
                     offset += len(piece)
                     advance(len(piece))
         finally:
-            # If writing failed, this ends the copier with a broken pipe. Closing the socket would not do so if a forked
-            # child also holds it.
+            # If writing failed, shut the socket down: the copier then ends with a broken pipe. Closing the socket would
+            # not end it if a forked child also holds the socket.
             _shut(source)
             copier.join()
     finally:
@@ -321,14 +321,16 @@ def held(disk: Disk, directory: Path, waits: Waits = always) -> Iterator[None]:
     disk.sync_directory(directory.parent)
     lock = _lock(disk, directory / LOCK, waits)
     try:
-        with suppress(OSError):  # a full disk must not stop a prune; the text is only for people
+        # the pid is only for people, so a full disk must not stop a prune here
+        with suppress(OSError):
             text = b"%d\n" % os.getpid()
             lock.write(0, text)
             lock.truncate(len(text))
         sweep(disk, directory)
         yield
     finally:
-        with suppress(OSError):  # frees space at once; if it fails, the next holder sweeps
+        # frees space at once; if it fails, the next holder of the lock sweeps
+        with suppress(OSError):
             sweep(disk, directory)
         lock.unlock()
         lock.close()
@@ -343,7 +345,7 @@ def _lock(disk: Disk, path: Path, waits: Waits) -> File:
         waited = time.monotonic() - begun
         if waited >= WAIT_S or not waits():
             raise SnapshotsLocked(path, holder(disk, path), waited)
-        # Poll, because a blocking flock(2) has no timeout and cannot be cancelled.
+        # Poll the lock, because a blocking flock(2) has no timeout and cannot be cancelled.
         time.sleep(POLL_S)
 
 
@@ -379,7 +381,7 @@ def publish(
     finally:
         file.close()
     size, digest = hashed(disk, work / DATA, progress, "verifying")
-    found = content(work)  # after the hash dropped the page cache, so it reads the medium
+    found = content(work)  # after `hashed`, which drops the page cache, so that it reads the medium
     for name in disk.listdir(work):
         if name != DATA:  # LMDB's lock file
             disk.unlink(work / name)
@@ -451,6 +453,6 @@ def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
 
 
 def _give_up_name(disk: Disk, directory: Path, path: Path, folder: str) -> None:
-    # Renaming over an empty folder replaces it, so work/ and fold/ need not be removed first.
+    # A rename replaces an empty folder, so an empty work/ or fold/ need not be removed first.
     disk.rename(path, directory / folder)
     disk.sync_directory(directory)

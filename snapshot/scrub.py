@@ -67,7 +67,7 @@ from tidelog.snapshot.restore import difference
 from tidelog.snapshot.rows.opened import open_copy
 from tidelog.snapshot.walk import walk
 
-# With these findings the store still opens, and nothing promised is missing.
+# These findings do not prevent the store from opening, and mean no loss of promised data.
 HARMLESS: Final = frozenset(("durable", "time", "tail"))
 
 _ATTEMPTS: Final = 5
@@ -116,7 +116,8 @@ def verify_store(
         for error in layout.all_misplaced(disk, root)
     ]
     if findings:
-        return findings  # the store does not open, and the other checks could not read everything
+        # With these findings the store does not open, and the other checks might read the wrong files.
+        return findings
     try:
         uuid = identity.read(disk, root)
     except DamagedFile as error:
@@ -125,7 +126,8 @@ def verify_store(
         findings, moved = _verify_once(disk, root, uuid, progress)
         if not moved:
             break
-        time.sleep(0.01 * attempt)  # the writer made a checkpoint and released segments meanwhile
+        # the writer made a checkpoint and released segments during the check
+        time.sleep(0.01 * attempt)
     if with_snapshots:
         for item in snapshots(disk, root / SNAPSHOTS):
             if isinstance(item, Unreadable):

@@ -88,7 +88,7 @@ def follow(
         if error is not None:
             if place.position.lsn < bound.lsn:
                 raise error
-            ended = True  # the damage lies behind the bound, so it does not matter
+            ended = True  # the damage lies after the bound, so ignore it
             break
     return Tail(
         place.position,
@@ -106,7 +106,8 @@ class _Progress:
         self.position = start.position
         self.now = start.now
         self.bound = bound
-        self.beyond: Frame | None = None  # the first frame that is not wholly within the bound
+        # the first frame that is partly or wholly beyond the bound
+        self.beyond: Frame | None = None
         self._advance = advance
         self._segment = 0
         self._incarnation = 0
@@ -147,7 +148,8 @@ def _apply_part(path: Path, place: _Progress, uuid: bytes, replay: Replay) -> No
         return
     count = ends[-1] - beyond.lsn + 1
     body = beyond.body[: _bytes_of(path, beyond, count)]
-    # Build the frame as if only these units had been written, because a log can only continue behind a frame.
+    # A log can only continue after a whole frame. So build the frame that the writer would have made of these units
+    # alone, and take its end and CRC as the position.
     whole = frame.pack(
         beyond.lsn, count, beyond.now, beyond.synced, place.position.crc, body, crc32c_of(uuid)
     )

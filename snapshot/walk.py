@@ -53,11 +53,12 @@ from tidelog.snapshot.rows.seal import opened
 from tidelog.snapshot.walk_pending import pending_adds_up
 
 COMMAND: tuple[str, ...] = ("-m", "tidelog.snapshot.walk")
-SILENT_S = 120.0  # a child that writes nothing for this long is killed as hung
+SILENT_S = 120.0  # a child that writes nothing for this long counts as hung and is killed
 TELL_ROWS: Final = 1000
 TELL_S: Final = 0.2  # the shortest time between two progress lines
 FINDINGS_MAX: Final = 1000
-MEMORY_BYTES: Final = 4 << 30  # limit of the child, so that a damaged length cannot take all memory
+# memory limit of the child, because a damaged length could ask for any amount
+MEMORY_BYTES: Final = 4 << 30
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
@@ -255,7 +256,7 @@ class _Walker:
     # --- row by row
 
     def pass_rows(self) -> None:
-        # KEY rows first, so that findings in other rows can name the stream's key.
+        # Read KEY rows first, so that findings in other rows can name the key of the stream.
         after = bytes([rowkeys.KEY[0] + 1])
         for start, stop in ((rowkeys.KEY, after), (b"", rowkeys.KEY), (after, None)):
             try:
@@ -267,7 +268,7 @@ class _Walker:
     def pass_range(self, start: bytes, stop: bytes | None) -> bool:
         """Check the rows from key `start` up to, not including, `stop`. Return False if the walk cannot continue."""
         before = b""
-        # Values come unverified: a row that fails its checksum is reported and skipped.
+        # `values` does not verify values. If a row fails its checksum, report it and skip it.
         for key, value in self.rows.values(start):
             if key <= before or key < start:
                 self.find(
@@ -416,7 +417,7 @@ class _Walker:
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
         assert row is not None  # the group was loaded from it
-        # The directory (engine.groups.frozen_pending) lists the serials of each order's chunks.
+        # The group's directory row (engine.groups.frozen_pending) lists the serials of the chunks of each order.
         directory = msgpack.unpackb(row)[4]
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))
@@ -431,7 +432,7 @@ class _Walker:
         if pending_adds_up(self.rows, number, group.number, directory):
             return
         try:
-            group.pending.check()  # slower; raises AssertionError that says what is wrong
+            group.pending.check()  # slower; its AssertionError says what is wrong
         except AssertionError as error:
             self.find(
                 f"{where}: its pending entries contradict each other"
@@ -461,7 +462,7 @@ def _of_node(
     before: the ID of the last live entry before the node. Deleted slots at the end of a node may have greater IDs than
     the next node, because after XSETID these IDs can be given again.
     """
-    first = page.firsts[at]  # returned for a damaged node: no greater ID of it is certain
+    first = page.firsts[at]  # the result for a damaged node, because no greater ID of it is certain
     try:
         found = cold.block(page, at).decoded()
     except CorruptBlock as error:
@@ -474,7 +475,7 @@ def _of_node(
         return "it does not hold as many entries as it says", first
     ascend = True
     if dms is not None:
-        # Compare the columns. Building the IDs would cost ten times as much.
+        # Compare the columns, because building the IDs would cost ten times as much.
         slots: list[Any] = dms if seqs is None else list(zip(dms, seqs))
         ascend = all(map(lt, slots, slots[1:]))
     last_live = found.id_at(highest_live(deleted, found.count))
@@ -516,7 +517,7 @@ def main(folder: Path) -> int:
                 str(error) or f"{folder / DATA}: a value does not fit into memory"
             )._asdict()
         )
-    except Exception as error:  # raised by LMDB, or by bytes that looked like a row and are none
+    except Exception as error:  # from LMDB, or from decoding damaged bytes
         tell(WalkFinding(f"{folder / DATA} cannot be read to its end: {error!r}")._asdict())
     tell({"done": 0 if walker is None else walker.done})
     return 0

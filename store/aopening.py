@@ -37,7 +37,7 @@ class Opening(Generic[Opened]):
         self._found: Opened | None = None
 
     async def _opened(self) -> Opened:
-        # Recovery reads the log. It runs in a thread, so that it does not block the loop.
+        # Recovery reads the log, so run it in a thread; otherwise it would block the loop.
         return await asyncio.to_thread(self._open)
 
     def __await__(self) -> Generator[Any, None, Opened]:

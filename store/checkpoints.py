@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from tidelog.store.commit.core import Core
 
 LOOK_S: Final = 0.1  # pause between checks of the triggers
-TAIL_BYTES: Final = 128 << 10  # replaying this takes as long as writing a checkpoint
-RETRY_S: Final = 1.0  # after a failure; doubled after each further one
+TAIL_BYTES: Final = 128 << 10  # replaying this much log takes as long as writing a checkpoint
+RETRY_S: Final = 1.0  # pause after a failed checkpoint; doubled after each further failure
 RETRY_S_MAX: Final = 60.0
-PRESS_S: Final = 0.01  # how often growth is checked while a checkpoint is being written
-SAMPLE: Final = 1000  # changed streams whose pending entries are counted
-LOGGED_BYTES: Final = 8  # of a pending entry in the log; in memory it takes PENDING_BYTES
+PRESS_S: Final = 0.01  # pause between checks of memory while a checkpoint is being written
+SAMPLE: Final = 1000  # at most this many changed streams are looked at to count pending entries
+LOGGED_BYTES: Final = 8  # bytes of a pending entry in the log; in memory it takes PENDING_BYTES
 
 BEGINNING: Final = Position(0, 0, 0, 0, 0)
 NEWER: Final = "memory is older than the checkpoint"
@@ -110,16 +110,17 @@ class Checkpoints:
         self._environment: Environment | None = None
         self._rows: ColdRows | None = None
         self._one = threading.Lock()  # held while the file is in use
-        # Protects the requests, and whether there is a thread to serve them.
+        # Protects the requests, and the decision whether the thread still serves them.
         self._gate = threading.Lock()
         self._requests: deque[_Request] = deque()
         self._wake = Bell()
         self._stopping = self._abandoned = False
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
-        self._making: list[int] = []  # LSNs of snapshots under way; the log after them stays
+        # LSNs of snapshots being made; the log after the least of them is kept
+        self._making: list[int] = []
         self._core: Callable[[], Core | None] = lambda: None
-        self._beneath = 0  # number of the checkpoint under the present state
+        self._beneath = 0  # number of the checkpoint on which the present state is based
         self._began = self._snapshot_at = time.monotonic()
         self._failures = 0
         self._not_before = self._press_at = 0.0
@@ -215,7 +216,7 @@ class Checkpoints:
         self._press_at = now + PRESS_S
         with core.lock:
             logged, _ = core.log.since(self.position)
-            # Count pending entries too, because one takes more bytes in memory than in the log.
+            # Add what pending entries take in memory, because one takes more bytes there than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
@@ -242,7 +243,7 @@ class Checkpoints:
                 try:
                     self._look(core)
                 except TidelogError:
-                    pass  # reported already, or reported by the next call
+                    pass  # logged already, or raised by the next call
                 except Exception:
                     _logger.exception(
                         "the checkpoint thread of %s failed; it tries again", self._root
@@ -319,11 +320,12 @@ class Checkpoints:
                             raise StoreClosed(
                                 "the store was closed while a checkpoint was being written"
                             ) from None
-                        # Memory was rebuilt meanwhile, or is about to be, so try again.
+                        # Either memory was rebuilt meanwhile, or it is about to be rebuilt. Try again.
         finally:
             relief = core.durability.relief
-            if relief is not None:  # also after a failure: too much memory is better than a hang
-                give_back()  # first return the memory that the checkpoint freed
+            # Let the waiting writers go on, even after a failure: too much memory is better than a hang.
+            if relief is not None:
+                give_back()  # return the memory that the checkpoint freed to the system first
                 core.press(None)
                 relief.set()
 
@@ -364,7 +366,8 @@ class Checkpoints:
                 meta,
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
-                # `trouble` means that a unit broke off, perhaps while it copied what it was about to change.
+                # With `trouble` a unit broke off. It may have broken off while it copied what it was about to change,
+                # so the frozen state may be incomplete.
                 cancelled=lambda: bool(core.state is not state or core.trouble or self._abandoned),
                 progress=lambda rows: self._press(core),
             )
@@ -377,7 +380,7 @@ class Checkpoints:
                     settle(state, frozen)
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
-                    # At the very moment of the commit, memory was rebuilt from the previous checkpoint.
+                    # Memory was rebuilt from the previous checkpoint just before this commit.
                     core.doubt(NEWER)
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:
@@ -422,7 +425,7 @@ class Checkpoints:
                 keep_from = min(keep_from, kept)
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
-                # The last segment begun before `since` may also hold records newer than `since`.
+                # Also keep the last segment begun before `since`, because it may hold records newer than `since`.
                 first_lsn = 1
                 for found in segments(self._disk, directory, self._uuid):
                     if found.header.time >= since:
@@ -459,7 +462,8 @@ class Checkpoints:
 
         directory = self._root / identity.SNAPSHOTS
         held = self.position.lsn
-        self._making.append(held)  # keeps the log after it while the snapshot is not listed yet
+        # keeps the log after `held` until the snapshot is published and listed
+        self._making.append(held)
         try:
             environment = open_environment(self._disk, self._directory)
             try:

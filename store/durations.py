@@ -7,7 +7,7 @@ from typing import Any
 
 from tidelog.store.errors import DataError
 
-SECONDS_MAX = 10 * 365 * 86_400.0  # longer than any real wait, and far from overflow
+SECONDS_MAX = 10 * 365 * 86_400.0  # far longer than any real wait, and far below an overflow
 Duration = float | timedelta
 
 

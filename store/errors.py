@@ -151,7 +151,8 @@ class NewerFormat(CannotOpen):
     """The store was written by a newer tidelog. Open it with that version or a later one."""
 
 
-# redis-py has a class for each of these codes and drops the code from the text. Other codes stay in the text.
+# redis-py has a class for each of these codes, and drops the code from the error text. It keeps any other code in the
+# text.
 _CLASSES: dict[str, type[ResponseError]] = {
     "ERR": ResponseError,
     "EXECABORT": ExecAbortError,

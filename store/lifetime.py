@@ -20,7 +20,8 @@ from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import StoreClosed, StoreDamaged, StorePoisoned
 
-DRAIN_SECONDS = 30.0  # how long closing a store waits for the jobs that others have in hand
+# how long closing a store waits for the jobs that other threads and tasks hold
+DRAIN_SECONDS = 30.0
 
 _open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
@@ -49,11 +50,12 @@ class Keeper:
                     core = self.core()
                     if core is None or core.ended:
                         self.checkpoints.release()
-                    else:  # the process is exiting, and its daemon threads may be reading rows
+                    else:
+                        # The process is exiting, but its daemon threads may still read rows, so do not unmap these.
                         self.checkpoints.give_up()
                 if self.lock is not None:
-                    # Unlock explicitly, because a child that was just forked may hold the descriptor for a moment
-                    # longer.
+                    # Unlock explicitly. Closing the descriptor might not unlock, because a child that was just forked
+                    # may hold it for a moment longer.
                     self.lock.unlock()
                     self.lock.close()
                 self._released = True
@@ -61,14 +63,14 @@ class Keeper:
     def quietly(self) -> None:
         """`close` at the end of the process or with the last reference; there is no caller to raise to."""
         if threading.current_thread().name.startswith("tidelog-"):
-            # The garbage collector called this in a thread of a log. It may be the log to close, whose thread cannot
-            # wait for itself.
+            # The garbage collector called this in a thread of a log. That log may be the one to close, and its thread
+            # cannot wait for itself.
             threading.Thread(target=self.quietly, name="closing tidelog").start()
             return
         try:
             self.close()
         except (aof.AofError, OSError):
-            pass  # recovery finds what was written; no more was acknowledged
+            pass  # nothing more was acknowledged, and recovery finds what was written
 
     def let_go(self) -> None:
         """Stop releasing the resources with the process or the core's last reference."""
@@ -102,7 +104,7 @@ def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
     """
     limit = patience("drain", drain)
     if core.checkpoints is not None and core.checkpoints.is_this_thread():
-        # The garbage collector ran a __del__ in the checkpoint thread, which cannot wait for itself.
+        # The garbage collector ran a __del__ in the checkpoint thread, and this thread cannot wait for itself.
         threading.Thread(target=close, args=(core, drain), name="closing tidelog").start()
         return 0
     left = 0
@@ -145,7 +147,7 @@ def end(core: Core) -> None:
     try:
         keeper = _keeper(core)
         keeper.close()
-        # Do this last. If an interrupt comes earlier, the next call or the end of the process continues the close.
+        # Do this last. After an earlier interrupt, the next close or the end of the process then continues.
         keeper.let_go()
         _open_cores.discard(core)
     except aof.AofError as error:

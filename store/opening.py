@@ -189,7 +189,8 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
             f"{root} is a snapshot. Open it with read_only=True, or restore it into a new store: {aof.RESTORE}"
         )
     else:
-        identity.read(disk, root)  # before LOCK is created: the directory may be foreign
+        # check before LOCK is created, because the directory may not be a store
+        identity.read(disk, root)
     layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:
@@ -243,7 +244,8 @@ class _Opener:
                 pass
         if not log.in_doubt and log is not self._retired:
             raise StorePoisoned("the log failed; close the store and open it again")
-        # Set `_retired` before retiring the log. An interrupt may strike anywhere below, and then this runs again.
+        # Set `_retired` before retiring the log. An interrupt may come anywhere below, and then the next call starts
+        # here again.
         self._retired = log
         log.retire()
         landing.log, state = self._log(log.policy, landing.lock)
@@ -276,7 +278,8 @@ class _Opener:
         return state
 
     def _began(self, effect: Effect) -> None:
-        # The log must not keep the core alive, because the log's threads outlive the last reference to a store.
+        # Refer to the core weakly, because the log's threads outlive the last reference to a store, and must not keep
+        # the core alive.
         core = self._core()
         if core is not None:
             APPLY[effect[0]](core.state, effect)

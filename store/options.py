@@ -13,7 +13,7 @@ from tidelog.store.errors import DataError
 SEGMENT_BYTES_MIN: Final = 4096
 SEGMENT_BYTES_MAX: Final = 1 << 40
 CHECKPOINT_BYTES: Final = 64 << 20
-# (seconds, changes), Redis's defaults: "after this time, if there were this many changes".
+# Redis's defaults, as (seconds, changes): make a checkpoint after this time if there were at least this many changes.
 SAVE: Final = ((3600.0, 1), (300.0, 100), (60.0, 10_000))
 MEMORY_BUDGET_MIN: Final = 1 << 20
 RETAIN_BYTES: Final = 64 << 20

@@ -126,8 +126,10 @@ class _Reading:
                 self._follow_log(self._tail, landing)
                 return
             except (aof.Vanished, FileNotFoundError):
-                pass  # released, because a newer checkpoint holds it; or the store was replaced
-        # Start over from the newest checkpoint. That releases the old one, so the writer may reuse its pages.
+                # Either a newer checkpoint holds the records and the writer released the segment, or another store
+                # replaced this one.
+                pass
+        # Start over from the newest checkpoint. This releases the old one, so that the writer may reuse its pages.
         landing.waiting.signal(list(landing.waiting.keys))
         landing.watches.touch(list(landing.watches.keys))
         landing.renew(self.anew(landing))
@@ -149,7 +151,8 @@ class _Reading:
 
     def anew(self, landing: Landing) -> State:
         """Read everything again, from the newest checkpoint. Raises as `read_on`."""
-        # If an error ends this early, memory and position do not fit each other, so the next call starts over.
+        # Until this method ends, memory and position do not fit together. If it fails, `trouble` makes the next call
+        # start over.
         landing.trouble = RELOAD
         self._tail = None
         if self._snapshot:
@@ -189,7 +192,7 @@ class ReadOnlyCore(Core):
         log: Any = reading.log
         super().__init__(log, State(), Settings(), reading.anew, clock, _decide_read)
         self.landing.expiring = False
-        # There was no log at the start, so the pauses that the writer stored are measured against the opening time.
+        # There was no log when this core was made. Measure the pauses that the writer stored from the time of opening.
         self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
         self.root = root
         self.beneath = reading.beneath
@@ -218,7 +221,7 @@ class ReadOnlyCore(Core):
             except aof.NewerFormat as error:
                 raise NewerFormat(str(error)) from error
             finally:
-                # Records read before an error are applied and count.
+                # The records read before an error are applied, so serve the waiters that they signalled.
                 if self.waiting.signalled and self.trouble is None:
                     self.waits.serve()
             return self._reading.log.next_lsn - 1
@@ -237,7 +240,7 @@ def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
     if "write" in resolve(args).flags:
         raise CommandError(READONLY)
     reply = decide(ctx, args)
-    ctx.effects.clear()  # deletions of expired keys; the writer logs them
+    ctx.effects.clear()  # the effects only delete expired keys, and the writer logs such deletions
     return reply
 
 

@@ -16,11 +16,12 @@ from typing import Final
 from tidelog.engine.api import GROUP_BYTES, KEY_BYTES, PENDING_BYTES, Keyspace, Stream, release
 from tidelog.store.commit.core import Core
 
-SLICE_S: Final = 0.0005  # longest time to hold the lock, and the interpreter
+SLICE_S: Final = 0.0005  # longest time to hold the lock or to keep the interpreter
 PAUSE_S: Final = 0.0005
-SAMPLE: Final = 8  # blocks of a stream whose size is looked at to estimate the others
+# blocks per stream that are measured; the size of the others is estimated from them
+SAMPLE: Final = 8
 BLOCK_BYTES: Final = 240  # of a block, besides its data
-TAIL_ENTRY_BYTES: Final = 140  # of an entry in the open tail, besides its fields
+TAIL_ENTRY_BYTES: Final = 140  # bytes of an entry in the open tail, without its fields
 FIELD_BYTES: Final = 40
 STREAM_BYTES: Final = 1200
 
@@ -84,9 +85,9 @@ class Residence:
         budget = self.budget  # read once: it may change
         if budget is None or time.monotonic() < self.next_survey:
             return
-        started = time.thread_time()  # CPU time: beside a busy thread, most of a survey is waiting
+        started = time.thread_time()  # CPU time, because beside a busy thread a survey mostly waits
         found = self._survey(core)
-        # Evict down to half the budget, so that not every survey has to evict.
+        # Evict down to half the budget. If it were the whole budget, every survey would have to evict.
         surplus = self.bytes - budget // 2 if self.bytes > budget else 0
         if surplus > 0:
             for _, db, key, size in sorted(found):
@@ -103,7 +104,9 @@ class Residence:
         found: list[tuple[int, int, bytes, int]] = []
         for db in range(len(core.state.databases)):
             if not dict.__len__(core.state.databases[db].keys):
-                continue  # beside a busy thread each lock takes some 10 ms, while memory grows
+                # Skip an empty database without taking the lock: beside a busy thread each lock takes about 10 ms, and
+                # memory grows meanwhile.
+                continue
             with core.lock:
                 names = list(dict.keys(core.state.databases[db].keys))
             waiting = iter(names)
@@ -136,7 +139,7 @@ class Residence:
             state = core.state
             changes = state.changes
             if changes.frozen is not None or core.trouble is not None:
-                return 0  # evicted after the checkpoint, by the next survey
+                return 0  # do not evict during a checkpoint; the next survey does it
             keys = state.databases[db].keys
             value = dict.get(keys, key)
             if value is None:

@@ -46,9 +46,8 @@ _LISTS_MAX: Final = 100
 _LOOKS_MAX: Final = 5
 _LOOK_AGAIN_S: Final = 0.002
 
-FrameTuple = tuple[
-    int, int, int, int, int, int, bytes
-]  # the fields of Frame as a plain tuple, because a NamedTuple takes 0.3 us to make
+# The fields of Frame as a plain tuple, because a NamedTuple takes 0.3 us to make.
+FrameTuple = tuple[int, int, int, int, int, int, bytes]
 
 
 class Segment(NamedTuple):

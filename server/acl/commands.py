@@ -24,7 +24,7 @@ _BY_FLAG = {
     "fast": ("fast",),
     "blocking": ("blocking",),
 }
-# Categories that the flags of an engine command do not imply. A container stands for its subcommands.
+# Categories that do not follow from the flags of an engine command. The name of a container includes its subcommands.
 _FAMILIES = {
     "keyspace": (
         b"copy dbsize del exists expire expireat expiretime flushall flushdb keys move object persist pexpire "

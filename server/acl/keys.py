@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from tidelog.engine.api import Command
 
-READ = 1  # returns the value, or something derived from it
+READ = 1  # the command returns the key's value, or something computed from it
 WRITE = 2
 
-# Options of XREAD and XREADGROUP before STREAMS, and the number of words of each.
+# Options of XREAD and XREADGROUP that may come before STREAMS, with the number of words that each takes.
 _READ_OPTIONS = {
     **dict.fromkeys((b"COUNT", b"BLOCK", b"CLAIM", b"MAXCOUNT", b"MAXSIZE"), 2),
     b"GROUP": 3,
@@ -77,7 +77,8 @@ def _streams(args: list[bytes]) -> list[bytes]:
             break
         words = _READ_OPTIONS.get(word)
         if words is None:
-            # This is a syntax error. Redis then takes the first STREAMS, and so may report NOPERM instead.
+            # A word that is no option is a syntax error. As in Redis, look for the keys after the first STREAMS, so the
+            # reply may be NOPERM instead.
             at = next((i for i in range(1, end) if args[i].upper() == b"STREAMS"), end)
             break
         at += words

@@ -71,7 +71,7 @@ def _apply(user: User, rule: bytes, catalog: Catalog) -> bytes | None:
         for each in (b"resetpass", b"resetkeys", b"resetchannels", b"off", b"-@all"):
             _apply(user, each, catalog)
     elif word in (b"clearselectors", b"sanitize-payload", b"skip-sanitize-payload"):
-        pass  # no-ops for us, but Redis's own user lines contain them
+        pass  # Redis's own user lines contain these; they change nothing here
     elif word in (b"on", b"off"):
         user.enabled = word == b"on"
     elif word in (b"nopass", b"resetpass"):
@@ -168,7 +168,7 @@ def _commands(user: User, sign: bytes, name: bytes, catalog: Catalog) -> bytes |
     if found is None:
         return UNKNOWN
     user.granted = user.granted | found if sign == b"+" else user.granted - found
-    # This rule supersedes earlier rules for the same name or a part of it.
+    # The new rule replaces earlier rules for this command and for its subcommands.
     part = name + b"|"
     user.rules = [r for r in user.rules if r[1:] != name and not r[1:].startswith(part)]
     user.rules.append(sign + name)

@@ -38,9 +38,8 @@ def users_changed(server: Host[Session], names: set[bytes], by: Session | None =
         if user.name not in names:
             continue
         if acl.users.get(user.name) is not user:
-            session.forbid(
-                (COMMAND, session.last_command)
-            )  # it stays parked until the socket is closed
+            # The session stays parked until its socket is closed.
+            session.forbid((COMMAND, session.last_command))
             session.user, session.authenticated = acl.default, False
             if session is not by:  # `by` gets its reply first
                 session.kill()

@@ -12,7 +12,7 @@ from tidelog.server.acl.keys import READ, WRITE, access, keys
 
 COMMAND, KEY, CHANNEL = "command", "key", "channel"  # reasons, as ACL LOG names them
 
-# Maps a command to its arguments that are channels. Unsubscribing needs no permission.
+# Maps a command to those of its arguments that are channels. Unsubscribing needs no permission, so it is missing here.
 _CHANNELS = {
     b"publish": slice(1, 2),
     b"spublish": slice(1, 2),

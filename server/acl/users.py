@@ -63,7 +63,8 @@ class Acl:
     def authenticate(self, name: bytes, password: bytes) -> User | None:
         """Return the user, or None if there is no such user, the password is wrong, or the user is disabled."""
         user = self.users.get(name)
-        # Check a password even if the user does not exist, so that timing does not reveal user names.
+        # Check a password even if the user does not exist. Otherwise the time of the reply would reveal which names
+        # exist.
         right = (user or self.default).knows(password)
         if user is None or not user.enabled or not (right or user.nopass):
             return None

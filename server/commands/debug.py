@@ -211,7 +211,7 @@ async def _looked(session: Session, at: Callable[[Context], Reply]) -> Reply:
     return reply
 
 
-# --- numbers as C parses them: the longest valid prefix, 0 if there is none
+# --- numbers as C parses them: the longest valid prefix; 0 if no prefix is valid
 
 _FLOAT = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 

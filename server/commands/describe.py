@@ -61,7 +61,8 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     "script|exists": (_SHARDS, "response_policy:agg_logical_and"),
 }
 
-# How commands use their keys. A command that uses two keys differently has two specs.
+# Maps a use of keys to the commands that use their keys so. `_TWO_USES` has the commands that use two keys in different
+# ways.
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
     "object|encoding object|freq object|idletime object|refcount",
@@ -90,7 +91,7 @@ _NOTES: Final = {
     "getex": "RW and UPDATE because it changes the TTL",
     "set": "RW and ACCESS due to the optional `GET` argument",
 }
-# Maps a command whose keys follow a keyword to the index at which the search for the keyword begins.
+# Commands whose keys follow a keyword. The value is the index from which the keyword is searched.
 _KEYWORD: Final = {"xread": 1, "xreadgroup": 4}
 
 

@@ -54,7 +54,7 @@ def _each(
 ) -> Reply:
     """Change the subscription for each name and confirm each. The last confirmation is the reply, for EXEC."""
     word = args[0].lower()
-    session.server.pubsub.deliver()  # earlier events go to the subscribers of that time
+    session.server.pubsub.deliver()  # deliver earlier events now, to those who were subscribed then
     if not names:
         return Push([word, None, count(session)])
     messages = []

@@ -146,7 +146,7 @@ class Config:
 
     def load(self, path: Path) -> None:
         """Load the configuration file, which CONFIG REWRITE will rewrite. Raises ConfigError."""
-        path = path.resolve()  # CONFIG REWRITE replaces the file, not a link to it
+        path = path.resolve()  # CONFIG REWRITE must replace the file and not a link to it
         try:
             data = recipe.read(self._disk, path)
         except OSError as error:
@@ -252,7 +252,8 @@ class Config:
                 for callback in self._callbacks.get(name, ()):
                     try:
                         callback(before[name])
-                    except Exception as other:  # restoring failed: the caller gets the first error
+                    except Exception as other:
+                        # an old value could not be restored; the caller still gets the first error
                         _logger.error("%s could not be restored to its old value: %r", name, other)
             if isinstance(error, ValueError):
                 raise _failed(told[-1].encode(), str(error)) from error

@@ -192,7 +192,7 @@ class Text(Kind):
     allowed = "a string without NUL"
 
     def parse(self, text: str) -> str:
-        # A TOML file must be UTF-8, and a file name cannot contain NUL.
+        # A TOML file must be valid Unicode, and a file name cannot contain NUL.
         if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise Refused("argument must be UTF-8 text without NUL")
         return text
@@ -284,7 +284,7 @@ class EventClasses(Kind):
             raise Refused(str(error)) from None
         shown = str(wanted)
         if "n" in wanted.classes and "n" not in shown:
-            shown += "n"  # Redis 7.0 omits it after A, but the config file must keep it
+            shown += "n"  # Redis 7.0 omits "n" if "A" is set, but the config file needs it
         return shown
 
 

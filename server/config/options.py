@@ -38,10 +38,11 @@ from tidelog.store.options import (
 
 RUN: Final = "run"  # by CONFIG SET, and at startup
 START: Final = "start"  # in the file and on the command line
-FIXED: Final = "fixed"  # never: clients and tools read it; the value states a fact
+FIXED: Final = "fixed"  # cannot be set; clients and tools only read its value
 
 SERVER: Final = "server"
-STORE: Final = "store"  # options of the store; if it is already open, its owner sets them
+# options of the store; an embedding program that opens the store sets them itself
+STORE: Final = "store"
 LOGS: Final = "logs"  # options of logging; an embedding program sets them itself
 
 
@@ -207,13 +208,13 @@ _ALL: Final = (
 
 OPTIONS: Final = {option.name: option for option in _ALL}
 PROTECTED: Final = frozenset(("dir", "dbfilename"))  # CONFIG SET refuses them with another message
-# CONFIG SET refuses these even if the value would not change, as Redis does.
+# As in Redis, CONFIG SET refuses these even if the new value equals the old one.
 IMMUTABLE: Final = frozenset(
     """databases io-threads daemonize cluster-enabled appendfilename appenddirname aclfile enable-protected-configs
     enable-module-command""".split()
 )
-# The values of these options name files that may have changed. So setting the same value is a change (as with Redis's
-# VOLATILE_CONFIG).
+# The values name files whose content may have changed. So setting the same value again counts as a change (as for
+# Redis's VOLATILE_CONFIG).
 VOLATILE: Final = frozenset(("tls-cert-file", "tls-key-file"))
-# This name in the file is not an option. It has the users' lines, as ACL LIST shows them.
+# A name in the file that is not an option. Its value lists the users, in the form of ACL LIST.
 USERS: Final = "users"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Layout of a row: nanoseconds, failed calls, rejected calls, then the number of calls for each range of times.
+# Layout of a row: nanoseconds, failed calls, rejected calls, and then one counter of calls for each range of times.
 NS: Final = 0
 FAILED: Final = 1
 REJECTED: Final = 2
@@ -85,6 +85,6 @@ class Calls:
         seen = 0
         for power, count in counts.items():
             seen += count
-            # Redis's bounds lie a 128th above the power of two: 33 and 66, not 32 and 65.
+            # Redis's bounds lie 1/128 above a power of two, so it shows 33 and 66 and not 32 and 65.
             found += ((1 << power) + (1 << power - 7) - 1) // 1000, seen
         return found

@@ -10,7 +10,7 @@ import re
 
 from tidelog.server.session import Session
 
-# Names appear in these lines, so they must be printable and without blanks.
+# These lines separate fields by blanks, so names in them must be printable and without blanks.
 _PLAIN = re.compile(rb"[!-~]*")
 
 

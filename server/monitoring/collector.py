@@ -34,7 +34,7 @@ SYNC_BUCKETS_S: Final = (
     *(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-PACE: Final = 30  # samples formatted, in about 0.2 ms, before the thread yields the GIL
+PACE: Final = 30  # samples formatted (in about 0.2 ms) before the thread releases the GIL
 PAUSE_S: Final = 0.0002
 TRIES: Final = 10
 

@@ -19,8 +19,8 @@ KEYS_MAX: Final = 10_000
 GROUPS_MAX: Final = 100  # per stream, the oldest groups
 ALL_GROUPS_MAX: Final = 10_000
 NAMES: Final = 500  # keys examined per slice
-FIGURES: Final = 10  # streams or groups measured per slice, a few microseconds each
-PAUSE_S: Final = 0.0005  # after each slice, so that others get the lock and the GIL
+FIGURES: Final = 10  # streams or groups measured per slice; each takes a few microseconds
+PAUSE_S: Final = 0.0005  # pause after each slice, so that other threads get the lock and the GIL
 
 
 class GroupFigures(NamedTuple):
@@ -96,8 +96,7 @@ def _first(core: Core, count: int) -> list[DbKey]:
 
 def _group(core: Core, stream: Stream, group: Group) -> GroupFigures:
     """[lock] Measure one group without reading the checkpoint."""
-    # The lag needs the first entry. If the first entry is unknown, finding it may read a page of the checkpoint, so
-    # skip the lag.
+    # The lag needs the first entry. If that is unknown, finding it may read a page of the checkpoint, so omit the lag.
     known = stream.cold is None or stream.first_known is not None or not stream.length
     return GroupFigures(
         _label(group.name),

@@ -27,7 +27,7 @@ from tidelog.store.faces.face import nothing
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
-HEALTH_S: Final = 2.0  # time limit for the store, and again for the event loop
+HEALTH_S: Final = 2.0  # time limit for an answer of the store, and again for one of the event loop
 RETRY_S: Final = 0.1  # pause after a failed accept
 
 _logger = logging.getLogger("tidelog.server")
@@ -117,7 +117,7 @@ class _Http(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(REQUESTS_MAX)
         self._stopping = False
         socketserver.BaseServer.__init__(self, link.getsockname(), _Handler)  # creates no socket
-        # As HTTPServer, but without its reverse DNS lookup.
+        # Do what HTTPServer does here, but without its reverse DNS lookup.
         self.server_name, self.server_port = link.getsockname()[:2]
         link.setblocking(True)
         self.socket = link

@@ -16,7 +16,7 @@ ARGUMENTS_MAX: Final = 32
 ARGUMENT_BYTES_MAX: Final = 128
 REDACTED: Final = b"(redacted)"
 
-# Options of CONFIG SET whose value is a secret.
+# Options whose value in a CONFIG SET is a secret.
 _SECRETS = frozenset((b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass"))
 # Commands that may contain secrets.
 _WITH_SECRETS = frozenset((b"auth", b"hello", b"acl", b"config"))

@@ -29,7 +29,7 @@ MAGIC: Final = 0xBEEFC0DE
 VERSION: Final = 1
 PSIZE_MIN: Final = 512
 PSIZE_MAX: Final = 32768
-# A power cut while the file is created can leave two meta pages of zeros.
+# A power cut during the creation of the file can leave two meta pages of zeros.
 BLANK_BYTES_MAX: Final = 2 * PSIZE_MAX
 NO_PAGE: Final = (1 << 64) - 1
 DEPTH_MAX: Final = 32
@@ -39,9 +39,9 @@ BRANCH: Final = 0x01
 LEAF: Final = 0x02
 OVERFLOW: Final = 0x04
 META: Final = 0x08
-BIG: Final = 0x01  # a node's flag: its value lies in overflow pages
+BIG: Final = 0x01  # a node's flag: its value is in overflow pages
 INTEGER_KEYS: Final = 0x08  # the flags of the tree of free pages
-NO_SUBDIR: Final = 0x4000  # set for good in a file that was created with subdir=False
+NO_SUBDIR: Final = 0x4000  # LMDB sets this flag in every file that it creates with subdir=False
 
 _TREE = "IHHQQQQQ"
 _META = struct.Struct("=IIQQ" + _TREE + _TREE + "QQ")
@@ -123,7 +123,7 @@ def read_head(file: Readable, transaction: int | None = None) -> Head | None:
         head = max(first, second, key=lambda head: head.transaction)
     else:
         head = first if first.transaction == transaction else second
-    # Damage in the other page does not matter: nobody reads it, and a failed commit may have left it half written.
+    # Ignore damage in the other meta page: nobody reads that page, and a failed commit may have left it half written.
     offset, wrong = (0, wrong) if head is first else (second.psize, wrong_too)
     if wrong:
         page = 0 if head is first else 1

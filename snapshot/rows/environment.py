@@ -60,13 +60,13 @@ from tidelog.snapshot.rows.seal import CRC_BYTES, opened, sealed
 from tidelog.snapshot.rows.structure import Structure
 from tidelog.snapshot.rows.sums import Sums, sums_in
 
-MAP_BYTES: Final = 1 << 40  # address space only: the largest size of a checkpoint
+MAP_BYTES: Final = 1 << 40  # largest size of a checkpoint; this reserves address space, not memory
 MAX_READERS: Final = 126
 PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
-STEP_S: Final = 0.0003  # a check works this long between two rests, plus up to 0.1 ms
+STEP_S: Final = 0.0003  # a check rests after this time of work, or up to 0.1 ms later
 REST_S: Final = 0.0001
-FIRST_S = 0.004  # of processor time: a check that needs no more finishes before the first read
+FIRST_S = 0.004  # processor time; a check that needs no more ends before the open returns
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "
@@ -198,7 +198,8 @@ class Environment:
         self.path = directory / DATA
         self.users = 1
         self.remembers = not read_only
-        self.sound = 0  # commit 0 is the empty file, which has no pages to check
+        # number of the last commit found sound; commit 0 is the empty file, which has no pages
+        self.sound = 0
         self.damage: DamagedCheckpoint | None = None
         self.suspects: frozenset[int] = frozenset()
         self.sums: Sums | None = Sums()
@@ -213,7 +214,8 @@ class Environment:
         self.well_keyed: set[bytes] = set()
         self._disk = disk
         lock = directory / LOCK
-        # A reader next to a writer must be in the table of readers, so it opens with the lock if it is allowed to.
+        # A reader beside a writer must be in LMDB's table of readers. So open with LMDB's lock file, if this process
+        # may write it.
         self.fixed = read_only and not (
             disk.exists(lock) and disk.writable(lock) and disk.writable(self.path)
         )
@@ -222,8 +224,8 @@ class Environment:
             self.identity = file.identity()
         finally:
             file.close()
-        _only_plain(disk, lock)  # LMDB follows links, and would write to the target of one
-        # LMDB opens last: if a later step raised, the environment would stay open and could not be opened again here.
+        _only_plain(disk, lock)  # LMDB follows a link and would write to its target
+        # Open LMDB last. If a later step raised, LMDB would stay open, and this process could not open the file again.
         try:
             self._lmdb: lmdb.Environment | None = _open_lmdb(
                 directory, self.fixed, lock=not self.fixed
@@ -236,8 +238,8 @@ class Environment:
             self._lmdb.close()
             raise
         if not self.fixed:
-            # A reader that was killed leaves its slot in the table of readers. The writer clears such slots at each
-            # checkpoint. If checkpoints are rare, readers that are started and killed could fill the table.
+            # Free the slots of dead readers in the table of readers. The writer does so at each checkpoint; but if
+            # checkpoints are rare, readers that are killed one after the other could fill the table.
             with contextlib.suppress(lmdb.Error):
                 self._lmdb.reader_check()
 
@@ -300,7 +302,8 @@ class Environment:
             raise CheckpointError(f"{self.path} is open read-only")
         self.check()
         try:
-            env.reader_check()  # slots of dead readers would keep LMDB from reusing pages
+            # a dead reader's slot would keep LMDB from reusing pages, so free it
+            env.reader_check()
             txn = env.begin(write=True)
         except lmdb.Error as error:
             raise self.trouble("the checkpoint cannot be written", error) from error
@@ -320,7 +323,9 @@ class Environment:
         stop   called between steps; true abandons the check without a result
         Raises DamagedCheckpoint, CheckpointError, OSError.
         """
-        self._open()  # raises in a forked child, where `_one_check` may be held by a thread that does not exist
+        # In a forked child this call raises. Call it before taking `_one_check`, because there a thread that exists
+        # only in the parent may hold that lock.
+        self._open()
         with self._one_check:
             self._check_newest(stop, REST_S)
         if self.damage is not None:
@@ -389,14 +394,13 @@ class Environment:
             checker = threading.Thread(
                 target=self._check_quietly, name="tidelog-check", daemon=True
             )
-            with contextlib.suppress(
-                RuntimeError
-            ):  # the thread limit is reached: the next checkpoint will check
+            # A RuntimeError says that the limit of threads is reached. The next checkpoint will check.
+            with contextlib.suppress(RuntimeError):
                 checker.start()
                 self._checker = checker
 
     def _check_quietly(self) -> None:
-        # `check` keeps the result in `damage`, so the exception is not needed.
+        # `check` also stores the result in `damage`, so ignore the exception.
         with contextlib.suppress(AofError, OSError):
             self.check(lambda: self._stop)
 
@@ -459,7 +463,7 @@ class Environment:
     def trouble(self, what: str, error: lmdb.Error, nbytes: int = 0) -> CheckpointError:
         """Turn an error of LMDB into one with advice. `nbytes`: a lower bound of what was to be written."""
         code = getattr(error, "code", 0)
-        # LMDB reports a short write as "Input/output error".
+        # LMDB reports a short write as EIO, so a full disk looks like an I/O error. Compare with the free space.
         if code in OUT_OF_SPACE or (
             code == errno.EIO and self._disk.free(self.path) < 2 * nbytes + MARGIN_BYTES
         ):
@@ -500,9 +504,10 @@ def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) 
         "mode": 0o700,  # files get it without the x bits
         "create": False,
         "max_readers": MAX_READERS,
-        "max_spare_txns": 0,  # a spare transaction would keep its slot in the table of readers across a fork
+        # a spare transaction would keep a slot in the table of readers, even across a fork
+        "max_spare_txns": 0,
     }
-    try:  # create files in the format of 0.9, whatever the process's environment variables say
+    try:  # create files in the 0.9 format, even if an environment variable asks for another
         return lmdb.Environment(str(path), lib_version=0, **options)
     except TypeError:  # py-lmdb before 3.0 knows no other format
         return lmdb.Environment(str(path), **options)
@@ -659,7 +664,8 @@ class Pin:
                 head = datafile.read_head(self._file, self.number)
                 if head is not None:
                     break
-                self.txn.abort()  # two commits happened since, so its meta page was overwritten: try again
+                # two commits since then overwrote this commit's meta page, so try again
+                self.txn.abort()
             else:
                 raise CheckpointError(f"{environment.path} changes too often to be read; try again")
         except BaseException:

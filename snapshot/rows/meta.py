@@ -112,6 +112,6 @@ def read_meta(rows: Committed, path: Path) -> Meta | None:
     if payload is not None:
         return Meta.unpack(path, payload)
     if rows.number():
-        # Treating these rows as an empty checkpoint would bring deleted data back.
+        # Do not treat rows without META as an empty checkpoint: deleted data would come back.
         raise DamagedCheckpoint(path, 0, "the row that describes the checkpoint is missing")
     return None

@@ -33,9 +33,10 @@ from tidelog.snapshot.rows.treepage import (
 )
 
 FAULTS_MAX: Final = 20
-_RUN_BYTES_MAX: Final = 32 << 10  # an overflow run up to this long is read with one call
+# an overflow run up to this long is read together with its header, in one call
+_RUN_BYTES_MAX: Final = 32 << 10
 _SOME: Final = 1000  # free pages checked in one step
-_AT_ONCE: Final = 1 << 16  # pages that one piece of the map of used pages covers
+_AT_ONCE: Final = 1 << 16  # one piece of the map of used pages covers this many pages
 
 
 class Fault(NamedTuple):
@@ -79,7 +80,7 @@ class Structure:
         self._read_at = read_at
         self._used = _Used()
         self._doubtful = False  # a readable page may belong to another commit
-        self._unread = False  # some page of the rows or of the free list could not be read
+        self._unread = False  # a page of the rows or of the free list could not be read
         self._meta: bytes | None = None
 
     def run(self) -> Iterator[None]:
@@ -302,4 +303,4 @@ class Structure:
                         torn.add(part_of(key))
                 yield
         except CorruptBlock:
-            pass  # a page that was sound a moment ago cannot be read: the next check reports it
+            pass  # a page became unreadable after it was checked; the next check will report it

@@ -156,7 +156,7 @@ def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | Non
     """Raise BadPage unless the keys lie from `low` up to, not including, `high`, the bounds that the parent gives."""
     keys = page.keys
     first = keys[1:2] if isinstance(page, Branch) else keys[:1]
-    # keys[1] of a branch must be greater than `low`, because keys[0] stands for `low` itself.
+    # In a branch, keys[0] stands for `low` itself, so keys[1] must be greater than `low`.
     if first and (first[0] < low or (isinstance(page, Branch) and first[0] == low)):
         raise BadPage(number, PAGE_HEADER, "its first key is below the range that its parent gives")
     if high is not None and keys[-1] >= high:
@@ -172,8 +172,8 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, 0, f"it has the number of page {own}")
     if flags != OVERFLOW:
         raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a value page")
-    # There may be more pages than needed, because LMDB reuses the run if a transaction overwrites its own value with a
-    # shorter one.
+    # More pages than needed are valid: if a transaction overwrites its own value with a shorter one, LMDB keeps the
+    # whole run.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:
         raise BadPage(
             number,

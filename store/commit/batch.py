@@ -39,11 +39,14 @@ from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
 from tidelog.store.commit.landing import NOTHING
 from tidelog.store.errors import NotStored, StoreDamaged
 
-FRAME_UNITS = 1000  # a pipeline holds the lock for this many units at most
-FEW = 4  # this many plain XADDs to one key in a row are one record if they fit into the open node
-MANY = 160  # this many are one record in any case; below, the work per record outweighs the gain
+FRAME_UNITS = 1000  # a pipeline holds the lock for at most this many units
+# This many plain XADDs in a row to one key become one record if they fit into the open node.
+FEW = 4
+# This many become one record even if they do not fit into the open node. With fewer, the work per record costs more
+# than it saves.
+MANY = 160
 _WORD_BYTES: Final = 5  # at most, what msgpack adds to a byte string
-_RECORD_BYTES: Final = 64  # at most, the bytes of an XADD record besides its key and row
+_RECORD_BYTES: Final = 64  # upper bound of an XADD record's bytes, without its key and row
 ANEW: Final = "the log was rebuilt meanwhile; repeat the call"
 
 
@@ -126,7 +129,8 @@ def run_pipeline(core: Core, db: int, commands: Sequence[Queued], flush: bool = 
 
         def work(ctx: Context) -> Reply:
             if promise[2] and core.log is not promise[0]:
-                # Only the previous log knows what became of the units so far, so run no more of them.
+                # The log was replaced. Only the previous log knows the outcome of the units so far, so run no more
+                # units.
                 replies.append(NotStored(f"{NOTHING}: {ANEW}"))
                 return None
             return _Batch(core, ctx, core.decide, flush, replies=replies).units(part)
@@ -183,7 +187,7 @@ class _Batch:
                 stop = self._plain_until(commands, position)
                 if stop > position + 1:
                     self._plain(cast(Sequence[PlainAdd], commands[position:stop]))
-                else:  # to prepare a run of one costs more than it saves
+                else:  # preparing a run of one command costs more than it saves
                     stop = position + 1
                     self._part(words_of(commands[position]))
                 position = stop
@@ -224,7 +228,8 @@ class _Batch:
                         stop = self._plain_until(commands, position)
                     self._plain(cast(Sequence[PlainAdd], commands[position:stop]))
                 if waiting.signalled:
-                    # Append first, because waiters are served after the unit that woke them, in the log too.
+                    # Append first. `serve` may add units, and in the log they must come after the unit that woke the
+                    # waiters.
                     self._append()
                     log = landing.log
                     if given is not None:
@@ -278,8 +283,8 @@ class _Batch:
         except StoreDamaged as error:
             ctx.effects, count, reply = [], 0, error
         except Exception as error:
-            # Nothing of this command is applied. Append the units gathered before it, then try the command alone,
-            # because perhaps only the frame grew too large.
+            # Nothing of this command is applied. Perhaps only the frame grew too large. So append the units gathered
+            # before it, then try the command alone.
             alone = gathering.count == 0
             self._append()
             if not alone:
@@ -346,11 +351,11 @@ class _Batch:
         """A run of plain XADDs: the hot path of pipelines."""
         landing, gathering, replies = self._landing, self._gathering, self._replies
         if landing.now >= landing.state.next_expiry:
-            # Expired keys could not be deleted. The general way checks for that.
+            # A key has expired, but its deletion could not be logged. Only the general way checks for expired keys.
             self._plain_as_words(commands)
             return
         keys, rows = zip(*commands)
-        # An upper bound of the bytes of their records, so that room is reserved only once.
+        # Compute an upper bound of the bytes of all records, so that room is reserved only once.
         room = len(b"".join(chain.from_iterable(rows))) + sum(map(len, keys))
         room += _WORD_BYTES * sum(map(len, rows)) + _RECORD_BYTES * len(rows)
         if room > FRAME_BYTES and len(rows) > 1:
@@ -455,7 +460,8 @@ class _Batch:
         except Exception:
             if self._one_unit:
                 raise
-            self._append()  # append the frame without these; perhaps some of them fit then
+            # append the frame without these units; perhaps some of them fit into the next frame
+            self._append()
             return False
         self._gathering.apply(ctx.effects, records)
         self._reply_run(ms, seq, count)

@@ -85,7 +85,7 @@ class Waits:
             at = waiter.ask_at if at is None else min(at, waiter.ask_at)
         seconds = None if at is None else max(0.0, at - clock.monotonic())
         if waiter.claim_at is not None:
-            # Add one ms, because the two clocks round differently and waking too early would be useless.
+            # The two clocks round differently. Add one ms, because a wake before the time would be useless.
             claim = max(0, waiter.claim_at - clock.time_ns() // 1_000_000 + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds
@@ -93,7 +93,7 @@ class Waits:
     def wake(self, waiter: Waiter) -> None:
         """A parked caller woke: serve what is due at its timers, or answer it if its time is up."""
         landing, monotonic = self._landing, self._clock.monotonic
-        # Look for due work first: a caller that wakes late must not miss entries that came in time.
+        # Look for due work before the deadline: a caller that wakes late must not miss entries that came in time.
         if waiter.ask_at is not None and monotonic() >= waiter.ask_at:
             waiter.ask_at = None
             landing.begin(waiter.db, False)
@@ -157,9 +157,9 @@ class Waits:
                         if not waiter.owner.done:
                             self._interrupted(waiter, error, before)
                         if landing.trouble is not None:
-                            break  # the state that `visits` iterates over was replaced
+                            break  # the state was replaced, so `visits` iterates over the old one
             except BaseException:
-                # The error came between two visits. The rest of the signalled keys is lost, so make the next call visit
+                # The error came between two visits, so the rest of the signalled keys is lost. Make the next call visit
                 # all keys.
                 waiting.signal(list(waiting.keys))
                 raise
@@ -317,7 +317,8 @@ class Waits:
         if not isinstance(stream, Stream):
             return None
         group = stream.groups.get(name)
-        # Only with these values is the stream's next entry also the group's next one, and `entries_read` grows by one.
+        # Only with these values is the stream's next entry also the next one of the group, so that delivering it adds
+        # one to `entries_read`.
         if (
             group is None
             or group.entries_read != stream.entries_added  # first: a lost group has no more fields

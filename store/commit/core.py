@@ -85,7 +85,7 @@ class Core:
         self.opened_at = self.landing.now, clock.monotonic()
         self.served = False  # whether a server serves it
         self.forked = False
-        self.keeper: object = None  # a `store.lifetime.Keeper`, once the store is open
+        self.keeper: object = None  # a `store.lifetime.Keeper`, set when the store is open
         self.queues: Leasing | None = None
         self.checkpoints: Folding | None = None  # None if the store is open for reading only
 

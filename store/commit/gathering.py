@@ -21,7 +21,7 @@ import msgpack
 from tidelog.engine.api import APPLY, END, VOLATILE, Effect
 from tidelog.store.commit.landing import Landing, pack_unit
 
-FRAME_BYTES: Final = 1 << 20  # a frame of several units is appended at about this size
+FRAME_BYTES: Final = 1 << 20  # append a frame of several units when it reaches about this size
 
 
 class Gathering:
@@ -47,7 +47,9 @@ class Gathering:
         self.size = self.count = 0
         self.changed = False
         self._last: Effect = ()
-        self._landing.packer.reset()  # before, not after: what an interrupt left in it must never reach the log
+        # Reset before use and not after it, because bytes that an interrupt left in the packer must never reach the
+        # log.
+        self._landing.packer.reset()
         self.appending = False  # last: see `append`
 
     def reserve(self, nbytes: int) -> None:
@@ -115,7 +117,7 @@ class Gathering:
         """
         if self.count:
             landing = self._landing
-            # Take only what was applied, because a refused unit may follow it in the packer.
+            # Take only the bytes that were applied, because the bytes of a refused unit may follow them in the packer.
             body = landing.packer.bytes()[: self.size]
             if self.one_unit:
                 body = _marked(body, len(landing.pack_one(self._last)))
@@ -138,7 +140,7 @@ def _marked(body: bytes, last: int) -> bytes:
     """Set the end mark in a unit's last record, `last` bytes long; which record is the last was not known before."""
     marked = bytearray(body)
     at = len(marked) - last
-    # A record is a msgpack array of fewer than 16 fields, and its opcode a one-byte int.
+    # A record is a msgpack array of fewer than 16 fields, and its opcode is an int of one byte.
     assert marked[at] & 0xF0 == 0x90 and marked[at + 1] < VOLATILE
     marked[at + 1] |= END
     return bytes(marked)

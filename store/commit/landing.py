@@ -103,7 +103,8 @@ class Landing:
         self.listener: Callable[[Effect, State, int], None] | None = None
         self.expiring = True
         self.reloads = 0
-        self.expired_keys = 0  # keys deleted on expiry since the store was opened
+        # number of keys deleted because they had expired, since the store was opened
+        self.expired_keys = 0
         self.pack_one = msgpack.Packer(autoreset=True).pack
         self.packer = msgpack.Packer(autoreset=False)  # of the unit or `Gathering` under way
         self.rebuilt: list[Callable[[], object]] = []
@@ -130,7 +131,7 @@ class Landing:
             try:
                 self.land(ctx.effects)
             except OutOfSpace:
-                # Nothing has changed. Reads can go on, because to them an expired key is missing anyway.
+                # Nothing has changed, so go on. Reads are right, because they treat an expired key as missing.
                 ctx.effects = []
                 break
             self.expired_keys += due
@@ -169,7 +170,9 @@ class Landing:
                 self.land_packed(b"", 0, effects, flush)
             return
         packer = self.packer
-        packer.reset()  # before, not after: what an interrupt left in it must never reach the log
+        # Reset before use and not after it, because bytes that an interrupt left in the packer must never reach the
+        # log.
+        packer.reset()
         count = pack_unit(packer.pack, effects)
         self.land_packed(packer.bytes(), count, effects, flush)
 

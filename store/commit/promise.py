@@ -20,10 +20,10 @@ from tidelog.store.errors import OutcomeUnknown, StoreClosed, StorePoisoned, Tid
 
 Promise = tuple[Log, int, bool]  # (log, LSN, whether the call wrote)
 
-BY_POLICY: Final = 0  # the level that the fsync policy promises; the others are WRITTEN and FSYNCED
-RELIEF_S: Final = (
-    0.01  # how often a waiting writer checks whether memory is within its budget again
-)
+# stands for the level that the fsync policy promises; the other levels are WRITTEN and FSYNCED
+BY_POLICY: Final = 0
+# How often a waiting writer checks whether memory is within its budget again.
+RELIEF_S: Final = 0.01
 
 
 class Durability:
@@ -51,7 +51,7 @@ class Durability:
         """Whether a reply may leave now."""
         log, lsn, wrote = promise
         return lsn <= self.through(log, level) or (
-            # Synced data satisfies every level. Only writers also wait for memory.
+            # Synced data satisfies every level. But a writer also waits for memory.
             lsn <= log.synced_lsn and not (wrote and self.relief is not None)
         )
 
@@ -67,8 +67,8 @@ class Durability:
         relief = self.relief
         if wrote:
             while relief is not None and relief is self.relief:
-                # Do not call `relief.wait()`. An interrupt inside it can leave its lock taken, and then setting
-                # `relief` would hang.
+                # Do not call `relief.wait()`: an interrupt inside it can leave the lock of the Event taken, and then
+                # `relief.set()` would hang.
                 sleep(RELIEF_S)
 
 

@@ -43,7 +43,7 @@ class TaskCaller(Caller):
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            pass  # the loop is closed: delivered entries stay pending, as after a crash
+            pass  # the loop is closed; entries delivered to it stay pending, as after a crash
 
     def _wake(self) -> None:
         if not self._future.done():

@@ -16,7 +16,7 @@ from typing import Any
 from tidelog.aof.log import Log
 from tidelog.engine.reply import Reply
 
-# Identifies the thread or task that has a job in hand: the thread's ident, or the ident of a loop's thread and a weak
+# Identifies the holder of a job. For a thread: its ident. For a task: the ident of its loop's thread, and a weak
 # reference to the task.
 Holder = int | tuple[int, Callable[[], Any]]
 WAIT_SECONDS_MAX = threading.TIMEOUT_MAX  # about 292 years; what a lock can take

@@ -91,9 +91,8 @@ class AsyncStore(Face, AsyncMethods):
             error = await _reached(log, lsn, level or core.durability.level())
             if error is not None:
                 raise unheld(error, wrote) from error
-            while (
-                wrote and core.durability.relief is not None
-            ):  # as in Durability.hold, without blocking the loop
+            # As in Durability.hold, but without blocking the loop.
+            while wrote and core.durability.relief is not None:
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
             self._receive(promise)

@@ -19,7 +19,7 @@ from tidelog.store.faces.receipts import Receipt, level_number
 from tidelog.store.faces.types import KeyT
 
 REDIS_VERSION = "8.8.0"
-# CONFIG names that an embedded store has, and the setting behind each name.
+# CONFIG names of an embedded store, each with the setting that it reads and sets.
 LIMITS = {name.replace("_", "-"): name for name in Settings.__slots__}
 
 
@@ -29,7 +29,7 @@ class Face:
     `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one.
     """
 
-    # Store and AsyncStore define these. Those of AsyncStore are awaitable.
+    # Store and AsyncStore define these. In AsyncStore they are awaitable.
     _add: Callable[..., Any]  # XADD of a mapping
     _call: Callable[..., Any]  # run a command and shape its reply
     _hold: Callable[..., Any]  # wait until a promise holds at this view's level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-# Methods of redis-py that have another name here, or are replaced by another way.
+# redis-py's names of methods that a store lacks, and the call to use instead.
 INSTEAD = {
     "bgrewriteaof": "call checkpoint()",
     "bgsave": "call snapshot()",
@@ -24,7 +24,8 @@ INSTEAD = {
 _OTHERWISE = (
     "docs/guides/embedded.md lists the methods; execute_command() runs any command that tidelog has"
 )
-# The names of redis-py 8 that a store or a pipeline may lack.
+# The method names of redis-py 8. If a store or a pipeline lacks one of them, its AttributeError says what to use
+# instead.
 NAMES = frozenset(
     """
     acl_cat acl_deluser acl_dryrun acl_genpass acl_getuser acl_help acl_list acl_load acl_log acl_log_reset

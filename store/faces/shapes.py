@@ -29,7 +29,7 @@ def raw(reply: Reply, decode: bool) -> Any:
     if isinstance(reply, bytes):
         return reply.decode() if decode else bytes(reply)
     if isinstance(reply, Entries):
-        # Fields are a list, as on the wire, since a field may occur twice.
+        # A list of fields and values, as on the wire, because a field may occur twice.
         rows = [[text(b"%d-%d" % (id >> 64, id & SEQ_MAX), decode), row] for id, row in reply]
         return [[id, None if row is None else raw(list(row), decode)] for id, row in rows]
     if isinstance(reply, list):

@@ -26,5 +26,5 @@ Text = bytes | str
 """Text in a reply: bytes, or str with `decode_responses=True`."""
 StreamEntry = tuple[Text, dict[Text, Text]]
 """An entry: `(id, {field: value})`."""
-StreamEntries = list[Any]  # (None, None) and longer tuples occur, see the methods
+StreamEntries = list[Any]  # (None, None) and longer tuples also occur; the methods say when
 """Entries, as the method describes them."""

@@ -226,7 +226,8 @@ class AsyncConsumer(ConsumerBase):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                continue  # another thread is closing the store, and the jobs went back
+                # the list is empty: another thread is closing the store and returned the jobs to the queue
+                continue
             me = this_task()
             if delivery.holder != me:
                 delivery.taken(entry[0], me)
@@ -277,7 +278,8 @@ class AsyncConsumer(ConsumerBase):
             if promise is not None:
                 await self._queue._face._hold(promise)
         except StoreClosed:
-            pass  # unwritten acknowledgements: those jobs are delivered again
+            # Some acknowledgements could not be written. Their jobs will be delivered again.
+            pass
 
     close = aclose
 

@@ -46,12 +46,13 @@ from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover
 
-BATCH_JOBS: Final = 1_000  # of put_many in one unit, and at most about UNIT_BYTES of values
-# A putter sleeps at most this long at a time, because plain XACKs, made without this layer, do not wake it.
+# jobs that put_many puts in one unit, with about UNIT_BYTES of values at most
+BATCH_JOBS: Final = 1_000
+# A putter that waits for room looks again after this time, because an XACK without a queue object does not wake it.
 ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
-PRODUCER: Final = b"queue"  # the producer under which XADD remembers dedup IDs
+PRODUCER: Final = b"queue"  # the producer ID under which XADD remembers dedup IDs
 
 log = logging.getLogger("tidelog.queue")
 _numbers = count(1)
@@ -375,7 +376,7 @@ class QueueBase:
             try:
                 sweep(self._core, shared, self._options)
             except (TidelogError, CommandError) as error:
-                # Do not raise: the caller's call succeeded, and the next sweep tries again.
+                # Do not raise: the call itself succeeded, and the next sweep tries again.
                 log.warning(
                     "queue %s: old finished jobs could not be deleted: %s", self.name, error
                 )
@@ -437,7 +438,8 @@ class QueueBase:
         core = self._core
         ctx = Context(state, core.settings)
         ctx.db, ctx.now = self._db, core.now
-        if core.checkpoints is None:  # open read-only: the writer does not invalidate this cache
+        # the store is read-only, and the writer cannot invalidate this process's cache
+        if core.checkpoints is None:
             shared.stale()
         shared.fresh(ctx, options, stream, group)
         return shared.due(group, mono)
@@ -539,7 +541,7 @@ class QueueBase:
 
         reply, promise = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
-            more = True  # only the group was created, or unreadable streams were deleted
+            more = True  # this unit only created the group, or only deleted unreadable streams
         if dropped:
             self._shared.made_room()
         return dropped, promise, more
@@ -576,13 +578,14 @@ class ConsumerBase:
         self._queue = queue
         self._name = self.worker.encode()
         self._batch: int = batch
-        # To the engine, 0 means to wait for ever. To the caller, it means not to wait at all.
+        # To the engine, a timeout of 0 means to wait for ever. To a caller, 0 means not to wait at all; here, None
+        # stands for that.
         self._timeout_ms = 0 if wait is None else max(1, round(wait * 1000)) if wait else None
         self._caller = None if self._timeout_ms is None else self._caller_class
         self._time_limit = None if time_limit is None else seconds("time_limit", time_limit)
         self._place = Place(queue, self.worker, reraise)
-        # Only a named worker can have jobs of an earlier life. If it already consumed in this process, it got them
-        # then.
+        # Only a named worker can have jobs from an earlier process. If it consumed in this process before, it got those
+        # jobs then.
         new = worker is not None and self._name not in queue._shared.returned
         self._history: int | None = 0 if new else None
         self._delivery: Delivery | None = None
@@ -699,8 +702,8 @@ class ConsumerBase:
         return promise
 
     def __del__(self) -> None:
-        # This must not wait, as in `Delivery.__del__`. Jobs may keep the delivery alive, but jobs not handed out go
-        # back to the queue.
+        # As in `Delivery.__del__`, do not wait here. Jobs may keep the delivery alive, so return the jobs that no
+        # worker has got to the queue here.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()

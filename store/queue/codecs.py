@@ -34,7 +34,7 @@ _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 _json_value = json.JSONDecoder().decode
 
 
-_open: dict[int, Any] = {}  # objects being encoded, by id(); the encoder finds cycles with it
+_open: dict[int, Any] = {}  # objects being encoded, by id(); the encoder uses it to find cycles
 
 
 def _json_parts() -> Callable[[Any, int], Iterable[str]]:
@@ -63,8 +63,8 @@ def _encode_json(value: Any) -> bytes:
     try:
         return "".join(_parts(value, 0)).encode()
     except Exception:
-        # Another thread may be encoding the same object. The documented encoder allows that, and raises the right
-        # error.
+        # The error may be a false cycle, because another thread is encoding the same object. The documented encoder has
+        # no such limit, and raises the right error in all other cases.
         _open.clear()
         return _json.encode(value).encode()
 
@@ -123,7 +123,8 @@ def _checked(encode: Callable[[Any], Any]) -> Encode:
 
 
 def _encode_adapted(adapter: Any, value: Any) -> bytes:
-    # dump_json alone checks little, so an invalid value would become a job that cannot be decoded.
+    # Validate first. dump_json checks little, so it could encode an invalid value, and then the job could not be
+    # decoded.
     raw: bytes = adapter.dump_json(adapter.validate_python(value), by_alias=True)
     return raw
 

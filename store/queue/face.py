@@ -309,7 +309,8 @@ class Consumer(ConsumerBase):
             try:
                 entry = delivery.jobs.pop()
             except IndexError:
-                continue  # another thread took it from this consumer, or it went back
+                # the list is empty: another thread took the job from this consumer, or returned it to the queue
+                continue
             try:
                 me = get_ident()
                 if delivery.holder != me:
@@ -370,7 +371,8 @@ class Consumer(ConsumerBase):
             if promise is not None:
                 self._queue._face._hold(promise)
         except StoreClosed:
-            pass  # unwritten acknowledgements: those jobs are delivered again
+            # Some acknowledgements could not be written. Their jobs will be delivered again.
+            pass
 
     def __enter__(self) -> Self:
         return self

@@ -102,7 +102,8 @@ class JobBase:
             "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
         )
 
-    # --- settling: each returns (whether the lease was still ours, the promise to hold before the caller is told)
+    # --- settling: each method returns (whether the worker still had the lease, the promise to wait for before the
+    # caller is told)
 
     def _ack(self) -> Settled:
         if self._state is not OPEN:
@@ -123,8 +124,9 @@ class JobBase:
         self._state = ACKED if done else LOST
         delivery.open.pop(number, None)
         if done and not (delivery.gathers or delivery.open):
-            # The worker's next job reuses this delivery, so this job lets go of it. Otherwise a caller that keeps a
-            # finished job would keep the next job's lease alive. Settling this job again does nothing.
+            # The worker's next job will reuse this delivery, so this job must drop its reference. Otherwise a caller
+            # that keeps a finished job would keep the next job's lease alive. From now on, settling this job does
+            # nothing.
             self._delivery = place.past
             place.spare = delivery
         if shared.room:
@@ -203,7 +205,8 @@ class JobBase:
     def _leave(self, error: BaseException) -> Settled:
         """Settle the job after an exception left its block."""
         if not isinstance(error, (Exception, SystemExit)):
-            return self._release()  # KeyboardInterrupt, CancelledError: not a failure of the job
+            # KeyboardInterrupt, CancelledError: these are not failures of the job
+            return self._release()
         done = self._nack(error, None)
         if isinstance(error, Exception) and not self._place.reraise:
             log.error(

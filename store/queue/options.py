@@ -11,9 +11,9 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
 
 DELIVERIES_MAX = (1 << 62) - 1
-PAUSE_MAX = 3600.0  # seconds, bound of the growing pause between retries
-DEDUP_SECONDS = 86_400  # how long a dedup ID is remembered: Redis's maximum
-DEDUP_IDS = 10_000  # how many dedup IDs are remembered: Redis's maximum
+PAUSE_MAX = 3600.0  # seconds; the pause between retries grows up to this
+DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
+DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
 SUFFIXES = (":holds", ":failures", ":dead")
 
 

@@ -27,11 +27,11 @@ from tidelog.store.queue.options import Options
 
 VALUE = b"value"
 HEADER = b"header."
-FIELD = b"field."  # prefix, in dead jobs, of the fields of an entry that was not put by a queue
+FIELD = b"field."  # a dead job's prefix for the fields of an entry that no queue has put
 ORIGIN = b"origin"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000
-_TRACEBACK_CHARS = 4_000  # the end of the traceback is kept, which says what happened
+_TRACEBACK_CHARS = 4_000  # keep the end of a traceback, because it names the error
 
 
 # --- jobs

@@ -59,7 +59,7 @@ def waiting(stream: Stream | None, group: Group | None) -> int:
     if not stream.length or stream.last_live_id() <= group.last_id:
         return 0
     counted = lag(stream, group)
-    if counted is None:  # entries that wait were deleted, so the lag is unknown
+    if counted is None:  # an undelivered entry was deleted, so the lag is unknown
         return len(reading.between(stream, group.last_id + 1, MAX))
     return counted
 

@@ -19,9 +19,8 @@ from typing import Any
 STREAMS = "reference/streams.md"
 API = "reference/api"
 
-_log = logging.getLogger(
-    "mkdocs.hooks.site_links"
-)  # mkdocs counts the warnings of its own loggers only
+# A logger below `mkdocs`, because mkdocs counts only the warnings of its own loggers.
+_log = logging.getLogger("mkdocs.hooks.site_links")
 _NUMBER = r"\d+(?:\.\d+)*"
 _HEADING = re.compile(rf"^#+ (({_NUMBER})\.? .*)$", re.MULTILINE)
 _CITED = re.compile(rf"\bspec ({_NUMBER})")
@@ -44,13 +43,12 @@ def anchors(docs: Path) -> dict[str, str]:
 @cache
 def objects(docs: Path) -> dict[str, str]:
     """Name of an object of the API reference -> its full name."""
+    # Leave out tidelog.testing, which shares names with tidelog.queue and tidelog.store.
     return {
         name: full
         for page in sorted((docs / API).glob("*.md"))
         for full, name in _DIRECTIVE.findall(page.read_text())
-        if not full.startswith(
-            "tidelog.testing."
-        )  # they share names with tidelog.queue and tidelog.store
+        if not full.startswith("tidelog.testing.")
     }
 
 

@@ -25,8 +25,8 @@ from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
 from tidelog.store.queue.work.shared import Delivery, Shared
 
-# How often the drain looks without a nudge. Nothing nudges it when a block of a batch ends, when a job is dropped, or
-# when a thread that had a job ends.
+# How often the drain looks without being woken. Nothing wakes it when the block of a batch ends, when a job is dropped,
+# or when a thread that held a job ends.
 LOOK_SECONDS: Final = 0.05
 
 log = logging.getLogger("tidelog.queue")
@@ -61,7 +61,7 @@ class Drain:
     ) -> None:
         self._core, self._leases = core, leases
         self._me, self._caller = me, caller
-        # Use real time, even with a manual clock, because a caller really waits.
+        # Use real time even with a manual clock, because a real caller waits.
         self._until = None if limit is None else SYSTEM.monotonic() + limit
         self._left: dict[str, int] = {}
 
@@ -127,5 +127,5 @@ class Drain:
         task = reference()
         if task is None or task.done():
             return False
-        # While this thread sleeps, none of its tasks run. While a task sleeps, the loop's other tasks do.
+        # While this thread sleeps, none of its tasks can run. While one task sleeps, the other tasks of its loop can.
         return thread != me if isinstance(me, int) else task is not me[1]()

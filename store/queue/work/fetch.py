@@ -38,7 +38,8 @@ from tidelog.store.queue.units import UNIT_BYTES
 from tidelog.store.queue.work.settle import failures, log_done
 from tidelog.store.queue.work.shared import Delivery, Hold, Job, Leftover, Shared
 
-LOOK_MAX: Final = 100  # jobs that one decision makes dead jobs, and about UNIT_BYTES of them
+# most jobs that one decision makes dead jobs, with about UNIT_BYTES of values at most
+LOOK_MAX: Final = 100
 ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
 
 DELIVERED: Final = b"delivered"
@@ -124,7 +125,7 @@ class Fetch:
         look = self.history is not None or mono >= shared.looks.get(options.retry_after, 0.0)
         delivery = self.delivery
         if self.batch == 1 and not look and self.before is None and not shared.leftovers:
-            # There is nothing older to look for, as in nearly every fetch with batch=1. The result is the same as
+            # No older job can be due, as in nearly every fetch with batch=1. The result is the same as that of the code
             # below.
             new = next_one(ctx, options.key, stream, group, self.worker)
             if new is not None:
@@ -172,7 +173,7 @@ class Fetch:
                 delivery.until = mono + self.time_limit
             return DELIVERED
         if self.timeout_ms is None:
-            # Jobs that went back to the queue in this very unit are there for the next request.
+            # If this unit itself returned jobs to the queue, the next request can get them, so ask for one.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],
@@ -258,8 +259,8 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        # These jobs are not available: those that this unit handles already, and those that living workers hold. Nobody
-        # holds paused jobs.
+        # Jobs that cannot be delivered now: those that this unit handles already, and those that living workers hold.
+        # No worker holds a paused job.
         self._handled = set(done)
         for leftover in fetch._left:
             self._handled.update(leftover.finished)
@@ -391,8 +392,8 @@ class _Look:
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
-            # Trim whole nodes only, never the last one, because the entries to add are decided for the stream as it
-            # was. The next failure, or beat, trims exactly.
+            # Trim only whole nodes (`~`), and never the last one: `decide_xadd_many` below decides for the stream
+            # before the trim, and must still find its open node. The next failure or beat trims exactly.
             latest = list(self._abandoned.items())[-options.max_failures :]
             most = b"%d" % max(1, options.max_failures - len(latest))
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])

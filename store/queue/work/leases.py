@@ -31,11 +31,12 @@ from tidelog.store.queue.work.fetch import log_finished, log_leftovers
 from tidelog.store.queue.work.retention import sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover, Shared
 
-BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker has a job in hand
-STALE_MS: Final = 86_400_000  # a consumer without jobs that was not seen for this long is removed
+BEAT_SECONDS: Final = 1.0  # longest pause between beats while a worker holds a job
+# a beat removes a consumer that has no jobs and was not seen for this long
+STALE_MS: Final = 86_400_000
 TIDY_SECONDS: Final = 3600.0
 CONSUMERS_MAX: Final = 100  # that one beat removes
-LATEST_MAX: Final = 1_000  # queues that are remembered though nobody uses them
+LATEST_MAX: Final = 1_000  # this many queues stay cached after their last use
 
 GroupKey = tuple[int, bytes, bytes]  # database, key, group
 
@@ -53,7 +54,7 @@ class Leases:
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
         self._manual = core.clock.manual
-        # A program may use one queue per user. Unused queues are freed, except for the latest ones.
+        # A program may use one queue per user. So free unused queues, except for the latest ones.
         self.shared: weakref.WeakValueDictionary[GroupKey, Shared] = weakref.WeakValueDictionary()
         self._latest: deque[Shared] = deque(maxlen=LATEST_MAX)
         self.armed = self.over = self.closing = False
@@ -93,9 +94,9 @@ class Leases:
                         self._start()
             self._wake.ring()
         except RuntimeError as error:
-            # The system could not start a thread. Nothing is lost, because this process knows which workers live. Only
-            # a process that opens the store after a crash could take over a lease too early. The next fetch writes a
-            # batch's acknowledgements.
+            # The system could not start a thread. This process still knows which workers live, so it takes no lease
+            # from them. But after a crash, another process could take over a lease too early. The next fetch writes the
+            # acknowledgements that the thread would have written.
             self.armed = False  # the next call tries again
             if not self._troubled:
                 log.warning(
@@ -116,7 +117,8 @@ class Leases:
             daemon=True,
         )
         thread.start()
-        self._thread = thread  # an interrupt before this line costs a second thread, but no lease
+        # If an interrupt comes before this line, a second thread starts later. It costs a thread, but no lease.
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop all queues from handing out jobs."""
@@ -190,7 +192,8 @@ class Leases:
             except StoreClosed:
                 return None
             except Exception as error:
-                # The next beat tries again. Living workers keep their jobs, because this process knows that they live.
+                # The next beat tries again. Until then living workers keep their jobs, because this process knows that
+                # they live.
                 if not self._troubled:
                     name = shown(shared.key)
                     log.warning("queue %s: leases could not be renewed: %s", name, repr(error))
@@ -200,7 +203,8 @@ class Leases:
         if busy:
             return pause
         self.armed = False
-        # Look again. A worker may have got a job just before, and not woken this thread because `armed` was still set.
+        # Look again. A worker may have got a job just before, and it did not wake this thread because `armed` was still
+        # True.
         if any(_to_look_after(shared) or shared.leftovers for shared in self.queues()):
             self.armed = True
             return 0.0
@@ -321,7 +325,7 @@ def _run(leases_ref: weakref.ref[Leases], wake: Bell) -> None:
             break
         del leases
         wake.wait(pause)
-    wake.ring()  # wake a second thread, of a start that was interrupted
+    wake.ring()  # if an interrupted start left a second thread, wake it, so that it ends too
 
 
 def _end(wake: Bell, gone: object) -> None:
@@ -335,7 +339,8 @@ def _see_to_the_end(leases: Leases) -> None:
     """Have gathered acknowledgements written when the process ends, so that no finished job is repeated."""
     if not _started:
         atexit.unregister(_flush)
-        atexit.register(_flush)  # registered after the stores' own handler, so called before it
+        # Register last, because atexit calls handlers in reverse order: this one must run before that of the stores.
+        atexit.register(_flush)
     _started.add(leases)
 
 

@@ -29,7 +29,8 @@ from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at
 
-RATE_SECONDS: Final = 60.0  # longest period of `put_per_second` and `done_per_second`
+# longest period over which `put_per_second` and `done_per_second` are measured
+RATE_SECONDS: Final = 60.0
 FEW: Final = 8  # up to this many jobs are looked up one by one
 FAILED_JOBS_MAX: Final = 100_000  # jobs whose failures are cached
 Job = tuple[int, EntryRow, int]  # ID, row, deliveries
@@ -69,7 +70,7 @@ class Delivery:
         self.renewed = 0.0
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
-        self.shared = shared  # from here on `__del__` has something to clean up
+        self.shared = shared  # last, because from here on `__del__` has something to clean up
         shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
@@ -109,7 +110,8 @@ class Delivery:
         """[lock] Those of its open jobs that were not delivered to another worker."""
         counts = self.open
         if len(jobs) > FEW and set(map(counts.get, jobs)) == {1}:
-            # If a whole batch was delivered once, it is nearly always one run of pending entries.
+            # If every job was delivered once, as in most batches, they are nearly always one run of pending entries,
+            # which one look-up can check.
             consumer = group.consumers.get(self.worker)
             found = sorted(jobs)
             if consumer and group.pending.are_held(pack(found), consumer.index, 1):
@@ -137,8 +139,8 @@ class Delivery:
         self.open.pop(job, None)
 
     def __del__(self) -> None:
-        # Python may call this anywhere, even while a lock is held, so nothing here may wait. The next
-        # fetch or beat does the rest.
+        # Python may call this anywhere, even in a thread that holds a lock, so do not wait here. The next fetch or beat
+        # does the rest.
         try:
             shared = self.shared
         except AttributeError:  # an interrupt struck during __init__
@@ -195,7 +197,7 @@ class Shared:
     """
 
     def __init__(self, core: Core, db: int, options: Options) -> None:
-        # Use a weak reference, because the core refers to this object, and must be freed with its last user.
+        # A weak reference, because the core refers to this object, and the core must be freed with its last user.
         self._core = weakref.ref(core)
         self.monotonic = core.monotonic
         self.db, self.key, self.group_key = db, options.key, options.group_key
@@ -206,10 +208,10 @@ class Shared:
         self.workers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.room: dict[Caller, None] = {}
         self.samples: deque[tuple[float, int, int]] = deque()
-        self.next_tidy = 0.0  # when to look for stale consumers, monotonic seconds
-        self.unswept = 0  # jobs acknowledged since the last sweep of retention
+        self.next_tidy = 0.0  # monotonic seconds at which to look for stale consumers
+        self.unswept = 0  # jobs acknowledged since the last sweep that deleted old finished jobs
         self.closing = False
-        self.number = -1  # of the stream that was cached; -1: read it again
+        self.number = -1  # number of the stream that the cache was read from; -1: read it again
         self._forget()
 
     def _forget(self) -> None:
@@ -249,13 +251,14 @@ class Shared:
             if found is None:
                 continue
             job, until = found
-            # The wall clock may have jumped since the store was opened. But a hold never lasts longer than it was made
-            # for.
+            # The wall clock may have jumped since the store was opened. So never wait longer than the time for which
+            # the hold was made.
             left = min(until - elapsed, until - (entry_id >> 64))
             hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
             if pending is None or pending[1] == NOBODY:
-                self.pause(job, hold)  # also if another client acknowledged it: dropped when due
+                # Pause the job even if another client acknowledged it; the hold is dropped when it is due.
+                self.pause(job, hold)
             else:
                 self.extended[job] = hold
         failures = stream_at(ctx, options.failures_key)
@@ -286,7 +289,7 @@ class Shared:
         if group.pending.nacked() > len(self.paused):
             self.find_paused(group, mono)
         heap, found, places = self.heap, set[tuple[float, int]](), [0]
-        for place in places:  # a heap: the children of an item that is not due are not due
+        for place in places:  # a heap: if an item is not due, no child of it is due
             if place < len(heap) and heap[place][0] <= mono:
                 found.add(heap[place])
                 places += (2 * place + 1, 2 * place + 2)
@@ -336,7 +339,8 @@ class Shared:
         counts = {job: delivery.open.get(job, 0) for job in told}
         left = Leftover(delivery, counts, finished, unseen)
         self.leftovers.append(left)
-        for job in told:  # from here on the worker does not hold them, whenever that is written
+        # from here on the worker does not hold these jobs, even if the log does not say so yet
+        for job in told:
             delivery.settled(job)
         return left
 
@@ -346,12 +350,13 @@ class Shared:
             try:
                 self.leftovers.remove(leftover)
             except ValueError:
-                pass  # another thread wrote it too and found nothing to do
+                pass  # another thread wrote the same leftover, and removed it
 
     def deliveries(self) -> list[Delivery]:
         """Deliveries that have open jobs."""
         found: list[Delivery] = []
-        # Do not call items(). Creating its tuples may run the garbage collector, which may remove deliveries.
+        # Do not call items(): it creates tuples, so the garbage collector may run, and a delivery's `__del__` would
+        # change this dict.
         for key in list(self.living):
             reference = self.living.get(key)
             delivery = None if reference is None else reference()
