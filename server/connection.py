@@ -109,7 +109,8 @@ class Connection(asyncio.Protocol):
         self.late: deque[bytes] = deque()
         self.late_bytes = 0
         self.greedy = False
-        self.out: list[Any] = []  # bytes, Promise | None, bytes, Promise | None, ...
+        # replies and their promises: bytes, Promise | None, bytes, Promise | None, ...
+        self.out: list[Any] = []
         self.out_bytes = 0
         self.rests: Promise | None = None
         self.log: Log = server.core.log

@@ -39,8 +39,8 @@ from tidelog.store.commit.core import Core
 from tidelog.store.errors import StoreClosed, TidelogError
 from tidelog.store.options import make_options
 
-HTTP_WARNING_S: Final = 60.0  # least time between two log lines about HTTP clients (as Redis)
-LOOK_S: Final = 1.0  # between two checks of all sessions: with thousands, one takes a while
+HTTP_WARNING_S: Final = 60.0  # least time between two log lines about HTTP clients, as in Redis
+LOOK_S: Final = 1.0  # pause between two checks of all sessions; a check of thousands takes a while
 FILES_RESERVED: Final = 32  # file descriptors not used for clients
 
 STORE_OPTIONS: Final = (
@@ -62,8 +62,8 @@ class Server:
     monitors    sessions that asked for MONITOR
     """
 
-    # This is a class attribute because it is the same for all servers. As the 30th attribute of the instance, it would
-    # make CPython keep the attributes in a dict, and every access would be slower.
+    # This is a class attribute, because all servers share it. As an attribute of the instance it would be the 30th, and
+    # then CPython would keep the attributes in a dict, which makes every access slower.
     commands = COMMANDS
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:
@@ -216,8 +216,9 @@ class Server:
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look()
-            core.try_again()  # health checks must see when there is room again
-        self.clock = now  # set after `_look`: time the loop spent elsewhere is not client idle time
+            core.try_again()  # health checks must see when a full disk has room again
+        # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
+        self.clock = now
 
     def _look(self) -> None:
         """Disconnect clients that were idle for too long and clients that do not read their replies."""

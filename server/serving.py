@@ -171,8 +171,8 @@ async def _until_told(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)
-    # This process only serves. So exclude everything loaded so far from garbage collection, and collect less often
-    # (docs/decisions/server.md).
+    # This process does nothing but serve. So exclude everything loaded so far from garbage collection, and collect less
+    # often (docs/decisions/server.md).
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     if ready is not None:

@@ -53,7 +53,8 @@ _NO_WAY: Way[Session] = _XADD, 1, 0, None  # no number of arguments is right
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
 )
-# First words of an HTTP request that a web page can make a browser send. Each line of its body would run as a command.
+# The first words of requests that a web page can make a browser send. If such a request were not refused, each line of
+# its body would run as a command.
 _HTTP = frozenset((b"post", b"host:"))
 NO_TIMER = math.inf
 _UNQUEUED = frozenset(b"multi exec discard watch quit reset".split())
@@ -72,7 +73,7 @@ def is_plain_add(args: list[bytes]) -> bool:
     return len(args) > 4 and args[0] in XADD and args[2] == b"*" and len(args) & 1 == 1
 
 
-# A promise and the replies that depend on it: log, LSN, whether any of them wrote, bytes, number of replies.
+# Replies, and the promise on which they depend: log, LSN, whether any of them wrote, bytes, number of replies.
 Held = tuple[Log, int, bool, bytes, int]
 
 
@@ -88,7 +89,8 @@ class Outlet(Protocol):
     held: deque[Held]
     out_bytes: int
     closing: bool
-    slow_since: float | None  # when the unread replies first exceeded the client's soft limit
+    # when the bytes of unread replies first exceeded the client's soft limit
+    slow_since: float | None
 
     @property
     def left_over(self) -> bool:
@@ -155,7 +157,8 @@ class Session:
         self.last_active = connection.created
         self.blocked: Waiter | None = None
         self._kept: Waiter | None = None  # the last parked read that has a `reader`
-        # After the user of a blocked read lost the permission: the error that the read gets, and the denied object.
+        # Set when the user of a blocked read loses the permission for it: the error that the read gets, and the denied
+        # object.
         self._forbidden: tuple[CommandError, tuple[str, bytes]] | None = None
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
@@ -163,9 +166,10 @@ class Session:
         self.reply_mode = "on"
         self.no_evict = self.no_touch = self.monitor = False
         self.busy = self.closed = False
-        self.queued_change = False  # the transaction has a command for which `changes` is true
-        self.in_exec = False  # a handler runs as part of EXEC and must not block
-        self.ending = False  # such a handler ended the session: EXEC's reply is the last
+        self.queued_change = False  # the transaction contains a command for which `changes` is true
+        self.in_exec = False  # a handler runs as part of EXEC, so it must not block
+        # a handler within EXEC ended the session, so EXEC's reply is its last one
+        self.ending = False
         self.plain = False
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
@@ -194,7 +198,7 @@ class Session:
         """Run one command and send its reply, or become busy."""
         kept = self._kept
         if kept is not None and kept.args is args and self.plain and kept.db == self.db:
-            if self.core.read_again(kept):  # a consumer's read nearly always begins this way
+            if self.core.read_again(kept):  # the usual way of a consumer that repeats its read
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()
@@ -333,7 +337,7 @@ class Session:
             self.server.note_denied(self, command, denied)
 
     def _reject(self, command: Command, error: CommandError) -> None:
-        if command.name == b"exec":  # EXEC ends the transaction even if it is rejected
+        if command.name == b"exec":  # EXEC ends the transaction even if EXEC itself is rejected
             self.core.forget(self.transaction)
             self.settle()
             error = discarded(error)
@@ -511,7 +515,7 @@ class Session:
         if isinstance(error, TidelogError):
             if self.core.ended:
                 self.server.store_ended(error)
-        else:  # a bug of ours, which must not affect other sessions
+        else:  # our own bug, which must not affect other sessions
             _logger.error("internal error in %s of client %d", what, self.id, exc_info=error)
         return errors.line(error)
 
@@ -555,7 +559,8 @@ class Session:
     def _idle(self) -> None:
         self.busy = False
         if self.connection.left_over:
-            # Do not resume at once, because the command of another session that ended this wait may still be running.
+            # Do not resume at once: another session's command may have ended this wait, and that command may still be
+            # running.
             self.server.loop.call_soon(self.connection.resume)
 
     # --- blocking reads
@@ -568,7 +573,7 @@ class Session:
         self.blocked = waiter
         self._command = command
         self.last_command = command.name
-        # If another thread has already served the waiter, the call of `woken` is already scheduled.
+        # If another thread has already served the waiter, `woken` is already scheduled, so no timer is needed.
         if (
             waiter.deadline is None
             or waiter.deadline < self._timer_at
@@ -713,7 +718,7 @@ class Session:
         """Return the value for a handler that ends its own session: no more commands run, and the
         session closes after `reply`.
         """
-        if self.in_exec:  # `reply` is an element of EXEC's reply, which is the last
+        if self.in_exec:  # `reply` is an element of EXEC's reply; that reply is the session's last
             self.ending = True
             return reply
         self.send(reply)

@@ -20,7 +20,7 @@ from tidelog.engine.reply import Reply
 S = TypeVar("S")
 # Returns a reply, or a coroutine that returns one.
 Handler = Callable[[S, list[bytes]], Reply]
-# A command, its minimum and maximum number of arguments, and the server's handler, or None for an engine command.
+# A command, its least and greatest number of arguments, and the server's handler; None stands for an engine command.
 Way = tuple[Command, int, int, Handler[S] | None]
 
 
@@ -67,7 +67,8 @@ class Commands(Generic[S]):
         command = table.resolve(args)
         handler = self.handlers.get(command.name)
         spelling = args[0]
-        if spelling in table.spellings:  # a bounded set, and none of these commands has subcommands
+        # `spellings` is bounded, and no command in it has subcommands
+        if spelling in table.spellings:
             least, most = command.arity, command.arity
             if least < 0:
                 least, most = -least, sys.maxsize

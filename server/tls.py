@@ -15,7 +15,7 @@ from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.server.config.config import Config, ConfigError
 
-# As in Redis, CONFIG SET's error gives no reason; the log does.
+# As in Redis, the error of CONFIG SET gives no reason. The log gives it.
 NOT_UPDATED: Final = "Unable to update TLS configuration. Check server logs."
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -28,7 +28,7 @@ def context(config: Config) -> ssl.SSLContext:
 
     def renew(value: Any) -> None:
         try:
-            _context(config)  # fails here if anything is wrong, before `made` is changed
+            _context(config)  # raises here if anything is wrong, before `made` is changed
             _load_certificate(made, config)
         except ConfigError as error:
             _logger.warning("the certificate was not replaced: %s", error)
@@ -69,7 +69,7 @@ def _load_certificate(made: ssl.SSLContext, config: Config) -> None:
         _must_be_readable(name, path)
     password: str = config["tls-key-file-pass"]
     try:
-        # Without a password OpenSSL would ask the terminal for one.
+        # Always pass a password. Without one, OpenSSL would ask for it on the terminal.
         made.load_cert_chain(certificate, key, lambda: password)
     except ssl.SSLError as error:
         raise ConfigError(_reason(error, certificate, key, bool(password))) from error

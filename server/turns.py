@@ -30,12 +30,15 @@ from tidelog.store.commit.batch import run_pipeline
 from tidelog.store.commit.promise import Promise
 
 FEW: Final = 2  # up to so many XADDs are faster one by one
-MANY: Final = 8  # from so many requests on, parsing them together is faster if they are alike
-ARRIVED_BYTES_MAX: Final = 16 << 20  # buffered until the turn's end; beyond it, run at once
-SHORT_BYTES_MAX: Final = 4 << 10  # shorter reads do not count: no client sends two in a turn
-TURN_S: Final = 0.005  # then the rest waits, and clients that send little go first
+MANY: Final = 8  # from this many requests on, parsing them together is faster if they are alike
+# bytes buffered until the turn's end; when there are more, run the commands at once
+ARRIVED_BYTES_MAX: Final = 16 << 20
+# reads up to this size are short; they do not count, because a client sends at most one per turn
+SHORT_BYTES_MAX: Final = 4 << 10
+# after this time the rest waits for the next turn; clients that send little go first
+TURN_S: Final = 0.005
 ADDS_MAX: Final = 8192  # XADDs that run together; the rest waits
-RELIEF_S: Final = 0.01  # how often to check writers that wait for memory
+RELIEF_S: Final = 0.01  # pause between two checks whether writers still wait for memory
 XADD: Final = TABLE.commands[b"xadd"]
 
 _data_of = itemgetter(1)
@@ -61,15 +64,16 @@ class Turns:
         self._arrived: list[tuple[Connection, bytes]] = []
         self._arrived_bytes = 0
         self._adds: _Adds = []
-        self._mixed = False  # other commands may have run since those XADDs were collected
-        self.until = 0.0  # perf_counter() at which this turn's time is used up
+        self._mixed = False  # other commands may have run since the XADDs in `_adds` were collected
+        self.until = 0.0  # time.perf_counter() at which this turn's time is used up
         self._soon: dict[Connection, None] = {}  # connections to resume next
         self._greedy: dict[Connection, None] = {}  # to resume after those in `_soon`
         self._awake: deque[Session] = deque()
         self._touched: list[Connection] = []
         self._parked: dict[Connection, None] = {}
         self._awaited: list[tuple[Log, int]] = []
-        self._subscribed = False  # the log will call `_synced`, which leads to `_release`
+        # the log will call `_synced` after its next sync, and `_synced` calls `_release`
+        self._subscribed = False
         self._relief: asyncio.TimerHandle | None = None
 
     @property
@@ -115,7 +119,7 @@ class Turns:
             try:
                 self._loop.call_soon_threadsafe(self.woke, session, self._thread)
             except RuntimeError:
-                pass  # the loop is closed: delivered entries stay pending, as after a crash
+                pass  # the loop is closed; entries delivered to it stay pending, as after a crash
 
     def _schedule(self) -> None:
         self._ending = True
@@ -138,7 +142,7 @@ class Turns:
         """Run the commands that arrived in this turn, in order. XADDs are only collected."""
         arrived, self._arrived = self._arrived, []
         if self._arrived_bytes and len(arrived) > 1:
-            # Short requests are parsed quickly, so they go first. Each client's requests keep their order.
+            # Short requests are parsed quickly, so they go first. The requests of each client stay in order.
             long = {of for of, data in arrived if of.greedy or len(data) > SHORT_BYTES_MAX}
             arrived.sort(key=lambda each: each[0] in long)
         self._server.stats.net_input_bytes += sum(map(len, map(_data_of, arrived)))
@@ -167,7 +171,8 @@ class Turns:
             if commands:
                 self._adds.append((connection, commands))
                 adds += len(commands)
-                until += now - began  # ADDS_MAX limits them: run together they cost less
+                # these do not use up the turn: ADDS_MAX limits them, because together they are cheap
+                until += now - began
             else:
                 self._mixed = True
             if now - began > TURN_S:
@@ -231,7 +236,7 @@ class Turns:
     def _run_adds(self) -> list[_Answers]:
         """Run the collected XADDs. Return the answers of connections that have nothing else to send so far."""
         adds, self._adds = self._adds, []
-        # A few XADDs are faster one by one, and so are XADDs that may wake waiters.
+        # Run XADDs one by one if there are only a few, because that is faster; also if they may wake waiters.
         together = len(adds) > FEW and not self._core.waiting.keys
         if together and not self._mixed and len({add[0].session.db for add in adds}) == 1:
             return [self._add_many(adds)]
@@ -294,14 +299,14 @@ class Turns:
         return promise, answers
 
     def _end(self) -> None:
-        self._ending = True  # work that comes up meanwhile belongs to this turn
+        self._ending = True  # work that arrives from here on belongs to this turn
         answers: list[_Answers] = []
         pubsub = self._server.pubsub
         try:
             if self._arrived:
                 self._take()
-            # If a sync is running, wait until its replies have left. More XADDs arrive until then, and together they
-            # cost less.
+            # If a sync is running, keep the XADDs until its replies have been sent. Until then more XADDs arrive, and
+            # running all of them together costs less.
             if self._subscribed and not self._core.durability.relaxed:
                 self._mixed = True
             elif self._adds:

@@ -20,7 +20,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WALL_MAX = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-_UPTIME_NS = 86_400 * 10**9  # the monotonic clock starts at one day; its origin is arbitrary
+# the monotonic clock starts at one day, because its origin is arbitrary
+_UPTIME_NS = 86_400 * 10**9
 
 
 class Clock:
@@ -127,8 +128,9 @@ class Clock:
             self._wall_us = wall_us
             self._callbacks = [held for held in self._callbacks if held() is not None]
             callbacks = list(self._callbacks)
-        # Call without the lock, since a store reads the clock while it holds its own lock. The ExitStack calls every
-        # callback even if one raises. It unwinds from its end, so `reversed` keeps the order of registration.
+        # Call the callbacks without the lock, because a store reads the clock while it holds its own lock. The
+        # ExitStack calls all of them even if one raises. It unwinds from its end, so `reversed` keeps the order of
+        # registration.
         with ExitStack() as calls:
             for held in reversed(callbacks):
                 callback = held()

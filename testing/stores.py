@@ -81,7 +81,7 @@ async def astore(
             try:
                 yield db
             finally:
-                # Close in the loop's thread. If another thread closed it, a cancelled task would remove the
+                # Close the store in the loop's thread. If another thread closed it, a cancelled task would remove the
                 # directory while the store is still open.
                 close(db._core)
 
@@ -98,5 +98,5 @@ def _directory(disk: Disk | None) -> Iterator[Path]:
                     disk.mkdir(folder)
         yield place
     finally:
-        if os.getpid() == owner:  # a forked child must not remove its parent's directory
+        if os.getpid() == owner:  # a forked child must not remove the directory of its parent
             shutil.rmtree(place)

@@ -105,7 +105,7 @@ def exit_code(error: Exception) -> int | None:
 def line_of(error: Exception) -> str:
     """The text of an expected error, on one line."""
     if isinstance(error, OSError) and error.strerror:
-        # An error about an input always has a file name. An error about the output may have none.
+        # An OSError about an input always has a file name. One about the output may have none.
         return f"{error.filename or 'while writing the output'}: {error.strerror}"
     return " ".join(str(error).split())
 
@@ -113,7 +113,7 @@ def line_of(error: Exception) -> str:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        # Do not call cli.main, because it turns a broken pipe into exit code 1.
+        # Do not call cli.main, because it ends with exit code 1 after a broken pipe.
         with cli.make_context("tidelog", list(args)) as context:
             result: Any = cli.invoke(context)
             sys.stdout.flush()
@@ -127,8 +127,8 @@ def run(args: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has ended (`| head`). Python would report the broken pipe again when it closes
-        # stdout.
+        # The process that reads our output has ended (`| head`). Redirect stdout, because Python would report the
+        # broken pipe again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     except Exception as error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Advance = Callable[[int], None]
 
 
-PROSE: Final = 12  # characters: the minimum width of a column with several words
+PROSE: Final = 12  # a column with several words has at least this many characters
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> None:
@@ -37,7 +37,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
 
     console = Console()
     drawn = Table()
-    least = 1  # the width of the frame, and of the narrowest columns within it
+    least = 1  # the width of the table's frame plus its columns at their narrowest
     for name, *cells in zip(head, *rows, strict=True):
         width = max(map(cell_len, (name, *cells)))
         prose = any(" " in cell for cell in cells)

@@ -24,7 +24,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.snapshot.portable import Snapshot, read_snapshot
 from tidelog.store.read_only import is_snapshot
 
-# `readable=False`: the store itself checks whether it can be read, and has its own exit codes.
+# `readable=False`: click must not check readability, because the store does so with exit codes of its own.
 STORE_PATH: Final = click.Path(path_type=Path, readable=False)
 
 
@@ -90,7 +90,7 @@ class LogFiles:
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:
-            # Look for the checkpoint only now, because a writer's first checkpoint exists before it releases any
+            # Look for the checkpoint only now: a writer's first checkpoint exists before the writer releases any
             # segment.
             if not (released and self.has_checkpoint):
                 raise

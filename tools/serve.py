@@ -17,7 +17,7 @@ from tidelog.tools.logfiles import STORE_PATH
 from tidelog.tools.queue.store import Failed
 from tidelog.tools.text import examples
 
-# Options of the server that have their own flag here. All others are set with --option.
+# Options of the server that have a flag of their own here. All others are set with --option.
 DIRECT = {
     "port": "port",
     "bind": "bind",
@@ -146,7 +146,7 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
-        # This error is about an address or a file outside the store. Errors of the store have their own classes.
+        # The error is about an address or a file outside the store, because errors of the store have their own classes.
         said = error.strerror or str(error)
         raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
 

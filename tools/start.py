@@ -17,4 +17,4 @@ def main() -> None:
     except KeyboardInterrupt:
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")
-        sys.exit(130)  # exits.INTERRUPTED, which may not be imported yet
+        sys.exit(130)  # the value of exits.INTERRUPTED; that module may not be imported yet

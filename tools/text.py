@@ -19,7 +19,8 @@ _ESCAPES: Final = {
     0x22: '\\"',
     0x5C: "\\\\",
 }
-_MILLISECONDS_FROM: Final = 10**11  # as ms it is in March 1973, as seconds in the year 5138
+# as milliseconds this is in March 1973, as seconds in the year 5138
+_MILLISECONDS_FROM: Final = 10**11
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

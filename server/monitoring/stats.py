@@ -29,9 +29,9 @@ from tidelog.server.monitoring.slowlog import SlowLog
 
 ERRORS_MAX: Final = 128  # as Redis: invented codes must not fill memory
 ERRORS_DISABLED: Final = b"ERRORSTATS_DISABLED"
-# Rates are computed over the last 16 samples, a tenth of a second apart, as in Redis.
+# As in Redis, rates are computed over the last 16 samples, taken a tenth of a second apart.
 SAMPLES: Final = 16
-SAMPLE_GAP_S: Final = 1.0  # after such a gap the older samples are dropped
+SAMPLE_GAP_S: Final = 1.0  # after a longer gap between two samples, the older ones are dropped
 NEVER_NS: Final = 1 << 62
 
 
@@ -112,7 +112,7 @@ class Stats:
                 row = self._row(name)
                 row[NS] += sum(spent)
                 self._ran += len(spent)
-                # `place` ignores differences below the finest step.
+                # Times that differ by less than the finest step fall into the same range (`place`).
                 for step, count in Counter(map(rshift, spent, repeat(STEP_BITS))).items():
                     row[place(step << STEP_BITS)] += count
                 spent.clear()

@@ -8,7 +8,7 @@ from typing import Final
 _SPACE: Final = rb"[ \t\n\v\f\r]"
 
 # A word is a plain part, possibly empty, and an optional quoted part, which ends the word. Every byte matches in only
-# one way, so the pattern never backtracks and never ends a word early.
+# one way. So the pattern never backtracks, and it never ends a word early.
 _word = re.compile(
     rb"""([^ \t\n\r"']*)
     (?: "((?:[^"\\]|\\.)*)" (?=%(space)b|\Z)

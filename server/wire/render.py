@@ -85,7 +85,7 @@ def _status(reply: Status, protocol: int, out: Out) -> None:
 
 
 def _error(reply: CommandError, protocol: int, out: Out) -> None:
-    # A line end would end the error and begin another reply.
+    # Replace line ends, because a line end would end the error and begin another reply.
     out.append(b"-%b\r\n" % reply.line.translate(_LINE_ENDS))
 
 
@@ -208,7 +208,7 @@ class _Headers(dict[int, bytes]):
         return header
 
 
-# Clients choose field names and lengths, so the caches are bounded.
+# Clients choose field names and lengths, so these limits bound the caches.
 _HEADERS_MAX: Final = 1 << 14
 _NAMES_BYTES_MAX: Final = 512  # field names of one entry
 _fields: dict[tuple[bytes, ...], list[_Headers]] = {}
@@ -242,7 +242,7 @@ def _forget() -> None:
 def _entries(reply: Entries, protocol: int, out: Out) -> None:
     out.append(b"*%d" % len(reply))
     for part in reply.parts:
-        # Setting up columns costs more than a few rows.
+        # For a few rows, do not set up columns, because that costs more than the rows.
         columns = None if part.__class__ is RowsPart and len(reply) < _FEW else part.columns()
         if columns is not None:
             out.append(_interleaved(columns, reply.reverse))

@@ -41,5 +41,5 @@ class _NoReply:
     __slots__ = ()
 
 
-# A handler returns this if it has already sent its replies, or sends none.
+# A handler returns this if it has already sent its replies, or if the command has no reply.
 NO_REPLY = _NoReply()

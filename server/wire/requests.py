@@ -34,7 +34,8 @@ LINE_BYTES_MAX: Final = 64 << 10
 UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 << 10
 
-# Tables for `_plain`. _PIECES maps `*n` to the number of pieces of such a command. _HEADERS has `$n` at index n.
+# Tables for `_plain`. _PIECES maps `*n` to the number of pieces between line ends of a command with n arguments.
+# _HEADERS has `$n` at index n.
 _PLAIN_ARGUMENTS_MAX: Final = 1023
 _PIECES: Final = {b"*%d" % n: 2 * n + 1 for n in range(1, _PLAIN_ARGUMENTS_MAX + 1)}
 _HEADERS: Final = [b"$%d" % n for n in range(1024)]
@@ -42,7 +43,7 @@ _LENGTHS: Final = {header: n for n, header in enumerate(_HEADERS)}
 _header_of = _HEADERS.__getitem__
 
 _NO_LENGTHS: Final[dict[bytes, int]] = {}
-_MANY: Final = 256  # if at least so many arguments are still to come, parse them together
+_MANY: Final = 256  # if at least this many arguments are missing, parse them together
 
 _STAR, _DOLLAR = b"*$"
 _number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
@@ -120,8 +121,8 @@ class Requests:
         self._expected: bytes | None = None
         self._expected_args: list[bytes] = []
         # The unfinished command: its arguments so far, how many are missing, and the bytes received after those
-        # arguments. These bytes are part of an argument of `_bulk` bytes, or of a header if `_bulk` is -1. A list of
-        # pieces would cost some fifty bytes per piece.
+        # arguments. These bytes begin an argument of `_bulk` bytes, or a header if `_bulk` is -1. They are in one
+        # bytearray, because a list would cost some fifty bytes per piece received.
         self._args: list[bytes] = []
         self._left = 0
         self._held = bytearray()
@@ -156,7 +157,8 @@ class Requests:
             if not before or not _plain(before, commands):
                 commands.append(self._expected_args)
                 return commands
-            commands = []  # those bytes may be part of an argument: parse all of `data`
+            # the expected bytes at the end may be part of an argument, so parse all of `data`
+            commands = []
         rest = _plain(data, commands)
         if rest:
             self._parse(rest, 0, commands, False)
@@ -185,7 +187,7 @@ class Requests:
         if bulk < 0:
             data = bytes(held)
         elif len(held) < bulk + 2:
-            # A large argument arrives in many pieces, so do only this much work for each piece.
+            # A large argument arrives in many pieces, so do no more work than this for each piece.
             if self.pending > self._limits.query_bytes_max:
                 raise ProtocolError(b"", commands)
             return b""
@@ -217,7 +219,8 @@ class Requests:
         while True:
             if not left:
                 if args:
-                    # Without its last byte the command was still incomplete and already too long.
+                    # Refuse the command: even without its last byte, when it was still incomplete, it was already too
+                    # long.
                     if at - start - 1 > query_bytes_max:
                         raise ProtocolError(b"", commands)
                     commands.append(args)
@@ -368,7 +371,7 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
     parsed in any other way.
     """
     pieces = data.split(b"\r\n")
-    whole = len(pieces) - 1  # the last piece has no line end: it is empty or incomplete
+    whole = len(pieces) - 1  # no line end follows the last piece: it is empty or incomplete
     size = _PIECES.get(pieces[0])
     if size == whole and not pieces[-1]:  # one command: the usual case
         args = pieces[2::2]
@@ -380,7 +383,7 @@ def _plain(data: bytes, commands: list[list[bytes]]) -> bytes:
             pass
         return data
     if size and not whole % size and pieces[:whole:size].count(pieces[0]) * size == whole:
-        if not pieces[-1]:  # a pipeline of commands with the same number of arguments
+        if not pieces[-1]:  # a pipeline of commands that all have the same number of arguments
             del pieces[-1], pieces[::size]
             args = pieces[1::2]
             try:

@@ -31,7 +31,7 @@ from tidelog.tools.logfiles import STORE_PATH, LogFiles
 from tidelog.tools.text import argument, columns, examples, json_value, resp
 
 KEYS_SHOWN: Final = 3  # of each kind of loss
-ADVANCE_EVERY: Final = 256  # commands between two steps of the progress bar
+ADVANCE_EVERY: Final = 256  # commands exported between two updates of the progress bar
 
 
 class Base(NamedTuple):
@@ -210,7 +210,8 @@ def stream(all_units: Iterable[list[Record]]) -> Iterator[Command]:
             db = database(record.effect)
             if made and db is not None and db != wanted:
                 select = [b"SELECT", b"%d" % db]
-                # The first SELECT may precede MULTI. A SELECT in the middle of the unit must be inside the transaction.
+                # If the SELECT is the unit's first command, it may stand before MULTI. A later SELECT must be inside
+                # the transaction.
                 if lines:
                     lines.append(select)
                 else:

@@ -13,7 +13,7 @@ from tidelog.engine.effects import effect as effects
 from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 
-# Where a record stands in its unit: alone, or first, in the middle, or last of several.
+# The place of a record in its unit: the only one, or the first, a middle one, or the last of several.
 ONLY: Final = "only"
 FIRST: Final = "first"
 MIDDLE: Final = "middle"

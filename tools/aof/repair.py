@@ -210,7 +210,7 @@ def show_lost(files: LogFiles, found: Plan) -> None:
                     count += 1
                     by_key.update(keys(record.effect))
             except (Damage, NewerFormat):
-                continue  # the frame is intact, but its records are damaged or of an unknown kind
+                continue  # the frame is intact, but a record in it is damaged or of an unknown kind
     except Damage as error:
         click.echo(
             f"The records after the damage cannot be listed: {error.path}, byte {error.offset}: {error.reason}"

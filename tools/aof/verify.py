@@ -42,17 +42,17 @@ from tidelog.tools.text import examples
 # fmt: off
 CHECKS: Final = {
     # name        exit code              what it means when it fails
-    "tail":      exits.VERIFY_TAIL,     # a torn tail: ordinary after a crash, nothing promised is missing
-    "durable":   exits.VERIFY_DURABLE,  # DURABLE is unreadable: proof is weaker, no data is missing
+    "tail":      exits.VERIFY_TAIL,     # a torn tail, as after a crash; no promised record is missing
+    "durable":   exits.VERIFY_DURABLE,  # DURABLE is unreadable, so less can be proved; no data is missing
     "time":      exits.VERIFY_TIME,     # a frame is older than the one before it
-    "records":   exits.VERIFY_RECORDS,  # a record is not an effect that this version knows
+    "records":   exits.VERIFY_RECORDS,  # this version does not know the effect in a record
     "blocks":    exits.VERIFY_BLOCKS,   # sealed entries in a record do not match their checksum
     "replay":    exits.VERIFY_REPLAY,   # the records cannot be applied one after the other
     "frames":    exits.VERIFY_FRAMES,   # a frame that was promised is damaged
-    "segments":  exits.VERIFY_SEGMENTS, # records are missing between, before or after segments
+    "segments":  exits.VERIFY_SEGMENTS, # records are missing before, between or after segments
     "headers":   exits.VERIFY_HEADERS,  # a segment's header is damaged, or the segment is another store's
     "identity":  exits.VERIFY_IDENTITY, # the file STORE is damaged
-    "files":     exits.VERIFY_FILES,    # something else has the name of a file: the store does not open
+    "files":     exits.VERIFY_FILES,    # a file has the wrong kind, so the store does not open
 }
 # fmt: on
 
@@ -75,9 +75,8 @@ class Verification:
         self.last_lsn = 0
         self.digest = ""
         self.state: State | None = State()
-        self.released = (
-            False  # the first part of the log was released: the replay begins with the checkpoint
-        )
+        # True if the first part of the log was released, so that the replay begins with the checkpoint.
+        self.released = False
         self.now = 0
 
     def fail(self, check: str, text: str) -> None:
@@ -190,9 +189,8 @@ class Verification:
             return
         try:
             APPLY[effect[0]](self.state, effect)
-        except (
-            Exception
-        ) as error:  # apply accepts every effect that decide makes, so any exception is a finding
+        except Exception as error:
+            # Apply accepts every effect that decide makes, so any exception is a finding.
             self.fail("replay", f"{place}: {type(error).__name__}: {error}")
 
 

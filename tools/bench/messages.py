@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-DISTINCT: Final = 1_000  # messages repeat after this many; enough to defeat caches
+DISTINCT: Final = 1_000  # messages repeat after this many, which is too many for caches to help
 BATCH: Final = 1_000  # messages in one batch, everywhere
 
 

@@ -14,9 +14,8 @@ from tidelog.tools.bench.wire import STREAM
 
 XADD = ("XADD", STREAM, "*", "user", "100042", "qty", "7")  # as messages.SMALL
 CALLS_MAX = 4_000_000
-WARM_CALLS = (
-    20_000  # a server that has just started is slower, and so is a slice that mostly connects
-)
+# A server that has just started is slower. So is a slice that spends most of its time connecting.
+WARM_CALLS = 20_000
 STOP_S_MAX = 600
 
 

@@ -33,17 +33,16 @@ import tidelog
 LINES: Final = "lines"
 RESULTS: Final = "results"
 PUT_BATCH: Final = 200
-# A job whose worker is killed too often becomes a dead job. So only few jobs are in flight at a time, each for a short
-# time.
+# A job whose worker is killed too often becomes a dead job. To make this rare, the workers hold only a few jobs at a
+# time, each for a short time.
 IN_HAND_MAX: Final = 40  # of all workers together
 STEP_SECONDS_MAX: Final = 0.05  # of one line
 MAX_DELIVERIES: Final = 4
-RETRY_AFTER: Final = (
-    0.25  # seconds: the pauses of the poisoned line are this, twice and four times as long
-)
+# In seconds. The pauses of the poisoned line are once, twice and four times this.
+RETRY_AFTER: Final = 0.25
 POISON: Final = "poisoned"
 NOBODY: Final = -1  # for `Task.poisoned`
-WHOLE_LOG: Final = 1 << 62  # bytes: none of the log is released, because the proof reads all of it
+WHOLE_LOG: Final = 1 << 62  # bytes of log to keep: all of it, because the proof reads all of it
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ class Task:
     lines: str  # path of the file with the lines
     workers: int
     fsync: str
-    rate: float  # lines per second, the target of all workers together
+    rate: float  # lines per second that all workers together should reach
     seed: int
-    poisoned: int  # number of the line that no worker can finish, or NOBODY
+    poisoned: int  # number of the line that every worker fails to finish, or NOBODY
 
     def dump(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -145,7 +144,7 @@ def leave_with_the_parent() -> None:
     """End this process when standard input closes, which means that the parent has ended."""
 
     def wait() -> None:
-        # Do not read sys.stdin, because the interpreter cannot end while a thread holds that buffer's lock.
+        # Do not read sys.stdin: the interpreter cannot end while a thread holds the lock of its buffer.
         while os.read(0, 1):
             pass
         os._exit(1)
@@ -156,8 +155,8 @@ def leave_with_the_parent() -> None:
 def main() -> None:
     task = Task(**json.loads(sys.stdin.buffer.readline()))
     leave_with_the_parent()
-    # The queue stores the failures of the poisoned line. Printed on the terminal, they would look like failures of the
-    # demo.
+    # The queue stores the failures of the poisoned line. Do not print them, because they would look like failures of
+    # the demo.
     logging.getLogger("tidelog.queue").addHandler(logging.NullHandler())
     try:
         with tidelog.open(sys.argv[1], fsync=task.fsync, retain_bytes=WHOLE_LOG) as db:

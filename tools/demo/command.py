@@ -40,10 +40,10 @@ from tidelog.tools.text import examples
 SYSTEM_LOG: Final = Path("/var/log/dpkg.log")
 LINES_MIN: Final = 1000  # fewer are too short for a demo
 LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
-# The workers go this many times faster than asked for, because they are dead much of the time.
+# The workers run this many times faster than asked for, because they are dead for much of the time.
 PACE: Final = 4
 POLL_SECONDS: Final = 0.05
-PATIENCE_SECONDS: Final = 60.0  # beyond the time asked for; after that something hangs
+PATIENCE_SECONDS: Final = 60.0  # after this time beyond the time asked for, something hangs
 
 
 @dataclass
@@ -127,11 +127,11 @@ def command(
     source = str(files[0]) if len(files) == 1 else f"{len(files)} files under {files[0].parent}"
     click.echo(f"{len(texts):,} lines of {source}, {workers} workers, fsync={fsync}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as place:
-        # Use a copy, because a system log may grow or be rotated while the demo runs.
+        # Read a copy, because a system log may grow or be rotated while the demo runs.
         copy = Path(place, "lines")
         copy.write_bytes(b"".join(line + b"\n" for line in texts))
         directory = keep or Path(place, "data")
-        # Open the store here first, so that this process reports errors of the open, and not a child.
+        # Open the store here first. Then this process reports errors of the open, and not a child.
         tidelog.open(directory, retain_bytes=WHOLE_LOG).close()
         dice = random.Random(seed)
         poisoned = dice.randrange(len(texts) // 3 + 1)  # early: it takes several deliveries to die
@@ -139,9 +139,8 @@ def command(
         course, seen = Course(time.monotonic()), Progress(directory)
         run(task, seen, course, dice, seconds, len(texts))
         show_poisoned(task, directory)
-        while count := redrive(
-            task, directory
-        ):  # a line whose worker was killed too often may be dead, too
+        # Not only the poisoned line may be a dead job, but also a line whose worker was killed too often.
+        while count := redrive(task, directory):
             click.echo(f"jobs redriven to workers that can finish them: {count:,}")
             run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))
         code = prove(directory, texts, task, course)
@@ -191,7 +190,8 @@ def run(
     with console.progress("done", lines) as advance:
         advance(seen.done)
         while True:
-            # Let the children live longer if their lives are too short for this machine, or when the time is up.
+            # If lives are too short for the workers to finish on this machine, or if the time is up, let the children
+            # live longer.
             overtime = course.seconds > seconds
             patience = patience * 1.5 if seen.stalled or overtime else 1.0
             life_s = dice.uniform(*LIFE_SECONDS) * patience

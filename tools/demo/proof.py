@@ -23,14 +23,14 @@ from tidelog.tools.demo.child import LINES, POISON, RESULTS, decode, result
 JOBS = LINES.encode()
 DONE = RESULTS.encode()
 DEAD = JOBS + b":dead"
-# Pauses and failures. The other streams show the part of them that matters.
+# The streams of pauses and failures. The proof does not need them, because the other streams show what it checks.
 NOTES = JOBS + b":holds", JOBS + b":failures"
 ADDS = (e.XADD, e.XADD_NODE, e.XADD_MANY)
 OF_ALL = (e.EPOCH, e.XREOPEN)
 OTHERS = {  # other effects that the demo writes
     JOBS: (e.STREAM_CREATE, e.XGROUP_CREATE, e.XGROUP_CREATECONSUMER, e.XGROUP_SETID),
     DONE: (e.STREAM_CREATE,),
-    # The state after the replay shows whether all dead jobs were redriven.
+    # Effects on dead jobs need no count: the state after the replay shows whether all of them were redriven.
     DEAD: (e.STREAM_CREATE, e.XDEL),
     **dict.fromkeys(NOTES, (*ADDS, e.STREAM_CREATE, e.XDEL, e.XTRIM)),
 }
@@ -61,7 +61,7 @@ class Ledger:
         self.foreign = 0
         self._counts: dict[int, int] = {}
         self._paused: set[int] = set()
-        # Line numbers that the current unit acknowledged, and line numbers that got a result or died in it.
+        # Line numbers that the current unit acknowledged, and line numbers that got a result or became dead in it.
         self._acked: Counter[int] = Counter()
         self._ended: Counter[int] = Counter()
 

@@ -26,7 +26,7 @@ _HEADING = re.compile(rf"^#+ (({_NUMBER})\.? .*)$", re.MULTILINE)
 _CITED = re.compile(rf"\bspec ({_NUMBER})")
 _DIRECTIVE = re.compile(r"^::: (tidelog\.(?:\w+\.)*(\w+))$", re.MULTILINE)
 _CODE = re.compile(r"<code>(?:tidelog\.)?([A-Za-z]\w*)(\.\w+)?</code>")
-# The text in these elements stays as it is, because it is code, or a link already.
+# Do not change the text in these elements: it is code, or it is already a link.
 _OPAQUE = re.compile(r"(<pre.*?</pre>|<a .*?</a>|<autoref.*?</autoref>|<h\d.*?</h\d>)", re.DOTALL)
 
 
@@ -73,7 +73,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
         full = objects(docs).get(code[1])
         if full is None or not (code[2] or source.startswith(API)):
             return code[0]
-        # The link is `optional`, because attributes that a docstring lists have no anchor of their own.
+        # Make the link `optional`, because an attribute that a docstring lists has no anchor of its own.
         return f'<autoref optional identifier="{full}{code[2] or ""}">{code[0]}</autoref>'
 
     parts = _OPAQUE.split(html)
@@ -81,6 +81,6 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
         if source != STREAMS:
             parts[at] = _CITED.sub(to_section, parts[at])
         parts[at] = _CODE.sub(to_object, parts[at])
-        # In code in a table, GitHub needs the backslash before `|` and does not show it.
+        # For code in a table, GitHub needs a backslash before `|` and hides it. mkdocs would show it, so remove it.
         parts[at] = parts[at].replace("\\|", "|")
     return "".join(parts)

@@ -15,7 +15,8 @@ from tidelog.tools.queue.dead.filter import Filter, dead_jobs
 from tidelog.tools.queue.dead.ls import table
 from tidelog.tools.queue.value import jobs_text
 
-BATCH: Final = 100  # dead jobs per call, so that progress can be shown; the queue changes this many in one unit
+# Dead jobs per call. The queue changes this many in one unit, and between two calls the progress is shown.
+BATCH: Final = 100
 
 
 def rehearse(queue: Queue, ids: Iterable[str], wanted: Filter, verb: str, as_json: bool) -> None:

@@ -68,7 +68,7 @@ def writing(path: Path, name: str, group: str | None, call: str) -> Iterator[Ope
 
     Raises Locked, NoSuch; the store's errors.
     """
-    # Opening for writing would create a store if there is none.
+    # Check that the path is a store, because opening for writing would create a missing one.
     root = LogFiles(path).root
     try:
         store = tidelog.open(root, clock=CLOCK)

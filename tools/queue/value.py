@@ -17,7 +17,8 @@ from tidelog.tools.text import argument, json_value, milliseconds, time_text
 
 CODECS: Final = ("json", "bytes", "str", "msgpack")
 CELL: Final = 60  # characters of a value or an error in a table
-DEPTH_MAX: Final = 100  # of a value that is shown; far below the interpreter's recursion limit
+# nesting depth of values that are shown; far below the interpreter's recursion limit
+DEPTH_MAX: Final = 100
 
 
 class Value(NamedTuple):
@@ -39,7 +40,8 @@ def decoded(raw: bytes, codec: str) -> Value:
     try:
         value = plain(NAMED[codec].decode(raw))
         text = value if codec == "str" else json.dumps(value, ensure_ascii=False)
-    except Exception as error:  # the bytes may be anything, and a codec may raise any error
+    except Exception as error:
+        # the value's bytes may be anything, so the codec may raise any error
         reason = one_line(str(error) or type(error).__name__)
         return undecodable(raw, f"not {'UTF-8' if codec == 'str' else codec}: {reason}")
     return Value(one_line(text), value, None)

@@ -16,7 +16,7 @@ from tidelog.tools import console
 from tidelog.tools.logfiles import store_root
 from tidelog.tools.text import json_value
 
-# `readable=False`: the command itself checks whether it can be read, and has its own exit codes.
+# `readable=False`: click must not check readability, because the command does so with exit codes of its own.
 SNAPSHOT_PATH: Final = click.Path(path_type=Path, readable=False)
 
 

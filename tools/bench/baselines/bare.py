@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tidelog.tools.bench.race import Contender
 
-LINE = b"x" * 79 + b"\n"  # about what one logged XADD of two small fields takes
+LINE = b"x" * 79 + b"\n"  # about the bytes that one XADD of two small fields takes in the log
 SEGMENT_BYTES = 8 * 1024 * 1024
-FILL_BYTES = 64 * 1024  # larger writes leave large folios, which slow every later small write
+# larger writes would leave large folios in the page cache, which slow all later small writes
+FILL_BYTES = 64 * 1024
 
 
 class Bare:

@@ -52,7 +52,7 @@ class LiteQueuePeer(Peer):
         contender = super().taking(at_once)
 
         def prepare(count: int) -> None:
-            self._queue.prune()  # finished messages stay in the table until then
+            self._queue.prune()  # delete finished messages; otherwise they would stay in the table
             self.add_batches(count)
 
         contender.prepare = prepare

@@ -44,7 +44,7 @@ class PersistQueue(Peer):
         contender = super().taking(at_once)
 
         def prepare(count: int) -> None:
-            # persist-queue's get reads past every acked row, so clear those rows, as its manual recommends.
+            # Delete acked rows, as persist-queue's manual recommends: its `get` reads past every acked row.
             self._queue.clear_acked_data(max_delete=None, keep_latest=None)
             self.add(count)
 

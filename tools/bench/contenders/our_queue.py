@@ -13,7 +13,7 @@ from tidelog.tools.bench.messages import Messages
 from tidelog.tools.bench.race import Contender
 
 QUEUE, WORKER = "jobs", "worker-1"
-DRAINED = 100  # jobs in a batch when a slice's own puts are consumed again
+DRAINED = 100  # batch size when a slice consumes the jobs that it has put itself
 
 
 class TidelogQueue(Peer):

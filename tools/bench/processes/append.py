@@ -32,7 +32,7 @@ SLICE_S = 0.25
 
 def zero_filled(path: str) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    zeros = bytes(32 << 10)  # larger pieces make every later small write slower
+    zeros = bytes(32 << 10)  # larger pieces would make every later small write slower
     for _ in range(FILE_BYTES // len(zeros)):
         os.write(fd, zeros)
     os.fsync(fd)

@@ -20,7 +20,8 @@ BATCH = 1_000
 PAUSE_S = 0.002  # of the client that asks for little
 
 # fmt: off
-CROWDS: dict[str, tuple[int, bytes, bool]] = {  # clients, what each sends, whether again and again
+# name -> (number of clients, bytes that each sends, whether each sends them repeatedly)
+CROWDS: dict[str, tuple[int, bytes, bool]] = {
     f"{PIPELINES} pipelines of GET":  (PIPELINES, packed("GET", "none") * PIPELINE, True),
     f"{PIPELINES} pipelines of XADD": (PIPELINES, packed("XADD", "other", "*", "f", "v") * PIPELINE, True),
     f"{RANGES} XRANGEs of {RANGE:,}": (RANGES, packed("XRANGE", STREAM, "-", "+", "COUNT", str(RANGE)), False),

@@ -18,7 +18,7 @@ from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM
 from tidelog.tools.bench.messages import BATCH, RANDOM, SENSOR, Messages
 from tidelog.tools.bench.processes.fresh import timed
 
-# Write a checkpoint only on request, or at the end.
+# Settings of a store that writes a checkpoint only on request or when it is closed.
 BY_HAND: dict[str, Any] = {"checkpoint_bytes": 0, "save": ()}
 KINDS: dict[str, Messages] = {"sensors": SENSOR, "random": RANDOM}
 DATA = Path("checkpoint", "data.mdb")

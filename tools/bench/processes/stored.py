@@ -10,7 +10,7 @@ from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.opened import Opened
 
 SAMPLES = 10_000
-BEHIND = 1_000  # entries that wait undelivered behind the pending ones
+BEHIND = 1_000  # undelivered entries after the pending ones
 
 
 @dataclass

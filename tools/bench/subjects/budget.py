@@ -14,10 +14,11 @@ MIB = 1 << 20
 BUDGET = 64 * MIB
 OVER_BUDGET_MIB = 150
 BACKLOG = 50_000_000  # entries of 100 bytes: 5 GB
-PARTS = 20  # the two stores take turns, so that busy moments of the machine affect both
-LESS = 10  # the one that keeps everything in memory does so much less
+# The two stores take turns in this many parts, so that busy moments of the machine affect both.
+PARTS = 20
+LESS = 10  # the store without a budget handles this many times fewer entries
 
-# The phases of the backlog: name, divisor of the number of entries, and the method to call.
+# The phases of the backlog: name, divisor of the number of entries, method to call.
 PHASES = (
     ("adding", 1, "add"),
     ("consuming and acknowledging", 5, "take"),

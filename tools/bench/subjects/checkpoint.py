@@ -26,9 +26,10 @@ CASES = (
 )
 # fmt: on
 TIMES, QUICK_TIMES = 3, 1
-BUSY_TIMES = 1  # with a CPU-bound thread: minutes each, and no target
+# With a CPU-bound thread: each run takes minutes, and no target is set for it.
+BUSY_TIMES = 1
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
-# If other processes sync too, medians of nine differ by 1.8 from one time to the next.
+# If other processes also sync, the medians of two runs of nine can differ by a factor of 1.8. So measure more often.
 COST_TIMES, QUICK_COST_TIMES = 41, 9
 APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20

@@ -91,7 +91,8 @@ def _deep(bench: Bench) -> Iterator[Figure]:
         made = TidelogQueue(bench.fresh("deep"), TINY, fsync=EVERYSEC, name=name)
         for start in range(0, jobs, 100_000):
             made.add_batches(min(100_000, jobs - start))
-        made.db.checkpoint()  # otherwise the checkpoint that the filling caused would run beside the race
+        # otherwise the checkpoint that the filling triggers would run during the race
+        made.db.checkpoint()
         return made
 
     with closing(holding(FEW)) as few, closing(holding(bench.scaled(MANY))) as many:

@@ -28,7 +28,7 @@ def rows(bench: Bench) -> Iterator[Figure]:
         for _ in range(count // FRAME):
             pipeline = db.pipeline(transaction=False)
             for fields in SMALL.some(FRAME // 2):
-                # Alternate between two streams, because consecutive XADDs to one of them would be one record.
+                # Alternate between two streams, because consecutive XADDs to one stream would become one record.
                 pipeline.xadd(STREAM, fields).xadd(OTHER, fields)
             pipeline.execute()
     with closing(tidelog.open(apart / "store", fsync=EVERYSEC)) as db:

@@ -35,7 +35,8 @@ LOADS = {
 PAGE = 100
 COUNT = 10
 
-RATES = 10_000, 7_500, 5_000, 2_500, 1_000  # messages/s; the first that both reach is measured
+# messages/s; the first rate that both servers reach is measured
+RATES = 10_000, 7_500, 5_000, 2_500, 1_000
 CARRIED = 0.97  # of the rate that was meant
 TRIAL_S = 2.0
 RUN_S, QUICK_RUN_S = 5.0, 2.0
@@ -154,7 +155,7 @@ def _latency(bench: Bench) -> Iterator[Figure]:
             target = Bound(LATENCY_TIMES, REDIS, most=True)
             yield from _latencies(_by_turns(bench, servers, rate), f"{rate:,}/s{beside}", target)
             if not pending:
-                # A rate far below the limit of the machine, so that no message waits for another.
+                # Use a rate far below the machine's limit, so that no message waits for another.
                 rate //= 2
                 yield from _latencies(_by_turns(bench, servers, rate), f"{rate:,}/s")
 
@@ -233,7 +234,7 @@ def _idle(bench: Bench) -> Iterator[Figure]:
     yield Figure("server: an XADD that wakes one", "ms", waking.pop(OURS), waking, (), shown)
 
 
-# --- one command, or many clients, that delay the others
+# --- one slow command, or many clients, and how long they delay the other clients
 
 
 def _crowd(bench: Bench) -> Iterator[Figure]:
@@ -243,9 +244,8 @@ def _crowd(bench: Bench) -> Iterator[Figure]:
         deleted = {name: crowd.delete(server, keys) for name, server in servers.items()}
         for server in servers.values():
             crowd.add_large(server, count)
-    with _servers(
-        bench, EVERYSEC, where
-    ) as servers:  # so that nothing of it is in the memory of ours
+    # Start the servers anew, so that our server has no entry in memory.
+    with _servers(bench, EVERYSEC, where) as servers:
         trimmed = {name: crowd.trim(server) for name, server in servers.items()}
     shown = (
         f"from the checkpoint, {count:,} of {crowd.ENTRY_BYTES:,} bytes; redis-server: from memory"

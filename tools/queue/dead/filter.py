@@ -16,7 +16,8 @@ from tidelog.tools.queue.store import NoSuch, now_ns
 from tidelog.tools.queue.value import one_line
 from tidelog.tools.text import age_seconds
 
-_AGE_MAX: Final = timedelta(days=36_525)  # a century is enough, and stays within the calendar
+# a century is enough, and a date that long ago is still valid
+_AGE_MAX: Final = timedelta(days=36_525)
 _AGE_CHARS: Final = 10  # nine digits and the unit
 _LISTED: Final = 10
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}")

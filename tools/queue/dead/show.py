@@ -38,7 +38,8 @@ def command(
             if as_json:
                 click.echo(json.dumps(as_object(job, codec)))
                 continue
-            if number:  # one dead job has this ID, another had it before it died
+            # this ID is a dead job's own; for another dead job it is the ID from before it died
+            if number:
                 click.echo()
             show(job, codec)
 
