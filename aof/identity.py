@@ -62,7 +62,7 @@ def parse(path: Path, data: bytes) -> bytes:
             raise DamagedFile(path, 0, "the file is incomplete")
         raise NotAStore(path.parent, f"{path.name} is not a tidelog file, or its start is damaged")
     if int(match[3], 16) != crc32c_of(data[: match.start(3) - len(b"crc32c ")]):
-        raise DamagedFile(path, 0, "the text does not match its checksum")
+        raise DamagedFile(path, 0, "the content does not match the checksum in the file")
     if int(match[1]) > FORMAT:
         raise NewerFormat(path, int(match[1]), FORMAT)
     return bytes.fromhex(match[2].decode())

@@ -189,7 +189,7 @@ def parse(path: Path | str, data: bytes) -> Manifest:
         )
     check = facts.pop("check", None)
     if check != check_of(facts):
-        raise SnapshotDamaged(path, "the text does not match its own checksum")
+        raise SnapshotDamaged(path, "the content does not match the checksum in the field check")
     try:
         return _manifest(_Fields(facts, ""))
     except _Fault as fault:
@@ -338,7 +338,7 @@ class _Fields:
                 return base64.b64decode(value["base64"], validate=True)
             except (binascii.Error, ValueError):
                 pass
-        raise _Fault(f"{self._place}{name} is not a key")
+        raise _Fault(f"{self._place}{name} is not a key, neither as text nor as base64")
 
     def object(self, name: str) -> _Fields:
         return _Fields(self.take(name), f"{self._place}{name}")

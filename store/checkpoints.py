@@ -67,7 +67,7 @@ def check_owner(path: Path, meta: Meta, uuid: bytes) -> None:
     """Raise CheckpointError if the checkpoint in `path` belongs to another store than `uuid`."""
     if meta.uuid != uuid:
         raise CheckpointError(
-            f"{path} is the checkpoint of another store, {meta.uuid.hex()}; if it was copied here by mistake, "
+            f"{path} is the checkpoint of another store (uuid {meta.uuid.hex()}); if it was copied here by mistake, "
             "move it away"
         )
 

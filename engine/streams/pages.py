@@ -318,13 +318,17 @@ class ColdPages:
                 before = page.first - 1
         except CorruptBlock as damage:
             raise self._damaged(
-                self.head, self.stop, self.head_id, before, f"their last page: {damage}"
+                self.head, self.stop, self.head_id, before, f"their last page is damaged: {damage}"
             ) from damage
         if page is None or page.stop <= self.head:
             if entry_id < self.head_id:
                 return None
             raise self._damaged(
-                self.head, self.stop, self.head_id, entry_id, "the page of the first is missing"
+                self.head,
+                self.stop,
+                self.head_id,
+                entry_id,
+                "the page of the first block is missing",
             )
         return page
 
@@ -336,7 +340,7 @@ class ColdPages:
             found = self._page(row) if row is not None else None
         except CorruptBlock as damage:
             raise self._damaged(
-                start, self.stop, low, self.last_id, f"the first page of these: {damage}"
+                start, self.stop, low, self.last_id, f"their first page is damaged: {damage}"
             ) from damage
         if found is None or found.ordinal != start:
             stop, high = self.stop, self.last_id
@@ -352,7 +356,7 @@ class ColdPages:
             found = self._page_before(high)
         except CorruptBlock as damage:
             raise self._damaged(
-                self.head, stop, self.head_id, high, f"the last page of these: {damage}"
+                self.head, stop, self.head_id, high, f"their last page is damaged: {damage}"
             ) from damage
         if found is None or found.stop != stop:
             start, low = self.head, self.head_id

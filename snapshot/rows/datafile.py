@@ -115,7 +115,7 @@ def read_head(file: Readable, transaction: int | None = None) -> Head | None:
         raise DamagedCheckpoint(
             file.path,
             second.psize,
-            f"meta page 1 gives a page size of {second.psize} bytes, meta page 0 of {first.psize}",
+            f"meta page 1 gives a page size of {second.psize} bytes, but meta page 0 gives {first.psize}",
         )
     if transaction not in (None, first.transaction, second.transaction):
         return None
@@ -127,7 +127,9 @@ def read_head(file: Readable, transaction: int | None = None) -> Head | None:
     offset, wrong = (0, wrong) if head is first else (second.psize, wrong_too)
     if wrong:
         page = 0 if head is first else 1
-        raise DamagedCheckpoint(file.path, offset, f"meta page {page} is damaged: it says {wrong}")
+        raise DamagedCheckpoint(
+            file.path, offset, f"meta page {page} is damaged: implausible {wrong}"
+        )
     return head
 
 

@@ -118,7 +118,7 @@ def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
     if found is not None:
         if found.fixed and not read_only:
             raise CheckpointError(
-                f"{path} is open read-only in this process, without {LOCK}; close that store, then open this one"
+                f"{path} is already open in this process, read-only and without {LOCK}; close that store first"
             )
         found.users += 1
         found.remembers = found.remembers or not read_only

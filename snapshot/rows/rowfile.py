@@ -275,7 +275,9 @@ class RowFile:
                 self._kept.popitem(last=False)
         if isinstance(page, Leaf) != (depth == self.head.rows.depth):
             raise BadPage(
-                number, 10, f"it is at depth {depth}, but the tree has depth {self.head.rows.depth}"
+                number,
+                10,
+                f"it has the wrong kind for depth {depth} of a tree of depth {self.head.rows.depth}",
             )
         return page
 
@@ -328,7 +330,9 @@ class RowFile:
         head = self.head
         if not 1 < first <= head.last_page:
             raise BadPage(
-                first, 0, f"a row refers to a value here, but the last page is {head.last_page}"
+                first,
+                0,
+                f"the value of a row should begin here, but the last page is {head.last_page}",
             )
         offset = first * head.psize
         run_pages(self._read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)

@@ -123,11 +123,13 @@ class Structure:
                 check_bounds(page, number, low, high)
                 if isinstance(page, Leaf) != (depth == tree.depth):
                     raise BadPage(
-                        number, 10, f"it is at depth {depth}, but the tree has depth {tree.depth}"
+                        number,
+                        10,
+                        f"it has the wrong kind for depth {depth} of a tree of depth {tree.depth}",
                     )
                 if isinstance(page, Branch):
                     if len(page.keys) < 2 and not free:
-                        raise BadPage(number, 12, "it is a branch with one child")
+                        raise BadPage(number, 12, "it is a branch page with only one child")
                     branches += 1
                     keys = page.keys
                     bounds: list[bytes | None] = [*keys[1:], high]
@@ -226,7 +228,7 @@ class Structure:
         if len(value) != nbytes:
             raise BadPage(first, PAGE_HEADER, "the file ends within this value")
         if not self._take(first, pages):
-            raise BadPage(first, 0, "its value is used in two places")
+            raise BadPage(first, 0, "a page of this value is used in two places")
         return pages, value
 
     def _free_list(self, page: Leaf, at: int, number: int) -> Generator[None, None, int]:
@@ -239,7 +241,9 @@ class Structure:
         first, start, nbytes = page.values[at]
         if not 0 < commit <= self.head.transaction:
             raise BadPage(
-                number, start, f"it lists the free pages of commit {commit}, which does not exist"
+                number,
+                start,
+                f"it lists free pages of commit {commit}, but there is no such commit",
             )
         pages = 0
         if first:
@@ -257,7 +261,7 @@ class Structure:
                 f"the list of free pages goes from {listed[-1]} to {listed[0]}, outside the file",
             )
         if not all(map(gt, listed, listed[1:])):
-            raise BadPage(number, start, "the list of free pages is not in order")
+            raise BadPage(number, start, "the list of free pages is not in descending order")
         take = self._used.take
         for some in range(0, count, _SOME):
             for free in listed[some : some + _SOME]:

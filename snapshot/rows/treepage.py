@@ -63,18 +63,18 @@ def tree_page(
         raise BadPage(number, len(data), "the file ends within this page")
     own, _, flags, lower, upper = PAGE.unpack_from(data)
     if own != number:
-        raise BadPage(number, 0, f"it has the number of page {own}")
+        raise BadPage(number, 0, f"its header gives the page number {own}")
     if flags not in (BRANCH, LEAF):
-        raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a tree page")
+        raise BadPage(number, 10, f"its flags {flags:#x} are not those of a tree page")
     if not PAGE_HEADER < lower <= upper < psize or lower & 1:
         raise BadPage(
             number,
             12,
-            f"it says that its free space goes from {lower} to {upper}, which is impossible",
+            f"its free space cannot go from byte {lower} to byte {upper}",
         )
     pointers = struct.unpack_from(f"={(lower - PAGE_HEADER) >> 1}H", data, PAGE_HEADER)
     if max(pointers) > psize - NODE.size or min(pointers) != upper:
-        raise BadPage(number, PAGE_HEADER, "a pointer leads outside the area of the nodes")
+        raise BadPage(number, PAGE_HEADER, "a pointer points outside the nodes")
     found = (
         _branch(data, number, psize, last_page, pointers)
         if flags == BRANCH
@@ -102,12 +102,12 @@ def _branch(
         child = low | high << 16 | bits << 32
         start = at + NODE.size
         if key_bytes > KEY_BYTES_MAX:
-            raise BadPage(
-                number, at, f"it says that a key has {key_bytes} bytes, which is impossible"
-            )
+            raise BadPage(number, at, f"a key cannot have {key_bytes} bytes")
         if not 1 < child <= last_page:
             raise BadPage(
-                number, at, f"it refers to page {child}, but the last page is {last_page}"
+                number,
+                at,
+                f"it refers to page {child}, but it can only refer to pages 2 to {last_page}",
             )
         keys.append(data[start : start + key_bytes])
         children.append(child)
@@ -135,11 +135,11 @@ def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Le
             values.append((_WIDE.unpack_from(data, end)[0], end, size))
             end += 8
         else:
-            raise BadPage(number, at, f"a node has the flags {bits:#x}")
+            raise BadPage(number, at, f"a node has the unknown flags {bits:#x}")
         ends.append((end + 1) & ~1)
     _fill(number, psize, pointers, ends)
     if not min(map(len, keys)) or max(map(len, keys)) > KEY_BYTES_MAX:
-        raise BadPage(number, pointers[0], "a key is empty, or longer than keys can be")
+        raise BadPage(number, pointers[0], f"a key is empty or longer than {KEY_BYTES_MAX} bytes")
     return Leaf(keys, values, data)
 
 
@@ -149,7 +149,7 @@ def _fill(number: int, psize: int, pointers: tuple[int, ...], ends: list[int]) -
     starts.append(psize)
     ends.sort()
     if ends != starts[1:]:
-        raise BadPage(number, starts[0], "its nodes overlap, or leave a gap")
+        raise BadPage(number, starts[0], "its nodes overlap or leave a gap")
 
 
 def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | None) -> None:
@@ -169,15 +169,15 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, len(header), "the file ends within this page")
     own, _, flags, pages = _RUN.unpack(header)
     if own != number:
-        raise BadPage(number, 0, f"it has the number of page {own}")
+        raise BadPage(number, 0, f"its header gives the page number {own}")
     if flags != OVERFLOW:
-        raise BadPage(number, 10, f"it has the flags {flags:#x}, so it is not a value page")
+        raise BadPage(number, 10, f"its flags {flags:#x} are not those of a value page")
     # More pages than needed are valid: if a transaction overwrites its own value with a shorter one, LMDB keeps the
     # whole run.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:
         raise BadPage(
             number,
             12,
-            f"it says that a value of {nbytes} bytes takes {pages} pages, which is wrong",
+            f"a value of {nbytes} bytes cannot take {pages} pages",
         )
     return int(pages)

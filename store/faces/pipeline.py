@@ -53,7 +53,7 @@ class _Queue(PipelineMethods):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a pipeline cannot be pickled: it belongs to its open store; create a new one there"
+            "a pipeline cannot be pickled: it belongs to its open store; create a new pipeline in the other process"
         )
 
     @property
@@ -317,7 +317,9 @@ def call_words(args: Sequence[Any]) -> list[bytes]:
     if not words:
         raise DataError("execute_command needs a command")
     if words[0].upper() == b"SELECT":
-        raise DataError("a store has no session; use db(n) to choose a database")
+        raise DataError(
+            "execute_command does not take SELECT, because a store has no session; use db(n) to choose a database"
+        )
     return words
 
 

@@ -57,7 +57,9 @@ def job_row(value: bytes, headers: Mapping[str, str] | None) -> EntryRow:
         raise DataError(f"headers must be a mapping of str to str, not {headers!r}")
     for name, text in headers.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise DataError(f"headers must be a mapping of str to str; {name!r}: {text!r} is not")
+            raise DataError(
+                f"headers must be a mapping of str to str, but they contain {name!r}: {text!r}"
+            )
         try:
             row += (HEADER + name.encode(), text.encode())
         except UnicodeEncodeError as error:

@@ -48,9 +48,10 @@ MUTANTS: Final = (
         "log/file-before-lsn",
         "aof/log.py",
         "            lsn = self.written_lsn\n            if lsn <= self.synced_lsn:\n                return\n"
-        "            if self._fsync_failed:  # an interrupt came before the failure was reported\n"
+        "            if self._fsync_failed:  # a sync failed, but an interrupt prevented the report\n"
         '                raise OSError(errno.EIO, "an earlier sync failed")\n'
-        "            if self._append is _no_segment:  # retired; an interrupt came before that was reported\n"
+        "            # the log was retired, but an interrupt prevented the report\n"
+        "            if self._append is _no_segment:\n"
         '                raise LogClosed("the log was retired")\n'
         "            self._sync_since, self._dirty_since = self._dirty_since, 0.0\n"
         "            file, offset = self._file, self.offset\n",
@@ -154,7 +155,7 @@ MUTANTS: Final = (
     Mutant(
         "log/unparked-after-failed-fsync",
         "aof/log.py",
-        "        if self._fsync_failed:  # checked last, since an fsync may fail in between\n"
+        "        if self._fsync_failed:  # check this last, because an fsync may fail in between\n"
         "            self.parked = True\n",
         "",
         ("tests/aof/test_errors.py::test_everysec_does_not_unpark_a_poisoned_log",),

@@ -321,7 +321,7 @@ def test_filters(run: Run, root: Path, options: list[str], expected: list[str]) 
 def test_no_length_of_time(run: Run, root: Path, value: str) -> None:
     done = run("queue", "dead", "ls", root, "mails", f"--older-than={value}")
     assert (done.code, done.out) == (exits.USAGE, "")
-    assert "give 90s, 15m, 2h or 7d" in done.err
+    assert "give one like 90s, 15m, 2h or 7d" in done.err
 
 
 def test_a_dead_job_by_either_of_its_ids(run: Run, root: Path) -> None:

@@ -28,7 +28,7 @@ def feed(server: Served, batches: Iterable[bytes]) -> None:
             line.sendall(batch)
         line.sendall(packed("CLIENT", "REPLY", "ON"))
         if line.recv(64) != b"+OK\r\n":
-            raise RuntimeError(f"{server.name} did not take the commands")
+            raise RuntimeError(f"{server.name} did not confirm the commands")
 
 
 def adding(count: int, keys: Iterable[str]) -> Iterator[bytes]:
@@ -59,7 +59,7 @@ def restarts(directory: Path, entries: int) -> dict[str, float]:
     for name, aof in (("RDB", False), ("AOF", True)):
         with closing(RedisServer(directory, EVERYSEC, aof=aof)) as server:
             if server.client.xlen(STREAM) != entries:
-                raise RuntimeError(f"redis-server lost entries of its {name}")
+                raise RuntimeError(f"redis-server did not restore all entries from its {name}")
             found[name] = server.ready_s * 1_000
     return found
 

@@ -157,7 +157,7 @@ def consume(port: int, total: int, patience_s: float) -> dict[str, float]:
     last = 0
     while acknowledged < total:
         if clock() > until:
-            raise TimeoutError(f"{len(sent)} of {total} messages came")
+            raise TimeoutError(f"only {len(sent)} of {total} messages arrived in time")
         for fd, _ in poll.poll(BLOCK_MS / 1000):
             line, reader, read = lines[fd]
             reader.feed(line.recv(1 << 16))

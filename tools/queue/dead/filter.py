@@ -53,7 +53,7 @@ def length_of_time(
         return None
     seconds = age_seconds(value) if len(value) <= _AGE_CHARS else None
     if seconds is None or seconds > _AGE_MAX.total_seconds():
-        raise click.BadParameter(f"{value!r} is not a duration; give 90s, 15m, 2h or 7d")
+        raise click.BadParameter(f"{value!r} is not a duration; give one like 90s, 15m, 2h or 7d")
     return timedelta(seconds=seconds)
 
 
