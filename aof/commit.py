@@ -68,7 +68,7 @@ def _pass_on(waiter: _Waiter | None) -> None:
         if waiter.lock.locked():
             try:
                 waiter.lock.release()
-            except RuntimeError:  # another thread released it after the check of `locked()`
+            except RuntimeError:  # another thread released the lock after the check of `locked()`
                 pass
 
 
@@ -341,7 +341,7 @@ class EverySecond:
         if self._going.locked():
             try:
                 self._going.release()
-            except RuntimeError:  # another thread released it after the check of `locked()`
+            except RuntimeError:  # another thread released the lock after the check of `locked()`
                 pass
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -54,7 +54,7 @@ CHUNK_BYTES_MAX: Final = 8 << 20
 # The log syncs a segment in the background when 1/4, 1/32 and 1/128 of it are left, so that little is left to sync at
 # its end. At the first of these points, the log also starts to prepare the spare, the file of the next segment.
 NEAR_END_SHIFTS: Final = (2, 5, 7)
-# an fsync may block an event loop this long, because long commands block it as long
+# an fsync may block an event loop this long, as a long command does
 QUICK_S: Final = 0.002
 # assumed time of an fsync before one was measured; about a hundred quick fsyncs lower the assumption below QUICK_S
 UNPROVEN_S: Final = 0.1
@@ -173,9 +173,9 @@ class Log:
         self._seed = crc32c_of(uuid)
         self._gathered: list[bytes] = []  # units for the next frame
         self._gathered_now = 0  # `now_ms` of the newest gathered unit
-        # time.monotonic() when the oldest record since the start of the last sync was added
+        # when the oldest record that no started sync covers was added (time.monotonic())
         self._dirty_since = 0.0
-        self._sync_since = 0.0  # the same for the records in the sync that is running
+        self._sync_since = 0.0  # the same for the oldest record that the running sync covers
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0
@@ -698,7 +698,7 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
-                # set it here too, so that no interrupt can come in between
+                # `_stop_answering` sets it too, but an interrupt could come before that
                 self._fsync_failed = True
                 self._stop_answering()
                 raise

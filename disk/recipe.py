@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidelog.disk.interface import Disk, File
 
-BESIDE = ".new"  # suffix of a file that is not published yet; ignore one that a crash left
+BESIDE = ".new"  # suffix of a file not yet published; a crash may leave such a file: ignore it
 
 
 def publish(disk: Disk, path: Path, data: bytes) -> None:

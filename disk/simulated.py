@@ -241,7 +241,7 @@ class SimulatedFile:
         try:
             time = self._disk.operation(operation, self.path)
         except OSError:
-            # The write failed, so it writes only a first part, of random length.
+            # A failed write is short: write only a first part of the data, of random length.
             part = self._disk.rng.randint(0, len(data))
             self._inode.write(self._disk.tick(), offset, data[:part])
             raise

@@ -127,7 +127,7 @@ def _bind(host: str | None, port: int) -> list[socket.socket]:
             except OSError:
                 if len(found) == 1:
                     raise
-                continue  # for example an IPv6 address on a machine without IPv6
+                continue  # for example an IPv6 address on a machine without IPv6: skip it
             links.append(link)
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

@@ -28,12 +28,13 @@ from tidelog.store.commit import batch
 from tidelog.store.commit.promise import Promise, unheld
 
 WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
-# if the client has so many unread bytes of replies, start no more of its commands
+# if a client has this many unread bytes of replies, start no more of its commands
 UNREAD_BYTES_MAX: Final = 64 << 10
 TURN_BYTES_MAX: Final = 256 << 10  # replies made in one turn: write them first
 LATE_BYTES_MAX: Final = 128 << 10  # not parsed yet: stop reading
 PIECE_BYTES: Final = 16 << 10  # of late data, parsed at a time
-LONG: Final = 128  # after so many commands sent together, the other clients come first
+# after this many commands that one client sent together, other clients come first
+LONG: Final = 128
 LOOK: Final = 16  # commands between two checks of the clock
 COMMAND_BYTES: Final = 200  # approximate overhead of a queued command
 RUN: Final = 64  # queued commands, and XADDs between other commands, run in groups of this size
@@ -284,7 +285,8 @@ class Connection(asyncio.Protocol):
     def _after(self) -> None:
         """Handle leftovers: run held-back commands, report a protocol error in its place, adjust reading."""
         while self.requests.held_back and not (self.waiting or self.session.busy or self.closing):
-            # The parser may have held back a command that is too large for a client that has not authenticated.
+            # The parser may have held back a command. If it is too large for a client that has not authenticated,
+            # `feed` raises.
             try:
                 commands = self.requests.feed(b"")
             except ProtocolError as error:

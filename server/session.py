@@ -198,7 +198,8 @@ class Session:
         """Run one command and send its reply, or become busy."""
         kept = self._kept
         if kept is not None and kept.args is args and self.plain and kept.db == self.db:
-            if self.core.read_again(kept):  # the usual way of a consumer that repeats its read
+            # usually, a consumer's repeated read finds nothing new and waits again
+            if self.core.read_again(kept):
                 self._park(kept, _XREADGROUP)
                 return
         started = perf_counter_ns()

@@ -67,7 +67,8 @@ class Commands(Generic[S]):
         command = table.resolve(args)
         handler = self.handlers.get(command.name)
         spelling = args[0]
-        # `spellings` is bounded, and no command in it has subcommands
+        # Store a way only for a spelling in `spellings`: there are only a limited number of these, and none of their
+        # commands has subcommands.
         if spelling in table.spellings:
             least, most = command.arity, command.arity
             if least < 0:

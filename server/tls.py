@@ -15,7 +15,7 @@ from tidelog.disk import recipe
 from tidelog.disk.real import RealDisk
 from tidelog.server.config.config import Config, ConfigError
 
-# As in Redis, the error of CONFIG SET gives no reason. The log gives it.
+# As in Redis, the error of CONFIG SET gives no reason; the log does.
 NOT_UPDATED: Final = "Unable to update TLS configuration. Check server logs."
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -171,7 +171,7 @@ class Turns:
             if commands:
                 self._adds.append((connection, commands))
                 adds += len(commands)
-                # these do not use up the turn: ADDS_MAX limits them, because together they are cheap
+                # these XADDs do not use up the turn's time: ADDS_MAX limits them, because together they are cheap
                 until += now - began
             else:
                 self._mixed = True

@@ -40,7 +40,7 @@ TURN_S: Final = 0.0005  # longest turn: other threads wait at most this long for
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
-# target time per hold of the lock, so that other threads wait no longer for it
+# target time of one hold of the lock: other threads wait about this long for it
 TAKE_S: Final = 0.00025
 LOOK_ROWS: Final = 4  # rows between two clock reads
 TAKE_MIN: Final = 1  # streams and keys copied per slice

@@ -58,7 +58,8 @@ NAME: Final = "manifest.json"
 FORMAT: Final = 1
 LARGEST_MAX: Final = 10_000
 KEY_BYTES_MAX: Final = 1024
-BYTES_MAX: Final = 64 << 20  # enough for ten thousand keys of 1 KiB in base64
+# largest size of a manifest: enough for ten thousand keys of 1 KiB in base64
+BYTES_MAX: Final = 64 << 20
 HASH_BYTES: Final = 32
 
 _KIND: Final = "snapshot"

@@ -381,7 +381,8 @@ def publish(
     finally:
         file.close()
     size, digest = hashed(disk, work / DATA, progress, "verifying")
-    found = content(work)  # after `hashed`, which drops the page cache, so that it reads the medium
+    # call it after `hashed`, which drops the page cache, so that this call reads the medium
+    found = content(work)
     for name in disk.listdir(work):
         if name != DATA:  # LMDB's lock file
             disk.unlink(work / name)

@@ -216,7 +216,7 @@ class Checkpoints:
         self._press_at = now + PRESS_S
         with core.lock:
             logged, _ = core.log.since(self.position)
-            # Add what pending entries take in memory, because one takes more bytes there than in the log.
+            # Add what pending entries take in memory, because a pending entry takes more bytes there than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
@@ -325,7 +325,7 @@ class Checkpoints:
             relief = core.durability.relief
             # Let the waiting writers go on, even after a failure: too much memory is better than a hang.
             if relief is not None:
-                give_back()  # return the memory that the checkpoint freed to the system first
+                give_back()  # first return to the system the memory that the checkpoint freed
                 core.press(None)
                 relief.set()
 
@@ -366,8 +366,8 @@ class Checkpoints:
                 meta,
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
-                # With `trouble` a unit broke off. It may have broken off while it copied what it was about to change,
-                # so the frozen state may be incomplete.
+                # `trouble` means that a unit broke off. It may have broken off while it copied what it was about to
+                # change, so the frozen state may be incomplete.
                 cancelled=lambda: bool(core.state is not state or core.trouble or self._abandoned),
                 progress=lambda rows: self._press(core),
             )

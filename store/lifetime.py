@@ -98,7 +98,7 @@ def _keeper(core: Core) -> Keeper:
 
 
 def close(core: Core, drain: Duration | None = DRAIN_SECONDS) -> int:
-    """Wait for the jobs that other threads and tasks have in hand, then end the store. Returns how many were left.
+    """Wait for the jobs that other threads and tasks hold, then end the store. Returns how many were left.
 
     Raises DataError (`drain`), and what `end` raises. An interrupt ends the wait; the store is closed anyway.
     """
@@ -147,7 +147,7 @@ def end(core: Core) -> None:
     try:
         keeper = _keeper(core)
         keeper.close()
-        # Do this last. After an earlier interrupt, the next close or the end of the process then continues.
+        # Do this last. If an interrupt comes before it, the next close or the end of the process continues the close.
         keeper.let_go()
         _open_cores.discard(core)
     except aof.AofError as error:

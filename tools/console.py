@@ -37,7 +37,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -
 
     console = Console()
     drawn = Table()
-    least = 1  # the width of the table's frame plus its columns at their narrowest
+    least = 1  # the table's least width: its frame plus its columns at their narrowest
     for name, *cells in zip(head, *rows, strict=True):
         width = max(map(cell_len, (name, *cells)))
         prose = any(" " in cell for cell in cells)

@@ -146,7 +146,8 @@ def command(path: Path, file: Path | None, others: Sequence[str], **given: str |
     except CommandError as error:  # of a user in the file
         raise Wrong(f"{file}: users: {str(error).removeprefix('ERR ')}") from error
     except OSError as error:
-        # The error is about an address or a file outside the store, because errors of the store have their own classes.
+        # Errors of the store have their own classes, so this error is about an address or about a file outside the
+        # store.
         said = error.strerror or str(error)
         raise CannotListen(f"{error.filename}: {said}" if error.filename else said) from error
 

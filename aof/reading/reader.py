@@ -195,8 +195,8 @@ class Scan:
         self._seed = crc32c_of(self.header.uuid)
         self._promises = promises
         self._looks = _LOOKS_MAX if live and self.last else 0
-        # True if a segment between this one and the next is missing, so that the end which the next one states is not
-        # this one's.
+        # True if a segment between this one and the next is missing. Then the end that the next segment states is not
+        # the end of this one.
         self._gap = False
 
     @property

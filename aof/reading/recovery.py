@@ -242,8 +242,8 @@ def _settle(disk: Disk, directory: Path, path: Path) -> None:
     file = disk.open(path, write=True)
     try:
         file.fsync()
-        # An earlier fsync may have failed. The kernel then marked its pages clean although they differ from the disk,
-        # so read from the disk.
+        # An earlier fsync may have failed. The kernel then marked the pages clean although the disk differs from them.
+        # So drop them, and read from the disk.
         file.drop_cache()
     finally:
         file.close()
@@ -254,7 +254,7 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     nbytes = scan.tail_bytes()
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
-    # The name has the incarnation, because the next life reuses the name of an empty segment.
+    # The file's name has the incarnation, because the next life reuses the name of an empty segment.
     name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
     recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(

@@ -67,7 +67,7 @@ class Case(NamedTuple):
 # The cases exclude one another, so their order does not matter.
 # fmt: off
 VERDICTS: Final = (
-    #    verdict          found          last   promised
+    #    verdict          found          last   promised       (None: any value)
     Case(Verdict.FRAME,   Found.WHOLE,   True,  None),
     Case(Verdict.FRAME,   Found.WHOLE,   False, True),
     Case(Verdict.END,     Found.BLANK,   True,  False),   # prepared and never written, or cut

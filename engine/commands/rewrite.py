@@ -224,8 +224,8 @@ class _StreamForm:
     def nacked(self, group: Group) -> Iterator[Command]:
         released = self.released(group)
         if self.target is Target.REDIS_7_0:
-            # Redis 7.0 has no XNACK, and `>` never returns these entries again. So give them an owner with an empty
-            # name; then consumers can claim them.
+            # Redis 7.0 has no XNACK, and its `>` never returns an entry again. So give released entries an owner with
+            # an empty name; then consumers can claim them.
             for entry_id, count in released:
                 self.lose(Kind.NACKED)
                 yield _claim([b"XCLAIM", self.key, group.name, b"", b"0"], entry_id, 0, count)

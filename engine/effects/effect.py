@@ -47,7 +47,7 @@ XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 #                    length: entries of the stream afterwards. removed: number of entries removed.
 #                    drop: number of whole nodes dropped from the head. floor: in the node after them, the slots below
 #                    this one are removed. slots, ids: entries that ACKED removed singly, else ()
-XDEL: Final = 8  # (op, db, key, ids, slots)              raises max-deleted-entry-id
+XDEL: Final = 8  # (op, db, key, ids, slots)              deletes entries; raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
 XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) sets the limits; clears the dedup tables
 XIDMPRECORD: Final = 11  # (op, db, key, pid, iid, ms, seq)

@@ -26,8 +26,9 @@ from tidelog.engine.rowkeys import REST, Operation, chunk_row
 # holds only numbers, so the garbage collector need not visit it when many groups wait to be packed.
 Given = tuple[tuple[int, ...], tuple[int, ...]]
 
-SMALL_CHUNKS: Final = 4  # a group with at most so many chunks by ID ...
-SMALL_OWNERS: Final = 16  # ... and owner numbers is packed as soon as it is frozen
+# A group with at most this many chunks by ID, and at most this many owner numbers, is packed as soon as it is frozen.
+SMALL_CHUNKS: Final = 4
+SMALL_OWNERS: Final = 16
 OWNERS_AT_ONCE: Final = 64  # owners packed between two RESTs
 
 

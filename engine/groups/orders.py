@@ -46,7 +46,7 @@ from tidelog.engine.idlist import IdList, id_of, is_narrow, key_of, keys, unpack
 NOBODY: Final = 0  # owner of an entry that XNACK released
 # Time of the first entry in the NACK zone. Every entry with a time below 0 is in the zone.
 NACK_TIME: Final = -(1 << 62)
-FEW: Final = 3  # up to this many entries are changed one by one, more of them as slices
+FEW: Final = 3  # up to this many entries are changed one by one; more of them are changed as slices
 
 
 class Orders:

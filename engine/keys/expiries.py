@@ -37,7 +37,7 @@ class Expiries(dict[bytes, int]):
         self.table = Table() if table is None else table
         self.count = count
         self.cold_next = 0 if count else NEVER
-        # `cold_next` was read from this row; the rows before it are not read again
+        # the row from which `cold_next` was read; the rows before it are not read again
         self._cold_from = b""
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Expiries(dict[bytes, int]):
 
     def load(self, key: bytes, at: int) -> None:
         """Set a key's time in memory without counting it, since `count` includes it already."""
-        # first, so an interrupt in between leaves only a stale heap entry
+        # push first: an interrupt before the next line then leaves only a stale heap entry
         heappush(self._heap, (at, key))
         self[key] = at
         self._tidy()

@@ -158,12 +158,12 @@ class Block:
         return Block(self.data, self.count, self.last, self.deleted)
 
 
-# A cache of decoded blocks, oldest first. Readers walk forward, so a few dozen blocks serve many of them. Several
-# threads render views at once, so the code uses only single dict operations, each of which tolerates the others.
+# A cache of decoded blocks, oldest first. Readers walk forward, so a few dozen blocks serve many readers. Several
+# threads render views at once, so the code uses only single dict operations, and expects changes between them.
 #
-# The sealed bytes of all cached blocks together are at most twice CACHED_BYTES. One half is for blocks of up to
-# LARGE_BYTES, which their number bounds. The other half is for larger blocks. One block alone may be larger. Only a
-# node limit of more than 64 KiB makes large blocks, so only these are summed up.
+# The number of blocks is limited, so blocks of up to LARGE_BYTES have at most CACHED_BYTES together. If a larger block
+# is added, the oldest blocks are dropped until the rest and the new one have at most CACHED_BYTES, or only the new one
+# is left. Only a node limit of more than 64 KiB makes larger blocks, so sizes are summed up only for these.
 CACHED_BLOCKS: Final = 64
 CACHED_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = CACHED_BYTES // CACHED_BLOCKS

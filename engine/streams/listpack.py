@@ -83,7 +83,8 @@ _DIGITS: Final = [
 ]
 
 _SMALL: Final = 4096  # a diff from 0 to 127 takes 2 bytes; any other from -4096 to 4095 takes 3
-_STEPS: Final = (128, 4096, 32768, 8388608)  # a diff takes one byte more from each of these on
+# from each of these values on, a diff takes one byte more
+_STEPS: Final = (128, 4096, 32768, 8388608)
 
 
 def sizes(values: Sequence[bytes], lengths: Sequence[int], more: int = 0) -> list[int]:

@@ -54,7 +54,8 @@ def _each(
 ) -> Reply:
     """Change the subscription for each name and confirm each. The last confirmation is the reply, for EXEC."""
     word = args[0].lower()
-    session.server.pubsub.deliver()  # deliver earlier events now, to those who were subscribed then
+    # first deliver earlier events, before a subscription changes
+    session.server.pubsub.deliver()
     if not names:
         return Push([word, None, count(session)])
     messages = []

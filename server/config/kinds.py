@@ -192,7 +192,7 @@ class Text(Kind):
     allowed = "a string without NUL"
 
     def parse(self, text: str) -> str:
-        # A TOML file must be valid Unicode, and a file name cannot contain NUL.
+        # A TOML file cannot contain a lone surrogate, and a file name cannot contain NUL.
         if "\0" in text or not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise Refused("argument must be UTF-8 text without NUL")
         return text

@@ -12,7 +12,7 @@ from tidelog.server.session import Outlet, Session
 from tidelog.server.wire.replies import Double
 from tidelog.store.commit.core import Core
 
-_SMALL: Final = 5 << 20  # as in Redis, MEMORY DOCTOR gives no diagnosis for less memory
+_SMALL: Final = 5 << 20  # as in Redis, MEMORY DOCTOR gives no diagnosis below this amount of memory
 
 
 class Shares(NamedTuple):

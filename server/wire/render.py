@@ -61,7 +61,7 @@ def render(reply: Reply, protocol: int, out: Out) -> None:
     else:
         writer = _WRITERS.get(kind)
         if writer is None:
-            raise TypeError(f"not a valid reply of a command: {kind.__name__}")
+            raise TypeError(f"a command cannot reply with a value of type {kind.__name__}")
         writer(reply, protocol, out)
 
 
@@ -208,7 +208,7 @@ class _Headers(dict[int, bytes]):
         return header
 
 
-# Clients choose field names and lengths, so these limits bound the caches.
+# Clients choose field names and their lengths, so these limits bound the caches.
 _HEADERS_MAX: Final = 1 << 14
 _NAMES_BYTES_MAX: Final = 512  # field names of one entry
 _fields: dict[tuple[bytes, ...], list[_Headers]] = {}

@@ -231,7 +231,9 @@ def _follow(file: Readable, head: Head, size: int, todo: list[tuple[int, int]]) 
         )
         for node in nodes:
             if node > psize - NODE.size:
-                raise DamagedCheckpoint(path, at, f"page {number} is incomplete")
+                raise DamagedCheckpoint(
+                    path, at, f"a node does not lie wholly within page {number}"
+                )
             low, high, bits, key_bytes = NODE.unpack_from(page, node)
             if flags & BRANCH:
                 todo.append((low | high << 16 | bits << 32, depth + 1))
@@ -239,7 +241,9 @@ def _follow(file: Readable, head: Head, size: int, todo: list[tuple[int, int]]) 
                 value_bytes = low | high << 16
                 where = node + NODE.size + key_bytes
                 if where > psize - 8:
-                    raise DamagedCheckpoint(path, at, f"page {number} is incomplete")
+                    raise DamagedCheckpoint(
+                        path, at, f"a node does not lie wholly within page {number}"
+                    )
                 (first,) = struct.unpack_from("=Q", page, where)
                 _inside(path, head, size, first, -(-(PAGE_HEADER + value_bytes) // psize))
 

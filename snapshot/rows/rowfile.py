@@ -277,7 +277,7 @@ class RowFile:
             raise BadPage(
                 number,
                 10,
-                f"it has the wrong kind for depth {depth} of a tree of depth {self.head.rows.depth}",
+                f"a page of this kind cannot be at depth {depth} of a tree of depth {self.head.rows.depth}",
             )
         return page
 

@@ -125,7 +125,7 @@ class Structure:
                     raise BadPage(
                         number,
                         10,
-                        f"it has the wrong kind for depth {depth} of a tree of depth {tree.depth}",
+                        f"a page of this kind cannot be at depth {depth} of a tree of depth {tree.depth}",
                     )
                 if isinstance(page, Branch):
                     if len(page.keys) < 2 and not free:

@@ -135,7 +135,7 @@ def _leaf(data: bytes, number: int, psize: int, pointers: tuple[int, ...]) -> Le
             values.append((_WIDE.unpack_from(data, end)[0], end, size))
             end += 8
         else:
-            raise BadPage(number, at, f"a node has the unknown flags {bits:#x}")
+            raise BadPage(number, at, f"a node has the invalid flags {bits:#x}")
         ends.append((end + 1) & ~1)
     _fill(number, psize, pointers, ends)
     if not min(map(len, keys)) or max(map(len, keys)) > KEY_BYTES_MAX:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Draining(Protocol):
-    """A wait for the jobs that others have in hand. See `store.queue.work.drain.Drain`."""
+    """A wait for the jobs that other threads and tasks hold. See `store.queue.work.drain.Drain`."""
 
     def begin(self) -> None:
         """Stop handing out jobs."""
@@ -27,7 +27,7 @@ class Draining(Protocol):
         """Seconds until the next look; None when the wait is over."""
 
     def end(self) -> int:
-        """How many jobs others had in hand at the last look."""
+        """How many jobs other threads and tasks held at the last look."""
 
 
 class Leasing(Protocol):

@@ -42,8 +42,8 @@ from tidelog.store.errors import NotStored, StoreDamaged
 FRAME_UNITS = 1000  # a pipeline holds the lock for at most this many units
 # This many plain XADDs in a row to one key become one record if they fit into the open node.
 FEW = 4
-# This many become one record even if they do not fit into the open node. With fewer, the work per record costs more
-# than it saves.
+# This many plain XADDs become one record even if they do not fit into the open node. With fewer, the work per record
+# costs more than it saves.
 MANY = 160
 _WORD_BYTES: Final = 5  # at most, what msgpack adds to a byte string
 _RECORD_BYTES: Final = 64  # upper bound of an XADD record's bytes, without its key and row

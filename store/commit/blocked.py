@@ -85,7 +85,7 @@ class Waits:
             at = waiter.ask_at if at is None else min(at, waiter.ask_at)
         seconds = None if at is None else max(0.0, at - clock.monotonic())
         if waiter.claim_at is not None:
-            # The two clocks round differently. Add one ms, because a wake before the time would be useless.
+            # Add one ms: the two clocks round differently, and a wake just before the time would be useless.
             claim = max(0, waiter.claim_at - clock.time_ns() // 1_000_000 + 1) / 1000
             seconds = claim if seconds is None else min(seconds, claim)
         return seconds

@@ -140,7 +140,8 @@ def _marked(body: bytes, last: int) -> bytes:
     """Set the end mark in a unit's last record, `last` bytes long; which record is the last was not known before."""
     marked = bytearray(body)
     at = len(marked) - last
-    # A record is a msgpack array of fewer than 16 fields, and its opcode is an int of one byte.
+    # A record is a msgpack array of fewer than 16 fields, and its opcode is an int below 128. So the header and the
+    # opcode take one byte each.
     assert marked[at] & 0xF0 == 0x90 and marked[at + 1] < VOLATILE
     marked[at + 1] |= END
     return bytes(marked)

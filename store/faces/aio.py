@@ -301,7 +301,7 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
 
 
 async def _drain(drain: Draining, caller: TaskCaller) -> int:
-    """Wait for the jobs that others have in hand. Returns how many were left."""
+    """Wait for the jobs that other threads and tasks hold. Returns how many were left."""
     try:
         drain.begin()
         while (pause := drain.look()) is not None:

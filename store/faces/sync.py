@@ -414,7 +414,7 @@ class Store(Face, Methods):
         """Close the store: sync the log and release the directory. Closing twice is allowed.
 
         Blocked calls raise StoreClosed. The store's queues stop handing out jobs; then the call waits for the jobs that
-        other living threads and tasks have in hand.
+        other living threads and tasks hold.
 
         Args:
             drain: Seconds or a timedelta to wait for those jobs; None = for ever, 0 = not at all.

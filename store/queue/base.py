@@ -48,7 +48,8 @@ from tidelog.store.queue.work.shared import Delivery, Leftover
 
 # jobs that put_many puts in one unit, with about UNIT_BYTES of values at most
 BATCH_JOBS: Final = 1_000
-# A putter that waits for room looks again after this time, because an XACK without a queue object does not wake it.
+# A putter that waits for room looks again after this time: if a client acknowledges jobs by a plain XACK, nothing wakes
+# the putter.
 ROOM_SECONDS: Final = 1.0
 PURGE_JOBS: Final = 1_000  # jobs that one unit deletes
 BATCH_MAX: Final = 100_000  # jobs that one fetch may ask for
@@ -702,8 +703,8 @@ class ConsumerBase:
         return promise
 
     def __del__(self) -> None:
-        # As in `Delivery.__del__`, do not wait here. Jobs may keep the delivery alive, so return the jobs that no
-        # worker has got to the queue here.
+        # As in `Delivery.__del__`, do not wait here. Jobs that were handed out may keep the delivery alive, so return
+        # the other jobs to the queue here.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()

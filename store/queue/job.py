@@ -1,4 +1,4 @@
-"""Job: one delivered job that a worker has in hand. `Job` is for threads, `AsyncJob` for asyncio."""
+"""Job: one delivered job that a worker holds. `Job` is for threads, `AsyncJob` for asyncio."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ CHECKS: Final = {
     "tail":      exits.VERIFY_TAIL,     # a torn tail, as after a crash; no promised record is missing
     "durable":   exits.VERIFY_DURABLE,  # DURABLE is unreadable, so less can be proved; no data is missing
     "time":      exits.VERIFY_TIME,     # a frame is older than the one before it
-    "records":   exits.VERIFY_RECORDS,  # this version does not know the effect in a record
+    "records":   exits.VERIFY_RECORDS,  # a record is not an effect that this version knows
     "blocks":    exits.VERIFY_BLOCKS,   # sealed entries in a record do not match their checksum
     "replay":    exits.VERIFY_REPLAY,   # the records cannot be applied one after the other
     "frames":    exits.VERIFY_FRAMES,   # a frame that was promised is damaged

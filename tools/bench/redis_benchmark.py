@@ -72,7 +72,7 @@ class Benchmarked(Contender):
         def settle(calls: int) -> None:
             added, _ = server.client.xlen(STREAM), server.client.delete(STREAM)
             if load.command is XADD and added < calls:
-                raise RuntimeError(f"{server.name} added {added} of {calls} entries")
+                raise RuntimeError(f"{server.name} added only {added} of {calls} entries")
 
         quantum = load.clients * load.pipeline * 10  # enough for all connections to get going
         super().__init__(server.name, run, settle=settle, quantum=quantum, most=CALLS_MAX)

@@ -43,7 +43,8 @@ LIFE_SECONDS: Final = (0.4, 2.6)  # of a child, from its start to the kill
 # The workers run this many times faster than asked for, because they are dead for much of the time.
 PACE: Final = 4
 POLL_SECONDS: Final = 0.05
-PATIENCE_SECONDS: Final = 60.0  # after this time beyond the time asked for, something hangs
+# if the workers take this much longer than expected, something hangs
+PATIENCE_SECONDS: Final = 60.0
 
 
 @dataclass

@@ -38,7 +38,8 @@ from tidelog.engine.streams.stream import Stream
 
 # stands for `>`; as in Redis, the same ID written in digits also asks for new entries
 NEW = ids.MAX
-CLAIM_BYTES = len(b":0\r\n:0\r\n")  # reply bytes of the two integers that CLAIM adds to an entry
+# bytes that CLAIM adds to each entry of a reply, as two integers
+CLAIM_BYTES = len(b":0\r\n:0\r\n")
 _PLAIN_DIGITS_MAX = 15  # a time or count with at most this many digits is always in range
 _PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))
 _ZERO = ord("0")

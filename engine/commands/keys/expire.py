@@ -17,7 +17,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            # Redis strips line ends at the end of an error line. The option is the last part of this line.
+            # Strip line ends from the option: it ends the error line, and Redis strips line ends there.
             shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)

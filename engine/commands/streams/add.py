@@ -600,7 +600,7 @@ def _row(row: Any) -> EntryRow:
         parts: Iterable[Any] = chain.from_iterable(row.items())
     elif isinstance(row, (list, tuple)):
         parts = row
-    else:  # also for str: it is iterable, but its characters are not fields
+    else:  # raise for str too: it is iterable, but its characters are not fields
         raise TypeError(f"Invalid row of type: {type(row).__name__!r}. Give a dict of its fields.")
     flat = tuple(map(to_bytes, parts))
     if not flat or len(flat) & 1:

@@ -123,7 +123,8 @@ class Plan:
         self.removed = 0
         self.drop = 0  # whole nodes from the head
         self.floor = 0  # and the slots of the next node below this one
-        self.slots: list[int] = []  # ACKED: the entries one by one: (ordinal, slot, ...)
+        # for ACKED: the entries removed singly, as (ordinal, slot, ordinal, slot, ...)
+        self.slots: list[int] = []
         self.ids: list[int] = []  # and their IDs
         self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
 
@@ -204,7 +205,7 @@ def _plan_from_end(plan: Plan, nodes: Nodes, length: int, options: TrimOptions) 
     target = options.threshold if options.strategy == MAXLEN else -1
     minimum = options.threshold
     exact = not (options.approximate and (options.policy or KEEPREF) == KEEPREF)
-    kept = entries = 0  # number of nodes that stay, and of live entries in them
+    kept = entries = 0  # number of nodes that stay, and number of live entries in these nodes
     first: Node | None = None  # the first of these nodes
     partly = False
     for node in nodes.walk_back():
@@ -257,7 +258,7 @@ def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None
         deleted = node.deleted
         if deleted & (deleted + 1):
             floor = node.live_slots()[wanted - 1] + 1
-        else:  # only the head is deleted, as after other trims
+        else:  # the deleted slots are the node's first ones, as after other trims
             floor = deleted.bit_length() + wanted
     plan.removed += taken
     if taken == node.live:

@@ -1,10 +1,10 @@
-"""Drain: before a store is closed, wait for the jobs that other threads and tasks have in hand.
+"""Drain: before a store is closed, wait for the jobs that other threads and tasks hold.
 
 A drain has three steps:
 
     begin     the queues stop handing out jobs: workers that wait or ask get StoreClosed, and jobs that were fetched but
               not handed out go back. Everything else still works: acknowledgements, retries, puts
-    look      repeated: count the jobs that others still have in hand
+    look      repeated: count the jobs that they still hold
     end       return how many were left, and log a line if there are any
 
 A job is in the hands of the thread or task that took it, or that entered its `with` block last. The caller does not
@@ -95,7 +95,7 @@ class Drain:
         return min(LOOK_SECONDS, left) if left > 0 else None
 
     def end(self) -> int:
-        """How many jobs others had in hand at the last look."""
+        """How many jobs other threads and tasks held at the last look."""
         for shared in self._leases.queues():
             shared.room.pop(self._caller, None)
         total = sum(self._left.values())
@@ -109,7 +109,7 @@ class Drain:
         return total
 
     def _others(self, delivery: Delivery) -> int:
-        """How many of a delivery's jobs other living threads and tasks have in hand."""
+        """How many of a delivery's jobs other living threads and tasks hold."""
         told = {*delivery.finished, *(job for job, _, _ in list(delivery.jobs))}
         hands, holder = delivery.hands, delivery.holder
         return sum(

@@ -173,7 +173,8 @@ class Fetch:
                 delivery.until = mono + self.time_limit
             return DELIVERED
         if self.timeout_ms is None:
-            # If this unit itself returned jobs to the queue, the next request can get them, so ask for one.
+            # If this unit itself returned jobs to the queue, the next request can get them. AGAIN asks the caller for
+            # it.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],

@@ -1,6 +1,6 @@
 """Leases: keep jobs of living workers from being taken over, and clean up after workers.
 
-Each open store has one daemon thread, which sleeps while no worker has a job in hand. On each beat, for every queue:
+Each open store has one daemon thread, which sleeps while no worker holds a job. On each beat, for every queue:
 
     write gathered acknowledgements                         renew leases older than a third of `retry_after`
     write what ended deliveries left behind                 go on with retention by age
@@ -83,7 +83,7 @@ class Leases:
         return [shared for shared in found if shared is not None]
 
     def arm(self) -> None:
-        """Start the beats: a worker has a job in hand."""
+        """Start the beats: a worker holds a job."""
         self.armed = True
         if self._manual:
             return
@@ -134,7 +134,7 @@ class Leases:
                 shared.leave(delivery)
 
     def drain(self, limit: float | None, caller: Caller, me: Holder) -> Drain | None:
-        """A wait of at most `limit` seconds for the jobs that others have in hand. None if the store has ended."""
+        """A wait of at most `limit` seconds for the jobs that others hold. None if the store has ended."""
         core = self._core()
         return None if core is None or core.ended else Drain(core, self, limit, caller, me)
 

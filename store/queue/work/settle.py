@@ -32,7 +32,7 @@ Words = list[list[bytes]]
 
 
 class Held:
-    """A job that a worker has in hand, with what fences it."""
+    """A job that a worker holds, with what fences it."""
 
     __slots__ = ("shared", "options", "worker", "job", "count", "row")
 

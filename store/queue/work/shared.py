@@ -50,8 +50,8 @@ class Delivery:
     gathers     whether acknowledgements are gathered like this
     until       end of the time limit, monotonic seconds; None = no limit
     renewed     when the leases were last renewed
-    holder      who has its jobs in hand, 0 = nobody yet
-    hands       for a batch: job -> who has it in hand, if that is or was not `holder`
+    holder      who holds its jobs, 0 = nobody yet
+    hands       for a batch: job -> who holds it, if that is or was not `holder`
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Delivery:
         return self.until is None or mono < self.until
 
     def taken(self, job: int, holder: Holder) -> None:
-        """Note that `holder`, which is not `self.holder`, has a job in hand."""
+        """Note that `holder`, which is not `self.holder`, holds a job."""
         if self.gathers and self.holder:
             self.hands[job] = holder
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidelog.tools.bench.race import Contender
 
-LINE = b"x" * 79 + b"\n"  # about the bytes that one XADD of two small fields takes in the log
+LINE = b"x" * 79 + b"\n"  # about as long as the record of one XADD of two small fields
 SEGMENT_BYTES = 8 * 1024 * 1024
 # larger writes would leave large folios in the page cache, which slow all later small writes
 FILL_BYTES = 64 * 1024

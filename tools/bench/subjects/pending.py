@@ -13,7 +13,7 @@ from tidelog.tools.bench.messages import SMALL
 from tidelog.tools.bench.race import Contender
 
 MANY, FEW = 1_000_000, 1_000
-ACKS_MOST = FEW // 2  # per slice, so that the small store still has entries to acknowledge
+ACKS_MOST = FEW // 2  # entries of one slice: few enough that the small store still has some left
 HOUR_MS = 3_600_000
 
 

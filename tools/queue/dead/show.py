@@ -38,7 +38,7 @@ def command(
             if as_json:
                 click.echo(json.dumps(as_object(job, codec)))
                 continue
-            # this ID is a dead job's own; for another dead job it is the ID from before it died
+            # two dead jobs match: the ID is that of one, and the other had it before it died
             if number:
                 click.echo()
             show(job, codec)
