@@ -115,7 +115,8 @@ class Tail:
                 raise Vanished(info.path) from None
             if scan.header != info.header:
                 scan.close()
-                return None, False  # the next life replaced a segment without frames
+                # The segment had no frame, and the next life has replaced it under the same name.
+                return None, False
             if start is not None and scan.size < start.offset:
                 scan.close()
                 raise Vanished(info.path)  # records that were read have been cut off

@@ -265,7 +265,8 @@ class RealDisk:
                 file.close()
                 return None
             self._locks[path.parent] = file
-        except BaseException:  # also an interrupt; the lock may already be held
+        except BaseException:
+            # For an interrupt too, because the lock may be held already.
             file.close()
             raise
         return file

@@ -24,5 +24,5 @@ def temporary_program(name: str, text: str) -> Path:
 
 
 def _remove(directory: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child ends without taking the program from its parent
+    if os.getpid() == owner:  # a forked child must not remove its parent's program
         shutil.rmtree(directory, ignore_errors=True)

@@ -48,8 +48,8 @@ class SnapshotGone(SnapshotError):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(
-            f"{path}: the snapshot is not there any more; it was pruned, or moved away. Use a newer snapshot, and keep "
-            "it with a lease while it is in use"
+            f"{path}: the snapshot is gone; it was pruned or moved away. Use a newer snapshot, and hold a lease on it "
+            "while it is in use"
         )
         self.path = Path(path)
 

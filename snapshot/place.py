@@ -90,12 +90,11 @@ class LocalPlace:
         while True:
             try:
                 file = self.disk.hold(path, shared=True)
-                if (
-                    file is None
-                ):  # a prune is taking its name away, or only looks whether it is held
+                if file is None:
+                    # A prune holds the lock: it is removing the snapshot, or only checks whether anyone holds it.
                     time.sleep(POLL_S)
                     continue
-                # Between the open and the flock, a prune may have deleted it.
+                # A prune may have deleted the snapshot between the open and the flock.
                 if self._leads_to(path, file):
                     return file
                 file.close()

@@ -137,7 +137,7 @@ class _Reading:
     def _follow_log(self, tail: Tail, landing: Landing) -> None:
         replay = Replay(partial(self._apply, landing))
         while (stretch := tail.look()) is not None:
-            # After an interrupt the tail may be behind the records that were applied.
+            # Skip frames that were applied before: after an interrupt, the tail may give them again.
             replay.run(stretch.path, filter(self._is_new, stretch.frames))
             landing.now = max(landing.now, stretch.frames[-1][3])
             tail.position = stretch.end

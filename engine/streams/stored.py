@@ -217,7 +217,7 @@ def _bounds(number: int, sealed: bytes) -> tuple[int, int, int]:
         unpacker.read_array_header()
         ms, seq, count, *more = unpacker.unpack()
     except Exception as error:
-        raise CorruptBlock(f"stream {number}, open node: it is unreadable: {error}") from error
+        raise CorruptBlock(f"stream {number}: its open node is unreadable: {error}") from error
     first = ms << 64 | seq
     if not more:
         return first, first + count - 1, count
@@ -236,7 +236,7 @@ def _page(number: int, first: int, payload: bytes) -> Page:
 def _missing(stream: StoredStream, start: int, stop: int) -> CorruptBlock:
     return CorruptBlock(
         f"stream {stream.number}, blocks {start} to {stop - 1} (IDs {text(stream.head_id).decode()} to "
-        f"{text(stream.nodes_last).decode()}): the page of the first is missing"
+        f"{text(stream.nodes_last).decode()}): the page of the first block is missing"
     )
 
 

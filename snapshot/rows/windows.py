@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 WINDOW_BYTES: Final = 1 << 20
 KEPT: Final = 4
-GAP_BYTES: Final = 64 << 10  # behind a piece a read still counts as sequential
+GAP_BYTES: Final = 64 << 10  # a read that begins this close after a piece counts as sequential
 
 
 class _Piece(NamedTuple):
@@ -76,7 +76,7 @@ class Windows:
         nbytes = min(max(need, WINDOW_BYTES if ahead else self._least), self._size - offset)
         self.reads += 1
         data = self._fetch(offset, nbytes)
-        # A value that is larger than a window is read once; keeping it would only take memory.
+        # Do not keep a value that is larger than a window: it is read only once, so it would only take memory.
         kept = data if len(data) <= WINDOW_BYTES else b""
         self._keep(_Piece(offset, kept, offset + len(data), ahead))
         return data
