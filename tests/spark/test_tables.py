@@ -10,24 +10,9 @@ from typing import Any
 import pytest
 from tests.rounds import rest_slow
 from tests.spark.histories import Told, lives
-
-from tidelog.spark.source.options import parse
-from tidelog.spark.source.read import columns_of, read
-from tidelog.spark.source.snapshots import resolve
+from tests.spark.rows import rows
 
 STORES = 4
-
-
-def rows(path: Path, **options: str) -> list[dict[str, Any]]:
-    """The rows of a read, by `partitions()` and `read()` in this process."""
-    parsed = parse({"path": str(path), **options})
-    paths = resolve(parsed.paths, parsed.snapshot)
-    planned = read(parsed, paths, columns_of(parsed, len(paths)))
-    found = []
-    for part in planned.parts():
-        for batch in planned.batches(part):
-            found += batch.to_pylist()
-    return found
 
 
 def ms(row: dict[str, Any]) -> dict[str, Any]:
