@@ -5,12 +5,15 @@ Only the modules in this folder import pyspark and pyarrow (extra `spark`). Impo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["pin", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -18,3 +21,27 @@ def register(spark: SparkSession) -> None:
     from tidelog.spark.source.datasource import TidelogDataSource
 
     spark.dataSource.register(TidelogDataSource)
+
+
+@contextmanager
+def pin(path: str | PathLike[str], snapshot: str = "latest") -> Iterator[str]:
+    """Keep a snapshot from being pruned within the context, also while nothing reads it.
+
+    Args:
+        path: A snapshot, or a store.
+        snapshot: Which snapshot of a store: "latest", "now" (make one) or an LSN.
+
+    Yields:
+        The path of the snapshot.
+
+    Raises:
+        TidelogSparkError: It does not exist, or was pruned.
+    """
+    from tidelog.snapshot.place import place_of
+    from tidelog.spark.source.snapshots import resolve, telling
+
+    with ExitStack() as held:
+        (found,) = resolve((fspath(path),), snapshot)
+        with telling(found):
+            held.enter_context(place_of(found).hold())
+        yield found

@@ -27,8 +27,8 @@ from tidelog.spark.source.read import Read, columns_by, columns_of, read
 from tidelog.spark.source.snapshots import resolve
 
 NAME: Final = "tidelog"
-# Loaded only in processes that plan a read while filters are pushed down. Spark refuses a reader with `pushFilters`
-# where they are not, and tells the reader in no other way.
+# Spark loads this module only in a process that plans a read with filters to push down. In any other process it refuses
+# a reader that has `pushFilters`, and it offers no other way to find out.
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -38,8 +38,8 @@ class TidelogDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._told = {name.lower(): value for name, value in dict(options).items()}
-        # Spark makes the object once per load and copies it into every plan, so "latest" is resolved here. The options
-        # may be those of a stream or a sink; then this fails, and only a batch read tells.
+        # Spark makes the object once per load and copies it into every plan, so "latest" is resolved here. If the
+        # options are those of a stream or a sink, this fails; only a batch read raises the error.
         self._batch: tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError
         try:
             parsed = batch_options.parse(self._told)
@@ -120,7 +120,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part: Any = partition.value
-        if part is None:  # Spark's partition of a read that has none
+        if part is None:  # Spark adds this partition to a read without any
             return iter(())
         return self.planned.batches(part)
 

@@ -30,7 +30,7 @@ NAMES: Final = (
 
 @dataclass(frozen=True)
 class Options:
-    """What a batch read was asked for.
+    """The request of a batch read.
 
     paths               of snapshots or stores; local paths or URLs
     snapshot            "latest", "all", "now" or an LSN: which snapshot of a store

@@ -18,7 +18,7 @@ from tidelog.spark.source.catalog import Key, keys
 from tidelog.spark.source.columns import Span
 from tidelog.spark.source.options import Options
 
-STREAM_BYTES: Final = 400  # what reading a small stream costs beside its bytes, as bytes
+STREAM_BYTES: Final = 400  # reading a small stream costs as much as so many bytes, beside its own
 KEYS: Final = 4_000  # in a partition of a small table
 
 

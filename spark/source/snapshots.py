@@ -11,6 +11,7 @@ from tidelog.aof import identity
 from tidelog.aof.errors import AofError
 from tidelog.disk.real import RealDisk
 from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.beside import create_beside
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.portable import Snapshot, Unreadable, snapshots
@@ -41,7 +42,9 @@ def _resolve(path: str, which: str) -> list[str]:
     disk, root = RealDisk(), Path(path).absolute()
     with telling(path):
         if not disk.exists(root / identity.NAME):
-            return [str(root)]  # a snapshot, or nothing; opening it tells
+            if not disk.exists(root / manifests.NAME):
+                raise TidelogSparkError(SNAPSHOT, f"{path} is neither a store nor a snapshot")
+            return [str(root)]
         if which == "now":
             return [str(create_beside(disk, root).path)]
         folder = root / identity.SNAPSHOTS

@@ -88,7 +88,7 @@ def _both(cells: Cells, text: bool, null: bool) -> tuple[Array, Array]:
 
 
 def decoded(array: Array, null: bool, what: str) -> Array:
-    """Bytes as text. What is no UTF-8 becomes null, or raises TidelogSparkError."""
+    """Bytes as text. Bytes that are no UTF-8 become null, or raise TidelogSparkError."""
     try:
         return pc.cast(array, schemas.TEXT)
     except pa.ArrowInvalid:

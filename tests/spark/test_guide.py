@@ -1,0 +1,29 @@
+"""The guide's examples run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/spark.md"
+
+
+def test_examples(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`session` in the guide returns the session that runs already."""
+    # Spark's processes have the directory in which the session was started.
+    place = f'"{tmp_path}/orders-data"'
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S))
+    code = code.replace('"orders-data"', place)
+    names: dict[str, Any] = {}
+    exec(compile(code, str(GUIDE), "exec"), names)
+    assert capsys.readouterr().out.split() == ["3", "31.5", "3"]
