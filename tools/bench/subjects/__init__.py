@@ -25,6 +25,7 @@ SUBJECTS = {
     "cold":    "reading what is stored and not in memory",
     "budget":  "a backlog of 5 GB with memory_budget=64 MiB",
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
+    "spark":   "snapshots read by Spark, beside other sources of the same rows",
     "server":  "the server beside redis-server: commands per second, latency, idle clients",
     "peers":   "the same work by other queues, 100 random bytes a message",
 }
