@@ -25,7 +25,7 @@ from tidelog.server.host import Host, SessionTurns
 from tidelog.server.session import XADD, Held, Session, is_plain_add
 from tidelog.server.wire.requests import ProtocolError, Requests
 from tidelog.store.commit import batch
-from tidelog.store.commit.promise import Promise, unheld
+from tidelog.store.commit.durability import Promise, unheld
 
 WAITING_BYTES_MAX: Final = 1 << 20  # commands, or replies that wait for the disk
 # if a client has this many unread bytes of replies, start no more of its commands

@@ -21,7 +21,7 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.reply import Reply
 from tidelog.server.wire.replies import Push
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import TidelogError
 
 

@@ -39,9 +39,9 @@ from tidelog.server.wire.render import rendered
 from tidelog.server.wire.replies import NO_REPLY, Push
 from tidelog.server.wire.requests import Requests
 from tidelog.store.commit.batch import run_exec
+from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.promise import Promise
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.faces.face import nothing
 

@@ -27,7 +27,7 @@ from tidelog.server.host import Host
 from tidelog.server.session import Held, Session, is_plain_add
 from tidelog.server.wire.requests import alike
 from tidelog.store.commit.batch import run_pipeline
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 
 FEW: Final = 2  # up to so many XADDs are faster one by one
 MANY: Final = 8  # from this many requests on, parsing them together is faster if they are alike

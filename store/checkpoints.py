@@ -37,7 +37,7 @@ from tidelog.snapshot.checkpoint import Cancelled, write_checkpoint
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.rows.meta import Meta, read_meta
-from tidelog.store.commit.waiters import Bell
+from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back

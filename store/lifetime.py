@@ -15,8 +15,8 @@ from typing import Any
 
 from tidelog.aof import errors as aof
 from tidelog.store.commit.attached import Draining
+from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import StoreClosed, StoreDamaged, StorePoisoned
 
@@ -154,7 +154,8 @@ def end(core: Core) -> None:
         raise StorePoisoned(str(error)) from error
     if damage is not None:
         raise StoreDamaged(
-            f"all data is in the log, but the checkpoint is damaged: {damage}"
+            f"the store is closed, and everything written since it was opened is in its log, but its checkpoint is "
+            f"damaged: {damage}"
         ) from damage
 
 

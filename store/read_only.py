@@ -25,9 +25,9 @@ from tidelog.engine.reply import Reply
 from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
+from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.landing import RELOAD, Landing
-from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
 

@@ -102,7 +102,8 @@ class Order:
         self.chunks: list[Chunk | None] = []
         self.serials: list[int] = []
         self.shelf = shelf
-        self.new = new  # makes a column of IDs: an array of keys, or a list if the group is wide
+        # Makes a column of IDs: an array of their keys, or in the wide form, if an ID has no key, a list of the IDs.
+        self.new = new
         self.tops = self.new_tops(())
 
     def new_tops(self, values: Iterable[int]) -> Column:

@@ -2,30 +2,21 @@
 
 A group is plain state; only apply calls the methods that change it. `owners` maps the owner numbers of `Pending` to
 consumers. Source: spec 2.2, 2.3, 7.
-
-A GROUP row is a msgpack array:
-
-    [name, last ID, entries read, consumers, directory]
-    last ID    16 bytes, big-endian
-    consumers  [[name, owner number, seen time, active time], ...]
-    directory  of the pending entries (engine.groups.frozen_pending); their chunks are separate rows
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, NoReturn
+from collections.abc import Sequence
+from typing import ClassVar, Final, NoReturn
 
 import msgpack
 
 from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock, echo
-from tidelog.engine.groups.frozen_pending import FrozenPending
+from tidelog.engine.groups.group_row import Facts, FrozenGroup, unpack_group
 from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import IdList
-from tidelog.engine.rowkeys import Operation, group_row
-
-Facts = tuple[Any, ...]  # the fields of a group's row that do not come from its chunks
+from tidelog.engine.rowkeys import group_row
 
 NEVER_ACTIVE: Final = -1  # active_time of a consumer that never got an entry
 UNKNOWN: Final = -1  # entries_read of a group for which it cannot be computed
@@ -208,30 +199,6 @@ class LostGroup(Group):
         """Do nothing: a lost group has nothing in memory."""
 
 
-class FrozenGroup:
-    """A copy of a group at a freeze."""
-
-    __slots__ = ("number", "name", "pending", "_facts", "_changed")
-
-    def __init__(self, number: int, facts: Facts, pending: FrozenPending, changed: bool) -> None:
-        self.number = number
-        self.name: bytes = facts[0]
-        self.pending = pending
-        self._facts = facts
-        # True if the group changed after the previous freeze, or if the checkpoint of that freeze failed.
-        self._changed = changed
-
-    def rows(self, stream: int) -> Iterator[Operation]:
-        """The operations on the group's rows; none if it did not change. `stream` is the stream's number."""
-        if not self._changed:
-            return
-        yield from self.pending.rows(stream, self.number)
-        directory = yield from self.pending.directory()
-        name, last_id, entries_read, consumers = self._facts[:4]
-        row = (name, last_id.to_bytes(16, "big"), entries_read, consumers, directory)
-        yield "put", group_row(stream, self.number), msgpack.packb(row)
-
-
 def load_group(cold: ColdStore, stream: int, number: int) -> Group:
     """Load a group by the numbers of stream and group, without its chunks. Raises CorruptBlock."""
     where = f"stream number {stream}, group number {number}"
@@ -239,11 +206,11 @@ def load_group(cold: ColdStore, stream: int, number: int) -> Group:
     if payload is None:
         raise CorruptBlock(f"{where}: the row of the group is missing")
     try:
-        name, last_id, entries_read, consumers, directory = msgpack.unpackb(payload)
-        group = Group(name, int.from_bytes(last_id, "big"), entries_read, number)
-        group.pending = pending = Pending.restored(directory, cold, stream, number, name)
+        row = unpack_group(payload)
+        group = Group(row.name, row.last_id, row.entries_read, number)
+        group.pending = pending = Pending.restored(row.directory, cold, stream, number, row.name)
         group.owners = [None] * pending.orders.owner_numbers()
-        for consumer_name, index, seen_time, active_time in consumers:
+        for consumer_name, index, seen_time, active_time in row.consumers:
             consumer = Consumer(consumer_name, index, seen_time, active_time)
             group.consumers[consumer_name] = group.owners[index] = consumer
     except (ValueError, TypeError, IndexError, OverflowError, msgpack.UnpackException) as error:

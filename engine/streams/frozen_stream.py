@@ -23,7 +23,8 @@ from tidelog.engine.cold import ColdStore
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.groups.frozen_pending import Given, Handed
-from tidelog.engine.groups.group import FrozenGroup, LostGroup, load_group
+from tidelog.engine.groups.group import LostGroup, load_group
+from tidelog.engine.groups.group_row import FrozenGroup
 from tidelog.engine.ids import MAX, SEQ_MAX
 from tidelog.engine.rowkeys import (
     REST,

@@ -10,7 +10,7 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import Push
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.faces.face import nothing
 
 # --- subscriptions: one message for each name

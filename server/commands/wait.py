@@ -15,7 +15,7 @@ from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
 from tidelog.server import errors
 from tidelog.server.session import Session
-from tidelog.store.commit.promise import unheld
+from tidelog.store.commit.durability import unheld
 
 FOLLOWERS: Final = 0  # number of followers that acknowledged
 

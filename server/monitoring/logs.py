@@ -17,7 +17,7 @@ from logging.handlers import WatchedFileHandler
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tidelog.disk.log_file import open_log_file
+from tidelog.disk.text_log import open_log_file
 from tidelog.server.config.config import Config, ConfigError
 
 VERBOSE: Final = 15

@@ -274,10 +274,10 @@ class RowFile:
             if len(self._kept) > PAGES_KEPT:
                 self._kept.popitem(last=False)
         if isinstance(page, Leaf) != (depth == self.head.rows.depth):
+            kind = "leaf" if isinstance(page, Leaf) else "branch"
+            tree = self.head.rows.depth
             raise BadPage(
-                number,
-                10,
-                f"a page of this kind cannot be at depth {depth} of a tree of depth {self.head.rows.depth}",
+                number, 10, f"a {kind} page cannot be at depth {depth} of a tree of depth {tree}"
             )
         return page
 

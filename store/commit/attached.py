@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.store.commit.waiters import Caller, Holder
+from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.options import Options
 
 if TYPE_CHECKING:

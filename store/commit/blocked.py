@@ -36,8 +36,8 @@ from tidelog.engine.idlist import pack_one
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.engine.reply import NULL_ARRAY, Park, Reply, Streams
 from tidelog.store.clock import Clock
+from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.landing import UNKNOWN, Landing
-from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import OutcomeUnknown, StoreDamaged, TidelogError
 
 Decide = Callable[[Context, list[bytes]], Reply]

@@ -9,7 +9,7 @@ through `run`: a command, EXEC, a frame of a pipeline, a decision of a queue. Un
     lands       makes the effects state and log, as one unit (store/commit/landing.py)
     parks       turns a read that has to block into a waiter (store/commit/blocked.py)
     serves      answers waiters whose keys the unit made ready
-    promises    returns what must hold on disk before the reply may leave (store/commit/promise.py)
+    promises    returns what must hold on disk before the reply may leave (store/commit/durability.py)
 
 Waiting for the disk happens without the lock: `durability.hold`.
 """
@@ -44,9 +44,9 @@ from tidelog.engine.reply import Park, Reply
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.attached import Folding, Leasing
 from tidelog.store.commit.blocked import Waits, Work
+from tidelog.store.commit.callers import Caller
+from tidelog.store.commit.durability import Durability, Promise
 from tidelog.store.commit.landing import RELOAD, Landing
-from tidelog.store.commit.promise import Durability, Promise
-from tidelog.store.commit.waiters import Caller
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreDamaged, TidelogError
 
 Answer = tuple[Reply, Promise]

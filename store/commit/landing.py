@@ -48,7 +48,7 @@ from tidelog.engine.api import (
 )
 from tidelog.engine.errors import CorruptBlock
 from tidelog.store.clock import Clock
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import (
     NotStored,
     OutcomeUnknown,

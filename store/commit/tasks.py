@@ -1,4 +1,4 @@
-"""Callers of blocked reads that are tasks of an event loop. `waiters.py` has the callers that are threads.
+"""Callers of blocked reads that are tasks of an event loop. `callers.py` has the callers that are threads.
 
 It imports asyncio, so only the asyncio faces import it.
 """
@@ -9,7 +9,7 @@ import asyncio
 from threading import get_ident
 from weakref import ref
 
-from tidelog.store.commit.waiters import Caller, Holder
+from tidelog.store.commit.callers import Caller, Holder
 
 
 def this_task() -> Holder:

@@ -22,7 +22,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.commit.promise import RELIEF_S, Promise, unheld
+from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
 from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import WatchError, from_command

@@ -11,7 +11,7 @@ from tidelog.engine.api import Context, Settings, State, decide_xadd_many, diges
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.attached import Folding
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.faces.encode import encode
 from tidelog.store.faces.idrange import IdRange

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.commit.promise import Promise
-from tidelog.store.commit.waiters import ThreadCaller
+from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.faces import shapes

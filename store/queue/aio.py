@@ -20,7 +20,7 @@ from typing import Any, Self
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.commit.tasks import TaskCaller, this_task
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command

@@ -26,8 +26,8 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import MAX
 from tidelog.engine.reply import NULL_ARRAY, Reply
 from tidelog.store.commit.batch import run_unit
+from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.durations import patience, seconds
 from tidelog.store.errors import DataError, EncodeError, QueueFull, TidelogError, from_command
 from tidelog.store.faces.face import Face

@@ -13,7 +13,7 @@ from tidelog.engine.api import Context, EntryRow, State, Stream, reading
 from tidelog.engine.ids import MAX
 from tidelog.store.commit.batch import run_unit
 from tidelog.store.commit.core import Answer
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 from tidelog.store.queue import rows

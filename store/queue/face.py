@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
-from tidelog.store.commit.waiters import ThreadCaller
+from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.durations import Duration, patience
 from tidelog.store.errors import DecodeError, EncodeError, StoreClosed, from_command
 from tidelog.store.lifetime import DRAIN_SECONDS

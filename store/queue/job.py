@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from tidelog.engine.api import Context, EntryRow
 from tidelog.engine.errors import CommandError
 from tidelog.store.commit.batch import run_unit
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError, QueueFull, TidelogError, from_command
 from tidelog.store.queue import rows

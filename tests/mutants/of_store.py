@@ -36,7 +36,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/reads-do-not-wait",
-        "store/commit/promise.py",
+        "store/commit/durability.py",
         "        if self.holds(promise, level):\n",
         "        if self.holds(promise, level) or not promise[2]:\n",
         (
@@ -46,7 +46,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/replies-before-sync",
-        "store/commit/promise.py",
+        "store/commit/durability.py",
         "        return log.synced_lsn if self.relief is None else 0\n",
         "        return log.written_lsn if self.relief is None else 0\n",
         ("tests/server/durability/test_power_loss.py::test_what_was_answered_is_on_the_disk",),
@@ -54,7 +54,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promise/replies-though-parked",
-        "store/commit/promise.py",
+        "store/commit/durability.py",
         "            return 0 if log.parked else log.written_lsn\n",
         "            return log.written_lsn\n",
         (

@@ -26,7 +26,7 @@ import tidelog
 from tidelog.server.handlers import COMMANDS
 from tidelog.server.monitoring.monitor import monitor_addr, monitor_line, quoted
 from tidelog.server.pubsub import PubSub
-from tidelog.store.commit.promise import Promise
+from tidelog.store.commit.durability import Promise
 
 SILENCE_S = 0.2  # after which nothing more is expected
 

@@ -20,7 +20,7 @@ from tidelog.disk.real import RealFile
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.keys.waiting import Waiting
-from tidelog.store.commit.waiters import ThreadCaller
+from tidelog.store.commit.callers import ThreadCaller
 from tidelog.testing import Clock
 from tidelog.testing import store as temporary_store
 

@@ -15,8 +15,8 @@ import tidelog
 from tidelog import testing
 from tidelog.store.commit.batch import _Batch
 from tidelog.store.commit.blocked import Waits
+from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Caller
 
 SEEDS = range(25)
 

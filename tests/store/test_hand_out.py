@@ -27,7 +27,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.waiting import Waiter
 from tidelog.store.commit import batch
 from tidelog.store.commit.blocked import Waits
-from tidelog.store.commit.waiters import Caller
+from tidelog.store.commit.callers import Caller
 
 READS = (
     "XREADGROUP GROUP g {0} COUNT 10 BLOCK 0 STREAMS s >",

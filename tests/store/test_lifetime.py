@@ -25,7 +25,7 @@ from tests import inside
 import tidelog
 from tidelog.aof import ahead
 from tidelog.disk.real import RealFile
-from tidelog.store.commit import waiters
+from tidelog.store.commit import callers
 from tidelog.store.lifetime import Keeper
 
 
@@ -368,7 +368,7 @@ def test_an_interrupt_while_a_thread_of_the_store_is_woken_locks_nothing(
     """It strikes in the standard library, between its taking a lock and its caller's knowing of that."""
     places = tuple(
         os.path.dirname(os.path.realpath(each.__code__.co_filename))
-        for each in (waiters.Bell.ring, ahead.Ahead.stop)
+        for each in (callers.Bell.ring, ahead.Ahead.stop)
     )
     passed = 0
 

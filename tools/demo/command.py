@@ -258,11 +258,13 @@ class Progress:
 
 
 def show_poisoned(task: Task, directory: Path) -> None:
-    """Show what became of the poisoned line. Raises click.ClickException if it is not among the dead."""
+    """Show what became of the poisoned line. Raises click.ClickException if it is not among the dead once."""
     with tidelog.open(directory, read_only=True) as db:
         found = lines_of(db).dead.list(where=lambda job: job.value[0] == task.poisoned)
         if len(found) != 1:
-            raise click.ClickException(f"line {task.poisoned + 1} is not among the dead jobs")
+            raise click.ClickException(
+                f"line {task.poisoned + 1:,} must be among the dead jobs exactly once, but is there {len(found)} times"
+            )
         for number, failure in enumerate(found[0].errors, 1):
             click.echo(
                 f"line {task.poisoned + 1:,}, delivery {number}, {failure.worker}: {failure.error}"

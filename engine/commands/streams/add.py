@@ -665,7 +665,8 @@ def _seal(
     count = batch.count
     blocks: list[tuple[int, bytes]] = []
     if batch.longer_than(bytes_max, start, start + slots_max):
-        # The first node will exceed the limit. Measure now, because a block sealed on trial would be thrown away.
+        # The first `slots_max` rows are too long for one node. Compute all sizes now: to seal these rows first, and see
+        # whether they fit, would be wasted work.
         batch.measure()
     while start < count:
         stop = min(start + slots_max, count) if slots_max > 0 else count

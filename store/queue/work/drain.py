@@ -19,8 +19,8 @@ import threading
 from typing import Final, Protocol
 
 from tidelog.store.clock import SYSTEM
+from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
 from tidelog.store.queue.work.shared import Delivery, Shared

@@ -260,13 +260,13 @@ class _Look:
         self._doomed: list[Job] = []
         self._gone: list[int] = []
         self._abandoned: dict[int, Failure] = {}
-        # Jobs that cannot be delivered now: those that this unit handles already, and those that living workers hold.
-        # No worker holds a paused job.
         self._handled = set(done)
         for leftover in fetch._left:
             self._handled.update(leftover.finished)
             self._handled.update(job for job, _, _ in leftover.unseen)
         living, self._lapsed = fetch.shared.held_jobs(mono)
+        # Jobs that cannot be delivered now: those that this unit has handled already, and those that living workers
+        # hold. A paused job is not among them, because no worker holds it.
         self._skip = living | self._handled
         self._doomed_bytes = 0
 

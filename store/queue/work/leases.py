@@ -20,8 +20,8 @@ from functools import partial
 from typing import Final
 
 from tidelog.engine.api import XGROUP_DELCONSUMER, Context, Group, Stream, log_claim, xtrim
+from tidelog.store.commit.callers import Bell, Caller, Holder
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Bell, Caller, Holder
 from tidelog.store.errors import StoreClosed
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import shown

@@ -23,8 +23,8 @@ from tidelog.engine import ids
 from tidelog.engine.api import NOBODY, Context, EntryRow, Group, Stream, log_delete, reading
 from tidelog.engine.idlist import pack
 from tidelog.engine.ids import MAX
+from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.waiters import Caller, Holder
 from tidelog.store.queue.options import Options
 from tidelog.store.queue.rows import fields_of, hold_of, shown, text
 from tidelog.store.queue.streams import among_held, stream_at

@@ -17,7 +17,8 @@ from tests.engine.groups.entries import WIDE, ids, runs, set_load, some_ids, tim
 from tests.engine.rows_in_memory import RowsInMemory
 
 from tidelog.engine.errors import CorruptBlock
-from tidelog.engine.groups.group import FrozenGroup, Group, load_group
+from tidelog.engine.groups.group import Group, load_group
+from tidelog.engine.groups.group_row import FrozenGroup
 from tidelog.engine.groups.pending import NOBODY, Pending
 from tidelog.engine.idlist import pack
 from tidelog.engine.rowkeys import chunk_prefix, chunk_row, group_row

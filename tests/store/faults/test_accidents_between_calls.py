@@ -16,10 +16,10 @@ import tidelog
 from tidelog.aof.log import Log
 from tidelog.disk.real import RealFile
 from tidelog.engine.keys.waiting import Waiting
+from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Core
+from tidelog.store.commit.durability import Durability
 from tidelog.store.commit.landing import Landing
-from tidelog.store.commit.promise import Durability
-from tidelog.store.commit.waiters import ThreadCaller
 
 PATIENCE_S = 20.0
 

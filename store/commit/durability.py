@@ -1,4 +1,4 @@
-"""Promise: what must hold on disk before a reply may leave, and whether it holds.
+"""Durability: what must hold on the disk before a reply may leave, and whether it holds.
 
 A promise names a log, an LSN in it, and whether the call wrote up to there. It names the log because a rebuilt store
 has a new one, in which the LSN of a lost unit may belong to another unit. A read has a promise too, on the last unit
