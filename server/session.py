@@ -574,7 +574,8 @@ class Session:
         self.blocked = waiter
         self._command = command
         self.last_command = command.name
-        # If another thread has already served the waiter, `woken` is already scheduled, so no timer is needed.
+        # Set a timer only if the current one may fire too late. If another thread has already served the waiter, `woken`
+        # is scheduled, and an unneeded timer does no harm.
         if (
             waiter.deadline is None
             or waiter.deadline < self._timer_at

@@ -410,8 +410,9 @@ class Epoch(NamedTuple):
     lsn: int
 
 
-# The first two bytes of a life's first frame. Its only record is EPOCH, so they are the header of an array of three,
-# and EPOCH | END. The reader compares one byte at a time, because in most frames the first byte already differs.
+# The first frame of a life holds one record, EPOCH. So its body begins with these two bytes: the msgpack header of an
+# array of three, then the opcode EPOCH | END. The reader compares one byte at a time, because in most frames the first
+# byte already differs.
 _EPOCH_ARRAY: Final = b"\x93"
 _EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 

@@ -27,7 +27,7 @@ from tidelog.store.faces.face import nothing
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
-HEALTH_S: Final = 2.0  # time limit for an answer of the store, and again for one of the event loop
+HEALTH_S: Final = 2.0  # the store has this long to answer, and then the event loop has this long
 RETRY_S: Final = 0.1  # pause after a failed accept
 
 _logger = logging.getLogger("tidelog.server")

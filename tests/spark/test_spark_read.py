@@ -106,3 +106,21 @@ def test_an_error_names_its_code_and_what_to_do(spark: SparkSession, tmp_path: P
         spark.read.format("tidelog").load(str(tmp_path / "store")).count()
     with pytest.raises(Exception, match="unknown option streem; did you mean streams"):
         spark.read.format("tidelog").option("streem", "x").load(str(tmp_path)).count()
+
+
+@pytest.mark.slow
+def test_two_hundred_random_stores_in_a_few_queries(spark: SparkSession, tmp_path: Path) -> None:
+    told = [each for _, each in lives(tmp_path, range(10_000, 10_200), 40)]
+    paths = json.dumps([str(each.path) for each in told])
+    read = spark.read.format("tidelog").option("paths", paths)
+    found: dict[str, Counter[str]] = {str(each.path): Counter() for each in told}
+    for row in read.load().collect():
+        found[row["snapshot"]][entry(row)] += 1
+    assert found == {str(each.path): expected(each) for each in told}
+    for table in ("streams", "groups", "consumers", "pending", "keys"):
+        counts = dict(
+            (row["snapshot"], row["count"])
+            for row in read.option("table", table).load().groupBy("snapshot").count().collect()
+        )
+        wanted = {str(each.path): len(each.tables[table]) for each in told if each.tables[table]}
+        assert counts == wanted

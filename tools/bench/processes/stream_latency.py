@@ -157,7 +157,9 @@ def consume(port: int, total: int, patience_s: float) -> dict[str, float]:
     last = 0
     while acknowledged < total:
         if clock() > until:
-            raise TimeoutError(f"only {len(sent)} of {total} messages arrived in time")
+            raise TimeoutError(
+                f"only {acknowledged} of {total} messages were acknowledged within {patience_s:g} s; {len(sent)} were sent"
+            )
         for fd, _ in poll.poll(BLOCK_MS / 1000):
             line, reader, read = lines[fd]
             reader.feed(line.recv(1 << 16))

@@ -38,7 +38,7 @@ def command(
             if as_json:
                 click.echo(json.dumps(as_object(job, codec)))
                 continue
-            # two dead jobs match: the ID is that of one, and the other had it before it died
+            # A second dead job can match: one has this ID now, and the other had it before it died.
             if number:
                 click.echo()
             show(job, codec)

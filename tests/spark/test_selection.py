@@ -1,0 +1,176 @@
+"""Options and pushed filters select what they say, for random stores and random choices of them."""
+
+from __future__ import annotations
+
+import json
+import operator
+import random
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+from tests.rounds import rest_slow
+from tests.spark.histories import Told, lives
+from tests.spark.rows import rows
+
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.filters import narrowed
+from tidelog.spark.source.options import parse
+from tidelog.spark.source.read import Read, columns_of, read
+
+COLUMNS = "db,stream,id,ms,seq,ts,fields"
+Row = dict[str, Any]
+
+
+def entry_id(row: Row) -> int:
+    ms, seq = row["id"].split("-")
+    return int(ms) << 64 | int(seq)
+
+
+def text(number: int) -> str:
+    return f"{number >> 64}-{number & (1 << 64) - 1}"
+
+
+def counted(found: list[Row]) -> Counter[str]:
+    return Counter(repr((row["db"], row["stream"], row["id"], row["fields"])) for row in found)
+
+
+def choices(r: random.Random, all_rows: list[Row]) -> tuple[dict[str, str], Callable[[Row], bool]]:
+    """Random options, and whether they select an entry."""
+    some = r.choice(all_rows)
+    options: dict[str, str] = {}
+    tests: list[Callable[[Row], bool]] = []
+    if r.random() < 0.3:
+        options["db"] = str(some["db"])
+        tests.append(lambda row: row["db"] == some["db"])
+    if r.random() < 0.3:
+        names = sorted({row["stream"] for row in r.sample(all_rows, min(3, len(all_rows)))})
+        names = [name for name in names if name.isascii()]
+        if names:
+            options["streams"] = json.dumps([name.decode() for name in names])
+            tests.append(lambda row: row["stream"] in names)
+    if r.random() < 0.2:
+        options["streamsPattern"] = "?"
+        tests.append(lambda row: fnmatchcase(row["stream"].decode("latin-1"), "?"))
+    if r.random() < 0.6:
+        start, end = sorted(entry_id(r.choice(all_rows)) for _ in range(2))
+        if r.random() < 0.7:
+            options["startId"] = text(start)
+            tests.append(lambda row: entry_id(row) >= start)
+        if r.random() < 0.5:
+            options["endId"] = text(end) if r.random() < 0.5 else str(end >> 64)
+            least = end if "-" in options["endId"] else end | (1 << 64) - 1
+            tests.append(lambda row: entry_id(row) <= least)
+    if r.random() < 0.3 and some["ms"] is not None:
+        options["startTimestamp"] = str(some["ms"])
+        tests.append(lambda row: entry_id(row) >> 64 >= some["ms"])
+    options["targetPartitionBytes"] = str(r.choice((1, 200, 5000, 1 << 24)))
+    options["batchRows"] = str(r.choice((1, 7, 10_000)))
+    if r.random() < 0.2:
+        options["maxPartitions"] = str(r.choice((1, 2)))
+    return options, lambda row: all(test(row) for test in tests)
+
+
+KINDS: dict[str, tuple[Callable[[tuple[str], Any], Filter], Callable[[Any, Any], bool]]] = {
+    "=": (EqualTo, operator.eq),
+    "in": (In, lambda found, values: found in values),
+    "not": (lambda at, value: Not(EqualTo(at, value)), operator.ne),
+    "<": (LessThan, operator.lt),
+    "<=": (LessThanOrEqual, operator.le),
+    ">": (GreaterThan, operator.gt),
+    ">=": (GreaterThanOrEqual, operator.ge),
+}
+
+
+def holds_of(column: str, holds: Callable[[Any, Any], bool], wanted: Any, row: Row) -> bool:
+    return row[column] is not None and holds(row[column], wanted)
+
+
+def pushed(r: random.Random, all_rows: list[Row]) -> tuple[list[Filter], Callable[[Row], bool]]:
+    """Random filters, and whether they keep a row, judged as Spark does: null keeps nothing."""
+    filters: list[Filter] = []
+    tests: list[Callable[[Row], bool]] = []
+    for _ in range(r.choice((1, 1, 2))):
+        some, other = r.choice(all_rows), r.choice(all_rows)
+        column = r.choice(("db", "stream", "id", "ms", "ts"))
+        value, second = some[column], other[column]
+        if value is None or second is None:
+            continue
+        kind = r.choice(list(KINDS))
+        make, holds = KINDS[kind]
+        wanted = (value, second) if kind == "in" else value
+        filters.append(make((column,), wanted))
+        tests.append(partial(holds_of, column, holds, wanted))
+    return filters, lambda row: all(test(row) for test in tests)
+
+
+def check(told: Told, r: random.Random) -> None:
+    whole = rows(told.path, columns=COLUMNS)
+    if not whole:
+        return
+    for _ in range(6):
+        options, selected = choices(r, whole)
+        found = rows(told.path, columns=COLUMNS, **options)
+        assert counted(found) == counted([row for row in whole if selected(row)]), options
+    parsed = parse({"path": str(told.path), "columns": COLUMNS, "targetPartitionBytes": "300"})
+    planned = read(parsed, (str(told.path),), columns_of(parsed))
+    for _ in range(8):
+        filters, kept = pushed(r, whole)
+        narrow = Read(parsed, planned.paths, planned.columns, narrowed(planned.wanted, filters))
+        found = [
+            row
+            for part in narrow.parts()
+            for each in narrow.batches(part)
+            for row in each.to_pylist()
+        ]
+        expected = counted([row for row in whole if kept(row)])
+        assert counted([row for row in found if kept(row)]) == expected, filters
+
+
+@pytest.mark.parametrize("first", rest_slow(range(5_000, 5_400, 10), 2))
+def test_options_and_filters_select_what_they_say(tmp_path: Path, first: int) -> None:
+    r = random.Random(first)
+    for seed, told in lives(tmp_path, range(first, first + 4), 40):
+        print("seed", seed)
+        check(told, r)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, "which snapshot or store"),
+        ({"path": "x", "paths": "[]"}, "either path or paths"),
+        ({"paths": "x"}, "a JSON list of paths"),
+        ({"path": "x", "tabel": "keys"}, "unknown option tabel; did you mean table"),
+        ({"path": "x", "table": "rows"}, "it takes entries or streams"),
+        ({"path": "x", "columns": "id,id"}, "appears twice"),
+        ({"path": "x", "columns": "idd"}, "has no column idd; it has db, stream"),
+        ({"path": "x", "columns": " , "}, "list of columns is empty"),
+        ({"path": "x", "db": "99999"}, "a number from 0 to"),
+        ({"path": "x", "startId": "1-2-3"}, "an ID as ms or ms-seq"),
+        ({"path": "x", "startId": str(1 << 64)}, "an ID as ms or ms-seq"),
+        ({"path": "x", "startTimestamp": "noon"}, "unix milliseconds, or a time"),
+        ({"path": "x", "snapshot": "newest"}, "latest, all, now or an LSN"),
+        ({"path": "x", "table": "keys", "startId": "1"}, "not used with table=keys"),
+        ({"path": "x", "batchRows": "0"}, "a number from 1"),
+        ({"path": "x", "streams": "[1]"}, "a name, or a JSON list of names"),
+    ],
+)
+def test_a_wrong_option_is_one_precise_error(options: dict[str, str], error: str) -> None:
+    with pytest.raises(TidelogSparkError, match=error) as caught:
+        parse(options)
+    assert caught.value.code == "TIDELOG_OPTION"
