@@ -272,8 +272,13 @@ class RealDisk:
         return file
 
     def hold(self, path: Path, *, shared: bool) -> RealFile | None:
-        # On NFS an exclusive flock needs a descriptor that is open for writing.
-        file = self._file(path, os.O_RDONLY if shared else os.O_RDWR)
+        try:
+            # On NFS an exclusive flock needs a descriptor that is open for writing.
+            file = self._file(path, os.O_RDONLY if shared else os.O_RDWR)
+        except (
+            PermissionError
+        ):  # an operator made the file read-only; local file systems do not care
+            file = self._file(path, os.O_RDONLY)
         try:
             if _flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
                 return file

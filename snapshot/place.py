@@ -3,28 +3,24 @@
 A place is a local directory, or the URL of one in an object store. It only reads, creates no file, and reads no more
 than it is asked for. snapshot/sealed.py reads a snapshot over it.
 
-`hold` is the lease of a snapshot: a shared flock on its manifest.json. A prune deletes only snapshots whose flock it
-gets exclusively. The kernel ends the lease when its process dies. A URL has no lease, because prune works on local
+`hold` is the lease of a local snapshot (snapshot/lease.py). At a URL it does nothing, because prune works on local
 directories only.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import NotPlain
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot.errors import SnapshotDamaged, SnapshotGone
-from tidelog.snapshot.manifest import NAME
+from tidelog.snapshot import lease
+from tidelog.snapshot.errors import SnapshotDamaged
 
 LOCAL_READ_BYTES: Final = 4096
-POLL_S: Final = 0.01
 
 
 class Place(Protocol):
@@ -76,40 +72,8 @@ class LocalPlace:
     def names(self) -> list[str]:
         return self.disk.listdir(self.path)
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        path = self.path / NAME
-        file = self._held(path)
-        try:
-            yield
-        finally:
-            file.unlock()
-            file.close()
-
-    def _held(self, path: Path) -> File:
-        while True:
-            try:
-                file = self.disk.hold(path, shared=True)
-                if file is None:
-                    # A prune holds the lock: it is removing the snapshot, or only checks whether anyone holds it.
-                    time.sleep(POLL_S)
-                    continue
-                # A prune may have deleted the snapshot between the open and the flock.
-                if self._leads_to(path, file):
-                    return file
-                file.close()
-                raise FileNotFoundError
-            except NotPlain as error:
-                raise SnapshotDamaged(self.path, error.what) from None
-            except (FileNotFoundError, NotADirectoryError):
-                raise SnapshotGone(self.path) from None
-
-    def _leads_to(self, path: Path, file: File) -> bool:
-        named = self.disk.open(path)
-        try:
-            return named.identity() == file.identity()
-        finally:
-            named.close()
+    def hold(self) -> AbstractContextManager[None]:
+        return lease.hold(self.disk, self.path)
 
     def close(self) -> None:
         while self._files:

@@ -40,6 +40,7 @@ from tidelog.snapshot.errors import (
     SnapshotError,
     SnapshotsLocked,
 )
+from tidelog.snapshot.lease import unleased
 from tidelog.snapshot.manifest import Manifest, disagreement, lsn_of
 from tidelog.snapshot.rows.environment import ColdRows, Environment
 from tidelog.snapshot.rows.meta import read_meta
@@ -87,11 +88,18 @@ class Unreadable(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """The snapshots that a prune deleted (or would delete), those it kept, and unreadable ones, which it left alone."""
+    """The result of a prune.
+
+    deleted   the snapshots that it deleted, or would delete
+    kept      the newest ones, which it was told to keep
+    left      unreadable ones, which it left alone
+    held      old ones that it passed over, because a reader holds a lease of them
+    """
 
     deleted: list[Snapshot]
     kept: list[Snapshot]
     left: list[Unreadable]
+    held: list[Snapshot]
 
 
 def silent(what: str, nbytes: int) -> AbstractContextManager[Advance]:
@@ -431,18 +439,31 @@ def prune(
 ) -> Pruned:
     """Delete all but the newest `keep` snapshots in `directory`. `dry_run`: only return which those are.
 
-    Unreadable snapshots are neither counted nor deleted, because one may be the only copy of its data. Raises
-    SnapshotsLocked, OSError.
+    Unreadable snapshots are neither counted nor deleted, because one may be the only copy of its data. Snapshots that
+    a reader holds (snapshot/lease.py) are not deleted. Raises SnapshotsLocked, OSError.
     """
     assert keep >= 0
     if dry_run or not _paths(disk, directory):
-        return _to_prune(disk, directory, keep)
+        return _pruned(disk, _to_prune(disk, directory, keep), lambda snapshot: None)
+
+    def delete(snapshot: Snapshot) -> None:
+        _give_up_name(disk, directory, snapshot.path, WORK)
+        sweep(disk, directory)
+
     with held(disk, directory, waits):
-        pruned = _to_prune(disk, directory, keep)
-        for snapshot in pruned.deleted:
-            _give_up_name(disk, directory, snapshot.path, WORK)
-            sweep(disk, directory)
-    return pruned
+        return _pruned(disk, _to_prune(disk, directory, keep), delete)
+
+
+def _pruned(disk: Disk, plan: Pruned, delete: Callable[[Snapshot], object]) -> Pruned:
+    """Delete the snapshots of a plan that no reader holds."""
+    deleted: list[Snapshot] = []
+    passed_over: list[Snapshot] = []
+    for snapshot in plan.deleted:
+        with unleased(disk, snapshot.path) as free:
+            if free:
+                delete(snapshot)
+        (deleted if free else passed_over).append(snapshot)
+    return plan._replace(deleted=deleted, held=passed_over)
 
 
 def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
@@ -450,7 +471,7 @@ def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
     sound = [item for item in found if isinstance(item, Snapshot)]
     cut = max(len(sound) - keep, 0)
     left = [item for item in found if isinstance(item, Unreadable)]
-    return Pruned(sound[:cut], sound[cut:], left)
+    return Pruned(sound[:cut], sound[cut:], left, [])
 
 
 def _give_up_name(disk: Disk, directory: Path, path: Path, folder: str) -> None:

@@ -34,6 +34,7 @@ from tidelog.engine.effects.effect import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import fold_into
+from tidelog.snapshot.lease import hold
 from tidelog.snapshot.manifest import Manifest, disagreement
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
@@ -97,6 +98,20 @@ def restore(
     found = read_snapshot(disk, snapshot)
     disk.guard(target)
     check_target(disk, target)
+    with hold(disk, snapshot):
+        return _restore(disk, found, target, aof, until_lsn, until_ms, created_ms, progress)
+
+
+def _restore(
+    disk: Disk,
+    found: Snapshot,
+    target: Path,
+    aof: Path | None,
+    until_lsn: int | None,
+    until_ms: int | None,
+    created_ms: int | None,
+    progress: Progress,
+) -> Restored:
     plan = None
     if aof is not None or until_lsn is not None or until_ms is not None:
         bound = Bound(
@@ -104,7 +119,7 @@ def restore(
             NO_BOUND if until_ms is None else until_ms,
         )
         check_bound(found, bound)
-        plan = Plan(disk, _log_of(disk, snapshot, aof), found.manifest, bound, progress)
+        plan = Plan(disk, _log_of(disk, found.path, aof), found.manifest, bound, progress)
     settle = _over_lmdb(disk, found, plan, progress)
     now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
     return install(disk, found, target, settle, now_ms, progress)

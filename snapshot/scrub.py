@@ -15,14 +15,15 @@
     tail         a torn tail: ordinary after a crash, nothing promised is missing
     files        a link, a directory or a special file lies in a file's place: the store does not open
 
-Nothing is written, created or locked. A child process walks LMDB files, because a damaged one can kill the process that
-maps it.
+Nothing is written or created. A snapshot is held by a lease while it is checked, so that no prune deletes it. A child
+process walks LMDB files, because a damaged one can kill the process that maps it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,8 +53,9 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.streams.block import rows_of
 from tidelog.snapshot.content import content_of, differences
-from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged
-from tidelog.snapshot.manifest import NAME, disagreement
+from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged, SnapshotGone
+from tidelog.snapshot.lease import hold
+from tidelog.snapshot.manifest import NAME, Manifest, disagreement
 from tidelog.snapshot.portable import (
     Progress,
     Unreadable,
@@ -133,7 +135,8 @@ def verify_store(
             if isinstance(item, Unreadable):
                 findings.append(Finding("snapshot", item.path, str(item.error)))
             else:
-                findings += verify_snapshot(disk, item.path, progress)
+                with suppress(SnapshotGone):  # pruned meanwhile
+                    findings += verify_snapshot(disk, item.path, progress)
     return findings
 
 
@@ -327,12 +330,19 @@ def _bad_blocks(effect: Effect) -> Iterator[str]:
 def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list[Finding]:
     """Check everything about one snapshot: manifest, size, hash, every row, and every count.
 
-    Raises NotASnapshot, NewerSnapshot, OSError. Damage is not raised but returned as findings.
+    Raises NotASnapshot, NewerSnapshot, SnapshotGone, OSError. Damage is not raised but returned as findings.
     """
     try:
         manifest = read_snapshot(disk, path).manifest
     except SnapshotDamaged as error:
         return [Finding("snapshot", path, str(error))]
+    with hold(disk, path):
+        return _verify_snapshot(disk, path, manifest, progress)
+
+
+def _verify_snapshot(
+    disk: Disk, path: Path, manifest: Manifest, progress: Progress
+) -> list[Finding]:
     data = path / DATA
     findings = []
     strange = set(disk.listdir(path)) - {DATA, NAME}

@@ -472,7 +472,9 @@ class Checkpoints:
                 environment.close()
             if self.options.keep_snapshots:
                 keep = self.options.keep_snapshots
-                portable.prune(self._disk, directory, keep, waits=self._waits)
+                pruned = portable.prune(self._disk, directory, keep, waits=self._waits)
+                for item in pruned.held:
+                    _logger.info("%s is kept while a reader holds a lease of it", item.path)
         except (AofError, CorruptBlock, OSError) as error:
             raise CheckpointFailed(f"the snapshot failed: {error}") from error
         finally:

@@ -95,6 +95,29 @@ def test_one_lock(disk: RealDisk, tmp_path: Path) -> None:
     second.close()
 
 
+def test_shared_and_exclusive_holds(disk: RealDisk, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(FileNotFoundError):
+        disk.hold(path, shared=True)
+    assert not path.exists(), "it creates nothing"
+    path.write_bytes(b"x")
+    path.chmod(0o400)
+    first, second = disk.hold(path, shared=True), disk.hold(path, shared=True)
+    assert first is not None and second is not None
+    assert disk.hold(path, shared=False) is None
+    first.close()
+    assert disk.hold(path, shared=False) is None
+    second.unlock()
+    alone = disk.hold(path, shared=False)
+    assert alone is not None
+    assert disk.hold(path, shared=True) is None
+    second.close()
+    alone.close()
+    again = disk.hold(path, shared=True)
+    assert again is not None
+    again.close()
+
+
 def test_names(disk: RealDisk, tmp_path: Path) -> None:
     recipe.make_directory(disk, tmp_path / "d")
     recipe.make_directory(disk, tmp_path / "d")

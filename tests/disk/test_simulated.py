@@ -138,6 +138,25 @@ def test_locks_end_with_the_process() -> None:
     assert disk.lock(Path("/LOCK")) is not None
 
 
+def test_shared_and_exclusive_holds() -> None:
+    disk = with_file(b"x")
+    with pytest.raises(FileNotFoundError):
+        disk.hold(D / "b", shared=True)
+    first, second = disk.hold(A, shared=True), disk.hold(A, shared=True)
+    assert first is not None and second is not None
+    first.close()
+    assert disk.hold(A, shared=False) is None
+    second.unlock()
+    alone = disk.hold(A, shared=False)
+    assert alone is not None and disk.hold(A, shared=True) is None
+    second.close()
+    assert disk.hold(A, shared=True) is None
+    alone.close()
+    assert disk.hold(A, shared=True) is not None
+    disk.kill()
+    assert disk.hold(A, shared=False) is not None
+
+
 Steps = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(0, 3000), st.integers(1, 1500)),

@@ -14,6 +14,7 @@ from tests.tools.made import T0, Made
 from tidelog.aof.identity import DATA
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot import portable
+from tidelog.snapshot.place import place_of
 from tidelog.tools import exits
 from tidelog.tools.snapshot import restore as snapshot_restore
 from tidelog.tools.snapshot.group import SNAPSHOT
@@ -124,6 +125,25 @@ def test_prune(run: Run, tmp_path: Path) -> None:
         3:
     ]
     assert run("snapshot", "prune", root).code == exits.USAGE
+
+
+def test_prune_passes_over_a_snapshot_that_is_read(run: Run, made: Made) -> None:
+    assert run("snapshot", "create", made.root).code == 0
+    path = only(made.root)
+    with place_of(path).hold():
+        for option, word in (("--dry-run", "would not be"), ("--json", "not")):
+            done = run("snapshot", "prune", made.root, "--keep", "0", option)
+            assert done.code == 0
+            if option == "--json":
+                facts = json.loads(done.out)
+                assert facts["held"] == [str(path)] and facts["deleted"] == []
+            else:
+                assert f"tidelog: {word} deleted: {path} is held by a reader" in done.err
+        done = run("snapshot", "prune", made.root, "--keep", "0")
+        assert f"tidelog: not deleted: {path} is held by a reader" in done.err
+        assert path.exists()
+    assert run("snapshot", "prune", made.root, "--keep", "0").err == ""
+    assert not path.exists()
 
 
 def test_until(run: Run, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
         facts = {
             "deleted": [str(item.path) for item in pruned.deleted],
             "kept": [str(item.path) for item in pruned.kept],
+            "held": [str(item.path) for item in pruned.held],
             "unreadable": [str(item.path) for item in pruned.left],
             "bytes": nbytes,
             "dry_run": dry_run,
@@ -49,5 +50,11 @@ def command(path: Path, keep: int, dry_run: bool, as_json: bool) -> None:
     click.echo(
         f"{len(pruned.deleted):,} snapshots with {size_text(nbytes)} {done}, {len(pruned.kept):,} kept"
     )
+    for item in pruned.held:
+        click.echo(
+            f"tidelog: {'would not be' if dry_run else 'not'} deleted: {item.path} is held by a reader; prune again "
+            "when it has finished",
+            err=True,
+        )
     for left in pruned.left:
         click.echo(f"tidelog: not deleted: {left.error}", err=True)

@@ -149,7 +149,7 @@ def test_dry_run_changes_nothing() -> None:
 
 def test_nothing_to_prune_creates_nothing() -> None:
     disk = store()
-    assert portable.prune(disk, SNAPSHOTS, 0) == ([], [], [])
+    assert portable.prune(disk, SNAPSHOTS, 0) == ([], [], [], [])
     assert list(disk.tree()) == [str(ROOT)]
 
 
