@@ -54,6 +54,17 @@ class SnapshotGone(SnapshotError):
         self.path = Path(path)
 
 
+class SnapshotUnreachable(SnapshotError):
+    """A file at a URL cannot be read or written just now. The snapshot itself may be sound."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"{where}: no access ({reason}). Check the URL, the credentials in the environment and the network, then "
+            "try again"
+        )
+        self.where, self.reason = where, reason
+
+
 class SnapshotDamaged(SnapshotError):
     """The snapshot's files are not those that were published."""
 

@@ -13,14 +13,17 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import NotPlain
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot import lease
 from tidelog.snapshot.errors import SnapshotDamaged
+from tidelog.snapshot.remote import RemotePlace
 
 LOCAL_READ_BYTES: Final = 4096
+FILE_URL: Final = "file://"
 
 
 class Place(Protocol):
@@ -90,5 +93,16 @@ class LocalPlace:
 
 
 def place_of(path: str | os.PathLike[str]) -> Place:
-    """The place at a path."""
-    return LocalPlace(RealDisk(), Path(path))
+    """The place at a path, or at a URL with a scheme. Raises SnapshotRefused if the URL cannot be used."""
+    return RemotePlace(os.fspath(path)) if is_url(path) else LocalPlace(RealDisk(), local(path))
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Whether this is the URL of something that is not a local file."""
+    return isinstance(path, str) and "://" in path and not path.startswith(FILE_URL)
+
+
+def local(path: str | os.PathLike[str]) -> Path:
+    """The local path that a path or a file:// URL means."""
+    text = os.fspath(path)
+    return Path(unquote(text.removeprefix(FILE_URL))) if text.startswith(FILE_URL) else Path(text)

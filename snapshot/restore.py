@@ -34,24 +34,30 @@ from tidelog.engine.effects.effect import Effect
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.errors import SnapshotDamaged, SnapshotRefused
 from tidelog.snapshot.folding import fold_into
-from tidelog.snapshot.lease import hold
 from tidelog.snapshot.manifest import Manifest, disagreement
+from tidelog.snapshot.place import LocalPlace, Place
 from tidelog.snapshot.portable import (
     PIECE_BYTES,
     Progress,
-    Snapshot,
     beneath,
-    read_snapshot,
     silent,
     walk_or_raise,
 )
 from tidelog.snapshot.rows.opened import open_copy
+from tidelog.snapshot.sealed import read_manifest
 from tidelog.snapshot.tail import NO_BOUND, Bound, Tail, follow, last_bytes
 
 UNFINISHED: Final = identity.RESTORING
 
 _OURS: Final = frozenset((UNFINISHED, UNFINISHED + recipe.BESIDE, LOCK))
 _FOLDERS: Final = (CHECKPOINT, identity.AOF)
+
+
+class Source(NamedTuple):
+    """The snapshot that is restored."""
+
+    place: Place
+    manifest: Manifest
 
 
 class Restored(NamedTuple):
@@ -75,7 +81,7 @@ class Restored(NamedTuple):
 
 def restore(
     disk: Disk,
-    snapshot: Path,
+    snapshot: Path | Place,
     target: Path,
     *,
     aof: Path | None = None,
@@ -86,6 +92,8 @@ def restore(
 ) -> Restored:
     """Make a store with the contents of the snapshot in `target`, a missing or empty directory.
 
+    snapshot    its directory, or its place, which may be a URL; the caller closes a place
+
     aof         the log to roll forward with: its folder, or its store. If there is only a bound, the log of the store
                 that contains the snapshot
     until_lsn   roll forward to the last unit that ends at or before this LSN
@@ -95,16 +103,31 @@ def restore(
     With `aof` and no bound, roll forward to the end of that log. Raises SnapshotRefused, NotASnapshot, SnapshotDamaged,
     NewerSnapshot; Damage of the log; OSError.
     """
-    found = read_snapshot(disk, snapshot)
+    if isinstance(snapshot, Path):
+        place: Place = LocalPlace(disk, snapshot)
+        try:
+            return restore(
+                disk,
+                place,
+                target,
+                aof=aof,
+                until_lsn=until_lsn,
+                until_ms=until_ms,
+                created_ms=created_ms,
+                progress=progress,
+            )
+        finally:
+            place.close()
+    found = Source(snapshot, read_manifest(snapshot))
     disk.guard(target)
     check_target(disk, target)
-    with hold(disk, snapshot):
+    with snapshot.hold():
         return _restore(disk, found, target, aof, until_lsn, until_ms, created_ms, progress)
 
 
 def _restore(
     disk: Disk,
-    found: Snapshot,
+    found: Source,
     target: Path,
     aof: Path | None,
     until_lsn: int | None,
@@ -119,24 +142,24 @@ def _restore(
             NO_BOUND if until_ms is None else until_ms,
         )
         check_bound(found, bound)
-        plan = Plan(disk, _log_of(disk, found.path, aof), found.manifest, bound, progress)
+        plan = Plan(disk, _log_of(disk, found.place, aof), found.manifest, bound, progress)
     settle = _over_lmdb(disk, found, plan, progress)
     now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
     return install(disk, found, target, settle, now_ms, progress)
 
 
-def check_bound(snapshot: Snapshot, bound: Bound) -> None:
+def check_bound(snapshot: Source, bound: Bound) -> None:
     """Raise SnapshotRefused if the snapshot already goes beyond the bound."""
     older = "choose an older snapshot"
     manifest = snapshot.manifest
     if bound.lsn < manifest.lsn:
         raise SnapshotRefused(
-            f"{snapshot.path} holds everything through LSN {manifest.lsn}, which is beyond LSN {bound.lsn}; "
+            f"{snapshot.place.name} holds everything through LSN {manifest.lsn}, which is beyond LSN {bound.lsn}; "
             f"{older}"
         )
     if bound.ms < manifest.now_ms:
         raise SnapshotRefused(
-            f"{snapshot.path} holds everything up to the Unix time {manifest.now_ms / 1000:.3f}, which is after "
+            f"{snapshot.place.name} holds everything up to the Unix time {manifest.now_ms / 1000:.3f}, which is after "
             f"{bound.ms / 1000:.3f}; {older}"
         )
 
@@ -183,7 +206,7 @@ class Plan:
             return follow(self.disk, self.log, self.uuid, start, apply, bound, advance)
 
 
-def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
+def _log_of(disk: Disk, place: Place, aof: Path | None) -> Path:
     """Find the folder of the segments to roll forward with. Raises SnapshotRefused."""
     if aof is not None:
         disk.guard(aof)
@@ -191,17 +214,19 @@ def _log_of(disk: Disk, snapshot: Path, aof: Path | None) -> Path:
             if disk.exists(folder):
                 return folder
         raise SnapshotRefused(f"{aof}: the directory does not exist")
-    store = snapshot.absolute().parent.parent
-    if snapshot.absolute().parent.name != SNAPSHOTS or not disk.exists(store / identity.AOF):
-        raise SnapshotRefused(
-            f"{snapshot} is not inside a store, so the log that continues it is unknown; name the log with --aof"
-        )
-    disk.guard(store)
-    return store / identity.AOF
+    if isinstance(place, LocalPlace):
+        path = place.path.absolute()
+        store = path.parent.parent
+        if path.parent.name == SNAPSHOTS and disk.exists(store / identity.AOF):
+            disk.guard(store)
+            return store / identity.AOF
+    raise SnapshotRefused(
+        f"{place.name} is not inside a store, so the log that continues it is unknown; name the log with --aof"
+    )
 
 
 def _over_lmdb(
-    disk: Disk, snapshot: Snapshot, plan: Plan | None, progress: Progress
+    disk: Disk, snapshot: Source, plan: Plan | None, progress: Progress
 ) -> Callable[[Path], tuple[Start, int, bool]]:
     """The `settle` argument of `install` for a snapshot: it checks the copy and rolls it forward as planned."""
 
@@ -212,7 +237,7 @@ def _over_lmdb(
         try:
             fault = disagreement(snapshot.manifest, opened.meta)
             if fault:
-                raise SnapshotDamaged(snapshot.path, fault)
+                raise SnapshotDamaged(snapshot.place.name, fault)
             start = opened.meta.start
             if plan is None or plan.tail.position.lsn == start.lsn:
                 return start, 0, plan is not None and plan.tail.bound
@@ -255,7 +280,7 @@ def check_target(disk: Disk, target: Path) -> None:
 
 def install(
     disk: Disk,
-    snapshot: Snapshot,
+    snapshot: Source,
     target: Path,
     settle: Callable[[Path], tuple[Start, int, bool]],
     created_ms: int,
@@ -294,10 +319,10 @@ def install(
     return Restored(target, snapshot.manifest.uuid, start.lsn, start.now, records, bound)
 
 
-def _mark(disk: Disk, snapshot: Snapshot, target: Path) -> None:
+def _mark(disk: Disk, snapshot: Source, target: Path) -> None:
     text = (
-        f"tidelog restore, not finished\nfrom {snapshot.path}\nThis directory is not a store yet. Restore into it "
-        "again, or delete it.\n"
+        f"tidelog restore, not finished\nfrom {snapshot.place.name}\nThis directory is not a store yet. Restore "
+        "into it again, or delete it.\n"
     )
     recipe.publish(disk, target / UNFINISHED, text.encode("utf-8", "surrogateescape"))
 
@@ -311,28 +336,24 @@ def _sweep(disk: Disk, target: Path) -> None:
             disk.sync_directory(folder)
 
 
-def _copy(disk: Disk, snapshot: Snapshot, target: Path, progress: Progress) -> None:
-    """Copy the data and compare the copied bytes with the manifest. Raises SnapshotDamaged, OSError."""
+def _copy(disk: Disk, snapshot: Source, target: Path, progress: Progress) -> None:
+    """Copy the data and compare the copied bytes with the manifest. Raises SnapshotError, OSError."""
     manifest = snapshot.manifest
-    source = disk.open(snapshot.path / DATA)
+    beside = disk.create(target.with_name(target.name + recipe.BESIDE))
     try:
-        beside = disk.create(target.with_name(target.name + recipe.BESIDE))
-        try:
-            with progress("copying", manifest.data_bytes) as advance:
-                found = _copied(source, beside, advance)
-            if found != (manifest.data_bytes, manifest.blake2b):
-                raise SnapshotDamaged(snapshot.path / DATA, difference(manifest, *found))
-            recipe.publish_open(disk, beside, target)
-        finally:
-            beside.close()
+        with progress("copying", manifest.data_bytes) as advance:
+            found = _copied(snapshot.place, beside, advance)
+        if found != (manifest.data_bytes, manifest.blake2b):
+            raise SnapshotDamaged(f"{snapshot.place.name}/{DATA}", difference(manifest, *found))
+        recipe.publish_open(disk, beside, target)
     finally:
-        source.close()
+        beside.close()
 
 
-def _copied(source: File, target: File, advance: Callable[[int], object]) -> tuple[int, str]:
+def _copied(source: Place, target: File, advance: Callable[[int], object]) -> tuple[int, str]:
     total = blake2b(digest_size=manifests.HASH_BYTES)
     offset = 0
-    while piece := source.pread(PIECE_BYTES, offset):
+    while piece := source.read_at(DATA, offset, PIECE_BYTES):
         target.write(offset, piece)
         total.update(piece)
         offset += len(piece)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,11 +53,13 @@ from tidelog.engine.effects.apply import is_known
 from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.streams.block import rows_of
-from tidelog.snapshot.content import content_of, differences
+from tidelog.snapshot.content import content_of, count, differences
 from tidelog.snapshot.errors import CheckpointError, SnapshotDamaged, SnapshotGone
 from tidelog.snapshot.lease import hold
-from tidelog.snapshot.manifest import NAME, Manifest, disagreement
+from tidelog.snapshot.manifest import HASH_BYTES, NAME, Manifest, disagreement
+from tidelog.snapshot.place import Place
 from tidelog.snapshot.portable import (
+    PIECE_BYTES,
     Progress,
     Unreadable,
     beneath,
@@ -67,6 +70,7 @@ from tidelog.snapshot.portable import (
 )
 from tidelog.snapshot.restore import difference
 from tidelog.snapshot.rows.opened import open_copy
+from tidelog.snapshot.sealed import open_place, read_manifest
 from tidelog.snapshot.walk import walk
 
 # These findings do not prevent the store from opening, and mean no loss of promised data.
@@ -317,14 +321,14 @@ class _Log:
 
 
 def _bad_blocks(effect: Effect) -> Iterator[str]:
-    for number, (count, sealed) in enumerate(effect[6]):
+    for number, (promised, block) in enumerate(effect[6]):
         try:
-            found = len(rows_of(sealed))
+            found = len(rows_of(block))
         except CorruptBlock as error:
             yield f"node {number}: {error}"
             continue
-        if found != count:
-            yield f"node {number}: {found} entries instead of {count}"
+        if found != promised:
+            yield f"node {number}: {found} entries instead of {promised}"
 
 
 def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list[Finding]:
@@ -338,6 +342,43 @@ def verify_snapshot(disk: Disk, path: Path, progress: Progress = silent) -> list
         return [Finding("snapshot", path, str(error))]
     with hold(disk, path):
         return _verify_snapshot(disk, path, manifest, progress)
+
+
+def verify_place(place: Place, progress: Progress = silent) -> list[Finding]:
+    """Check everything about the snapshot at a place without LMDB: manifest, size, hash, rows and counts.
+
+    The rows are read one by one only if the hash is wrong, to say which ones are damaged. Raises NotASnapshot,
+    NewerSnapshot, SnapshotUnreachable, OSError. Damage is not raised but returned as findings.
+    """
+    path, data = Path(place.name), f"{place.name}/{DATA}"
+    try:
+        manifest = read_manifest(place)
+    except SnapshotDamaged as error:
+        return [Finding("snapshot", path, str(error))]
+    texts = []
+    strange = set(place.names()) - {DATA, NAME}
+    if strange:
+        texts.append(f"{place.name}: {min(strange)} does not belong to a snapshot; move it away")
+    total = blake2b(digest_size=HASH_BYTES)
+    offset = 0
+    with progress("reading", manifest.data_bytes) as advance:
+        while piece := place.read_at(DATA, offset, PIECE_BYTES):
+            total.update(piece)
+            offset += len(piece)
+            advance(len(piece))
+    changed = (offset, total.hexdigest()) != (manifest.data_bytes, manifest.blake2b)
+    if changed:
+        texts.append(f"{data}: {difference(manifest, offset, total.hexdigest())}")
+    try:
+        opened = open_place(place)
+        if changed:
+            for _ in opened.rows.rows(b""):
+                pass
+        counted = differences(manifest.counts, count(opened.state()))
+        texts += [f"{place.name}: {text}" for text in counted]
+    except (SnapshotDamaged, CorruptBlock) as error:
+        texts.append(str(error))
+    return [Finding("snapshot", path, text) for text in texts]
 
 
 def _verify_snapshot(

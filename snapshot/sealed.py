@@ -86,13 +86,14 @@ def open_sealed(place: Place) -> Sealed:
     Each row is checked when it is read. Raises NotASnapshot, SnapshotDamaged, NewerSnapshot, OSError.
     """
     try:
-        return _open(place)
+        return open_place(place)
     except BaseException:
         place.close()
         raise
 
 
-def _open(place: Place) -> Sealed:
+def open_place(place: Place) -> Sealed:
+    """As `open_sealed`, for a place that the caller closes."""
     manifest = read_manifest(place)
     data = f"{place.name}/{DATA}"
     file = _Data(place, manifest.data_bytes)

@@ -89,13 +89,13 @@ def exit_code(error: Exception) -> int | None:
 
     # fmt: off
     table: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
-        (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, snapshot.NotASnapshot, FileNotFoundError,
-                             NotADirectoryError)),
+        (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, snapshot.NotASnapshot, snapshot.SnapshotGone,
+                             FileNotFoundError, NotADirectoryError)),
         (exits.NEWER,       (aof.NewerFormat, store.NewerFormat, snapshot.NewerSnapshot)),
         (exits.LOCKED,      (aof.StoreLocked, store.StoreLocked, snapshot.SnapshotsLocked)),
         (exits.DAMAGED,     (aof.Damage, store.StoreDamaged, snapshot.SnapshotDamaged, CorruptBlock)),
         (exits.REFUSED,     (store.UnitTooLarge,)),
-        (exits.SYSTEM,      (OSError, aof.NoSpace, store.NotStored, store.CannotOpen)),
+        (exits.SYSTEM,      (OSError, aof.NoSpace, store.NotStored, store.CannotOpen, snapshot.SnapshotUnreachable)),
         (exits.REFUSED,     (aof.AofError, store.TidelogError)),
     )
     # fmt: on

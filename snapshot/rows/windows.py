@@ -20,7 +20,8 @@ class _Piece(NamedTuple):
     """Bytes of the file from `start` on.
 
     end      where it ends in the file; beyond its bytes if they were too many to keep
-    ahead    it was fetched by a sequential read
+    ahead    a read that goes on beyond its end fetches a window. Not so for a first piece: the header of a value is
+             read first, and then the value, which is no reason to read on behind it
     """
 
     start: int
@@ -52,13 +53,14 @@ class Windows:
             return b""
         found = self._beginning(offset)
         if found is None:
-            return self._more(offset, end, ahead=self._follows(offset))[: end - offset]
+            follows = self._follows(offset)
+            return self._more(offset, end, window=follows, ahead=follows)[: end - offset]
         head = found.data[offset - found.start : end - found.start]
         missing = offset + len(head)
         if missing == end:
             self._keep(found)
             return head
-        return head + self._more(missing, end, ahead=found.ahead)[: end - missing]
+        return head + self._more(missing, end, window=found.ahead, ahead=True)[: end - missing]
 
     def _beginning(self, offset: int) -> _Piece | None:
         """The kept piece that holds the byte at `offset`."""
@@ -70,10 +72,10 @@ class Windows:
     def _follows(self, offset: int) -> bool:
         return any(0 <= offset - piece.end <= GAP_BYTES for piece in self._kept)
 
-    def _more(self, offset: int, end: int, *, ahead: bool) -> bytes:
+    def _more(self, offset: int, end: int, *, window: bool, ahead: bool) -> bytes:
         """Fetch the bytes up to `end` or more, and keep them."""
         need = end - offset
-        nbytes = min(max(need, WINDOW_BYTES if ahead else self._least), self._size - offset)
+        nbytes = min(max(need, WINDOW_BYTES if window else self._least), self._size - offset)
         self.reads += 1
         data = self._fetch(offset, nbytes)
         # Do not keep a value that is larger than a window: it is read only once, so it would only take memory.

@@ -6,18 +6,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from tidelog.aof import identity
 from tidelog.aof.identity import SNAPSHOTS
 from tidelog.disk.interface import Disk
+from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.portable import Snapshot
 from tidelog.tools import console
 from tidelog.tools.logfiles import store_root
 from tidelog.tools.text import json_value
 
-# `readable=False`: click must not check readability, because the command does so with exit codes of its own.
-SNAPSHOT_PATH: Final = click.Path(path_type=Path, readable=False)
+NOTE_URL: Final = (
+    "A snapshot is given as a path or as a URL, s3://bucket/path, with ?endpoint_override=HOST:PORT&scheme=http for a "
+    "server of your own. Credentials come from the environment. Other schemes of pyarrow (gs, hdfs) are not tested.\n\n"
+)
 
 
 def snapshots_of(disk: Disk, path: Path) -> Path:
@@ -34,11 +35,15 @@ def progress(what: str, nbytes: int) -> AbstractContextManager[console.Advance]:
 
 def facts(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot in JSON, without its streams one by one."""
-    manifest = snapshot.manifest
+    return manifest_facts(str(snapshot.path), snapshot.manifest)
+
+
+def manifest_facts(name: str, manifest: Manifest) -> dict[str, Any]:
+    """The snapshot with this path or URL in JSON, without its streams one by one."""
     counts = manifest.counts
     return {
-        "path": str(snapshot.path),
-        "lsn": snapshot.lsn,
+        "path": name,
+        "lsn": manifest.lsn,
         "uuid": manifest.uuid.hex(),
         "last_write_ms": manifest.now_ms,
         "created_ms": manifest.created_ms,
@@ -53,9 +58,6 @@ def facts(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def stream_facts(snapshot: Snapshot, count: int | None) -> list[dict[str, Any]]:
-    """The largest streams of a snapshot in JSON, `count` of them, or all that the manifest lists."""
-    return [
-        row._asdict() | {"key": json_value(row.key)}
-        for row in snapshot.manifest.counts.largest[:count]
-    ]
+def stream_facts(manifest: Manifest) -> list[dict[str, Any]]:
+    """The largest streams of a snapshot in JSON, all that the manifest lists."""
+    return [row._asdict() | {"key": json_value(row.key)} for row in manifest.counts.largest]

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from tidelog.disk.real import RealDisk
+from tidelog.snapshot.place import place_of
 from tidelog.snapshot.restore import restore
-from tidelog.tools.snapshot.facts import SNAPSHOT_PATH, progress
+from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import examples, parse_time, time_text
 
 DIRECTORY = click.Path(path_type=Path, readable=False)
@@ -30,14 +31,16 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
 
 @click.command(
     help="Restore a snapshot into a new store, up to an LSN or a time.",
-    epilog=examples(
+    epilog=NOTE_URL
+    + examples(
+        "tidelog snapshot restore s3://backups/orders/00000000000000004711 restored",
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored",
         "tidelog snapshot restore orders-data/snapshots/00000000000000004711 restored --until-lsn 5000",
         "tidelog snapshot restore backup/00000000000000004711 restored --aof orders-data "
         "--until-time 2026-11-21T10:00:00Z",
     ),
 )
-@click.argument("snapshot", type=SNAPSHOT_PATH)
+@click.argument("snapshot")
 @click.argument("target", type=DIRECTORY)
 @click.option(
     "--aof",
@@ -57,22 +60,26 @@ def moment(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    snapshot: Path,
+    snapshot: str,
     target: Path,
     aof: Path | None,
     until_lsn: int | None,
     until_ms: int | None,
     as_json: bool,
 ) -> None:
-    made = restore(
-        RealDisk(),
-        snapshot,
-        target,
-        aof=aof,
-        until_lsn=until_lsn,
-        until_ms=until_ms,
-        progress=progress,
-    )
+    place = place_of(snapshot)
+    try:
+        made = restore(
+            RealDisk(),
+            place,
+            target,
+            aof=aof,
+            until_lsn=until_lsn,
+            until_ms=until_ms,
+            progress=progress,
+        )
+    finally:
+        place.close()
     if as_json:
         facts = made._asdict() | {"path": str(made.path), "uuid": made.uuid.hex()}
         click.echo(json.dumps(facts))

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from tidelog.disk.real import RealDisk
-from tidelog.snapshot.portable import read_snapshot
+from tidelog.snapshot.place import place_of
+from tidelog.snapshot.sealed import read_manifest
 from tidelog.tools import console
-from tidelog.tools.snapshot.facts import SNAPSHOT_PATH, facts, stream_facts
+from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, stream_facts
 from tidelog.tools.text import argument, examples, size_text, time_text
 
 
 @click.command(
     help="Show what a snapshot contains.",
-    epilog=examples(
+    epilog=NOTE_URL
+    + examples(
+        "tidelog snapshot show s3://backups/orders/00000000000000004711",
         "tidelog snapshot show orders-data/snapshots/00000000000000004711",
         "tidelog snapshot show orders-data/snapshots/00000000000000004711 --json | jq .entries",
     ),
 )
-@click.argument("snapshot", type=SNAPSHOT_PATH)
+@click.argument("snapshot")
 @click.option(
     "--count",
     type=click.IntRange(min=0),
@@ -30,16 +31,21 @@ from tidelog.tools.text import argument, examples, size_text, time_text
     help="List at most this many streams, the largest first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all streams.")
-def command(snapshot: Path, count: int, as_json: bool) -> None:
-    found = read_snapshot(RealDisk(), snapshot)
-    manifest, counts = found.manifest, found.manifest.counts
+def command(snapshot: str, count: int, as_json: bool) -> None:
+    place = place_of(snapshot)
+    try:
+        manifest = read_manifest(place)
+    finally:
+        place.close()
+    counts = manifest.counts
     if as_json:
-        click.echo(json.dumps(facts(found) | {"largest": stream_facts(found, None)}))
+        facts = manifest_facts(place.name, manifest)
+        click.echo(json.dumps(facts | {"largest": stream_facts(manifest)}))
         return
     # fmt: off
     click.echo(f"store        {manifest.uuid.hex()}, {len(manifest.epochs)} lives")
-    click.echo(f"holds        everything through LSN {found.lsn}")
-    click.echo(f"last write   {time_text(manifest.now_ms) if found.lsn else 'never'}")
+    click.echo(f"holds        everything through LSN {manifest.lsn}")
+    click.echo(f"last write   {time_text(manifest.now_ms) if manifest.lsn else 'never'}")
     click.echo(f"created      {time_text(manifest.created_ms)}")
     click.echo(f"data         {size_text(manifest.data_bytes)}, BLAKE2b {manifest.blake2b}")
     click.echo(f"streams      {counts.streams:,} with {counts.entries:,} entries")

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from tidelog.disk.real import RealDisk
-from tidelog.snapshot.scrub import verify_snapshot
+from tidelog.snapshot.place import is_url, local, place_of
+from tidelog.snapshot.scrub import verify_place, verify_snapshot
 from tidelog.tools import exits
-from tidelog.tools.snapshot.facts import SNAPSHOT_PATH, progress
+from tidelog.tools.snapshot.facts import NOTE_URL, progress
 from tidelog.tools.text import examples
 
 
 @click.command(
     help="Check every byte, row and count of a snapshot.",
-    epilog=examples(
+    epilog=NOTE_URL
+    + examples(
+        "tidelog snapshot verify s3://backups/orders/00000000000000004711",
         "tidelog snapshot verify orders-data/snapshots/00000000000000004711; echo $?",
     ),
 )
-@click.argument("snapshot", type=SNAPSHOT_PATH)
+@click.argument("snapshot")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(snapshot: Path, as_json: bool) -> int:
-    findings = verify_snapshot(RealDisk(), snapshot, progress)
+def command(snapshot: str, as_json: bool) -> int:
+    if is_url(snapshot):
+        place = place_of(snapshot)
+        try:
+            findings, name = verify_place(place, progress), place.name
+        finally:
+            place.close()
+    else:
+        path = local(snapshot)
+        findings, name = verify_snapshot(RealDisk(), path, progress), str(path)
     if as_json:
         texts = [finding.text for finding in findings]
-        click.echo(json.dumps({"path": str(snapshot), "findings": texts}))
+        click.echo(json.dumps({"path": name, "findings": texts}))
     else:
         for finding in findings:
             click.echo(finding.text)
         if not findings:
-            click.echo(f"{snapshot}: every byte, row and count is as it was published")
+            click.echo(f"{name}: every byte, row and count is as it was published")
     return exits.DAMAGED if findings else exits.OK

@@ -15,8 +15,9 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.snapshot import restore as restoring
 from tidelog.snapshot.errors import NotASnapshot, SnapshotDamaged, SnapshotRefused
+from tidelog.snapshot.place import LocalPlace
 from tidelog.snapshot.portable import Snapshot, read_snapshot
-from tidelog.snapshot.restore import Restored, check_target, install
+from tidelog.snapshot.restore import Restored, Source, check_target, install
 from tidelog.snapshot.tail import follow
 
 TARGET = Path("/new")
@@ -43,7 +44,9 @@ def restored(disk: Disk, target: Path = TARGET) -> Restored:
         assert disk.exists(folder / DATA)
         return start(disk), 0, False
 
-    return install(disk, snapshot(disk), target, settle, T0)
+    found = snapshot(disk)
+    source = Source(LocalPlace(disk, found.path), found.manifest)
+    return install(disk, source, target, settle, T0)
 
 
 def what_is_there(disk: Disk) -> str:

@@ -1,0 +1,191 @@
+"""Remote: a snapshot at a URL, read in place and written through `pyarrow.fs`.
+
+    s3://bucket/path?endpoint_override=host:9000&scheme=http&region=eu-west-1
+    gs://bucket/path
+    hdfs://namenode:8020/path
+
+Credentials come from the environment, as pyarrow documents it. Those in a URL work too, and no error shows them. Local
+files and S3 are tested; the other schemes are not. pyarrow is optional, so it is imported when the first URL is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from tidelog.snapshot.errors import SnapshotRefused, SnapshotUnreachable
+
+# A request takes about as long as reading this many bytes, so that a smaller read saves nothing.
+REMOTE_READ_BYTES: Final = 64 << 10
+REASON_LENGTH_MAX: Final = 300
+# A request to S3 fails after this long without a byte, and is sent at most so often. pyarrow alone goes on for 100 s.
+STALL_S = 10.0
+ATTEMPTS = 3
+S3_OPTIONS: Final = frozenset(("region", "scheme", "endpoint_override"))
+S3_FLAGS: Final = frozenset(("allow_bucket_creation", "allow_bucket_deletion"))
+SECRETS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+class RemotePlace:
+    """A `snapshot.place.Place` at a URL. It can also be written to.
+
+    name   the URL without credentials and options
+    """
+
+    least = REMOTE_READ_BYTES
+
+    def __init__(self, url: str) -> None:
+        """Raises SnapshotRefused if the URL cannot be used. No request is sent."""
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        self.name = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+        found = [each for each in (parts.username, parts.password) if each]
+        self._secrets = found + [unquote(each) for each in found]
+        self._secrets += [os.environ[name] for name in SECRETS if os.environ.get(name)]
+        self._files: dict[str, Any] = {}
+        try:
+            from pyarrow import fs
+        except ImportError:
+            raise SnapshotRefused(
+                f"{self.name}: reading URLs needs pyarrow; install it with: pip install 'tidelog[spark]'"
+            ) from None
+        try:
+            self._fs, path = fs.FileSystem.from_uri(url)
+            if parts.scheme == "s3":
+                self._fs = _bounded(fs, parts) or self._fs
+        except (OSError, ValueError) as error:
+            raise SnapshotRefused(
+                f"{self.name}: the URL cannot be used ({self._reason(error)})"
+            ) from None
+        self._path = path.rstrip("/")
+        if not self._path:
+            raise SnapshotRefused(f"{self.name}: the URL names no directory")
+        self._selector = fs.FileSelector
+
+    # --- reading
+
+    def size(self, file: str) -> int:
+        opened = self._file(file)
+        with self._telling(file, 0):
+            return int(opened.size())
+
+    def read_at(self, file: str, offset: int, nbytes: int) -> bytes:
+        opened = self._file(file)
+        with self._telling(file, offset):
+            wanted = max(min(nbytes, opened.size() - offset), 0)
+            data = bytes(opened.read_at(wanted, offset)) if wanted else b""
+        if len(data) != wanted:
+            raise SnapshotUnreachable(
+                self._at(file, offset + len(data)),
+                f"the read ended after {len(data)} of {wanted} bytes",
+            )
+        return data
+
+    def names(self) -> list[str]:
+        with self._telling("", None):
+            found = self._fs.get_file_info(self._selector(self._path))
+        return sorted(str(info.base_name) for info in found)
+
+    def hold(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def close(self) -> None:
+        while self._files:
+            try:
+                self._files.popitem()[1].close()
+            except OSError:  # it was only read
+                pass
+
+    def _file(self, name: str) -> Any:
+        found = self._files.get(name)
+        if found is None:
+            with self._telling(name, None):
+                found = self._files[name] = self._fs.open_input_file(self._at_path(name))
+        return found
+
+    # --- writing
+
+    def make_directory(self) -> None:
+        """Create the directory, where the file system has directories. Raises SnapshotUnreachable."""
+        if self._fs.type_name not in ("s3", "gcs"):  # there it would only put an empty object
+            with self._telling("", None):
+                self._fs.create_dir(self._path, recursive=True)
+
+    def write(self, file: str, pieces: Iterator[bytes]) -> None:
+        """Create or replace a file. In an object store it appears whole, once all pieces are written.
+
+        Raises SnapshotUnreachable, and what `pieces` raises.
+        """
+        opened = self._files.pop(file, None)
+        if opened is not None:
+            opened.close()
+        offset = 0
+        with self._telling(file, 0):
+            stream = self._fs.open_output_stream(self._at_path(file))
+        try:
+            for piece in pieces:
+                with self._telling(file, offset):
+                    stream.write(piece)
+                offset += len(piece)
+        finally:
+            with self._telling(file, offset):
+                stream.close()
+
+    def delete(self, file: str) -> None:
+        """Delete a file. Raises FileNotFoundError, SnapshotUnreachable."""
+        with self._telling(file, None):
+            self._fs.delete_file(self._at_path(file))
+
+    # --- names and errors
+
+    def _at_path(self, file: str) -> str:
+        return f"{self._path}/{file}"
+
+    def _at(self, file: str, offset: int | None) -> str:
+        place = f"{self.name}/{file}" if file else self.name
+        return place if offset is None else f"{place}, byte {offset}"
+
+    @contextmanager
+    def _telling(self, file: str, offset: int | None) -> Iterator[None]:
+        """Turn an error of the file system into one line. FileNotFoundError and NotADirectoryError pass through."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except (OSError, ValueError) as error:
+            raise SnapshotUnreachable(self._at(file, offset), self._reason(error)) from None
+
+    def _reason(self, error: BaseException) -> str:
+        """The first line of an error, without credentials."""
+        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        for secret in self._secrets:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+        text = re.sub(r"//[^/@\s]+@", "//", text)
+        return text if len(text) <= REASON_LENGTH_MAX else text[:REASON_LENGTH_MAX] + "..."
+
+
+def _bounded(fs: Any, url: SplitResult) -> Any:
+    """The S3 file system of a URL with bounds on how long a request takes, which the URL itself cannot give.
+
+    None if the URL has an option that is not known here.
+    """
+    options: dict[str, Any] = dict(parse_qsl(url.query, keep_blank_values=True))
+    if options.keys() - S3_OPTIONS - S3_FLAGS:
+        return None
+    for name in S3_FLAGS & options.keys():
+        options[name] = options[name].lower() == "true"
+    if "endpoint_override" not in options and "region" not in options:
+        options["region"] = fs.resolve_s3_region(url.hostname)
+    if url.username:
+        options["access_key"] = unquote(url.username)
+        options["secret_key"] = unquote(url.password or "")
+    return fs.S3FileSystem(
+        connect_timeout=STALL_S,
+        request_timeout=STALL_S,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        **options,
+    )
