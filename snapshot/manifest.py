@@ -55,6 +55,9 @@ from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.snapshot.rows.meta import Meta
 
 NAME: Final = "manifest.json"
+UNFINISHED_COPY: Final = (
+    "COPYING"  # a file in a directory that a snapshot is being copied to (snapshot/copying.py)
+)
 FORMAT: Final = 1
 LARGEST_MAX: Final = 10_000
 KEY_BYTES_MAX: Final = 1024
@@ -274,6 +277,8 @@ def _absence(disk: Disk, directory: Path) -> str:
 
 def absence(names: list[str]) -> str:
     """Say what a directory with these names is, if it is not a snapshot."""
+    if UNFINISHED_COPY in names:
+        return "it is an unfinished copy; run the same `tidelog snapshot copy` again"
     if SNAPSHOTS in names:
         return f"it is a store; its snapshots are in its folder {SNAPSHOTS}/"
     return f"it contains no file {NAME}" if names else "it is empty"

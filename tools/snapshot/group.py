@@ -16,6 +16,7 @@ SNAPSHOT = {
     "ls":      ("tidelog.tools.snapshot.ls", "List the snapshots of a store."),
     "show":    ("tidelog.tools.snapshot.show", "Show what a snapshot contains."),
     "verify":  ("tidelog.tools.snapshot.verify", "Check every byte, row and count of a snapshot."),
+    "copy":    ("tidelog.tools.snapshot.copy", "Copy a snapshot to or from an object store, or another directory."),
     "restore": ("tidelog.tools.snapshot.restore", "Restore a snapshot into a new store, up to an LSN or a time."),
     "prune":   ("tidelog.tools.snapshot.prune", "Delete all but the newest snapshots of a store."),
 }

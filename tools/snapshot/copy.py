@@ -1,0 +1,46 @@
+"""`tidelog snapshot copy`: bring a snapshot from one place to another."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tidelog.snapshot.copying import copy_snapshot
+from tidelog.snapshot.place import place_of
+from tidelog.tools.snapshot.facts import NOTE_URL, manifest_facts, progress
+from tidelog.tools.text import examples, size_text
+
+
+@click.command(
+    help="Copy a snapshot to or from an object store, or another directory.",
+    epilog=NOTE_URL
+    + examples(
+        "tidelog snapshot copy orders-data/snapshots/00000000000000004711 backup/00000000000000004711",
+        "tidelog snapshot copy backup/00000000000000004711 s3://backups/orders/00000000000000004711",
+        "tidelog snapshot copy s3://backups/orders/00000000000000004711 orders-4711 --json | jq .bytes",
+    ),
+)
+@click.argument("snapshot")
+@click.argument("target")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(snapshot: str, target: str, as_json: bool) -> None:
+    source = place_of(snapshot)
+    try:
+        to = place_of(target)
+        try:
+            made = copy_snapshot(source, to, progress)
+        finally:
+            to.close()
+    finally:
+        source.close()
+    if as_json:
+        facts = {"from": source.name, "kept_bytes": made.kept, "existed": made.existed}
+        click.echo(json.dumps(manifest_facts(made.name, made.manifest) | facts))
+        return
+    size = size_text(made.manifest.data_bytes)
+    if made.existed:
+        click.echo(f"{made.name} exists already, {size}; every byte is as it was published")
+        return
+    again = f", {size_text(made.kept)} of it were there already" if made.kept else ""
+    click.echo(f"{made.name} made: everything through LSN {made.manifest.lsn}, {size}{again}")
