@@ -1,0 +1,280 @@
+"""Chunks: each is one transaction of XADDs and of a SET that says how far its partition is written.
+
+The rows of a chunk and its progress are stored together or not at all, since the server applies a transaction as a
+whole. So the progress key says exactly which rows are stored, whatever became of the connection or of the task:
+
+    tidelog:spark:JOB:PARTITION  ->  v1 BATCH ROWS LAST_ID RUN ATTEMPT
+
+An attempt begins by writing its own name (RUN ATTEMPT) into the key. Each chunk is sent under WATCH of the key, after
+the attempt has read there what it wrote itself. If another attempt has begun meanwhile, the key has that one's name,
+and the transaction is dropped: the new attempt goes on behind the rows that are stored, and the old one fails.
+
+If the connection breaks before the answer, the attempt connects again and reads the key. There are three cases:
+
+    the key says      the chunk is     so
+    rows before it    not stored       it is sent again. If the lost transaction still arrives, WATCH has dropped it
+    rows with it      stored           the attempt goes on
+    another name      of no interest   the attempt fails
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as LinkError
+from redis.exceptions import TimeoutError as LinkTimeout
+
+from tidelog.engine import ids
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.writing.link import Link, raised
+from tidelog.spark.source.writing.rows import Row
+
+T = TypeVar("T")
+
+PREFIX: Final = "tidelog:spark"
+VERSION: Final = "v1"
+# A batch write without a name cannot be run again. Its keys are deleted when it ends, or by this if it never does.
+UNNAMED_EXPIRES_MS: Final = 7 * 24 * 3600 * 1000
+LINKS_MAX: Final = 6  # connections tried for one step
+PAUSE_S: Final = 0.05  # before the second connection; doubled for each later one
+CONFLICTS_MAX: Final = (
+    1000  # foreign changes of a stream, between the look at its last ID and the transaction
+)
+STREAMS_KNOWN_MAX: Final = 100_000
+
+
+class Progress(NamedTuple):
+    """The content of a progress key.
+
+    batch     number of the micro-batch; 0 in a batch write
+    rows      how many rows of the partition are stored
+    last_id   with an ID column: the ID of the last one; else 0
+    run, attempt   the task that wrote this. Later attempts of the same run have greater numbers
+    failure   why a part of a chunk was refused; empty if nothing was
+    """
+
+    batch: int
+    rows: int
+    last_id: int
+    run: str
+    attempt: int
+    failure: str = ""
+
+    def text(self) -> bytes:
+        last = ids.text(self.last_id).decode()
+        words = (VERSION, self.batch, self.rows, last, self.run, self.attempt, self.failure)
+        return " ".join(map(str, words)).strip().encode()
+
+
+def progress_of(text: bytes, key: str) -> Progress:
+    """Read a progress key. Raises TidelogSparkError TIDELOG_WRITE_PROGRESS."""
+    words = text.decode(errors="replace").split(" ", 6)
+    try:
+        version, batch, rows, last, run, attempt, *failure = words
+        if version != VERSION:
+            raise ValueError
+        last_id = ids.parse(last.encode())
+        return Progress(int(batch), int(rows), last_id, run, int(attempt), *failure)
+    except Exception:
+        raise TidelogSparkError(
+            "TIDELOG_WRITE_PROGRESS",
+            f"key {key} has {text[:80]!r}, which is no progress that this version writes: delete the key if no write "
+            "needs it",
+        ) from None
+
+
+def progress_key(job: str, partition: int) -> str:
+    return f"{PREFIX}:{job}:{partition}"
+
+
+class Attempt:
+    """One attempt of a task at writing its partition. Call `begin`, then `store` for each chunk, then `close`."""
+
+    def __init__(
+        self, link: Link, place: str, job: str, partition: int, own: Progress, *, expires: bool
+    ) -> None:
+        """
+        Args:
+            place: The server, for error texts.
+            own: Batch, run and attempt of this attempt, with no rows.
+            expires: Whether the progress is of no use after the job.
+        """
+        self.key = progress_key(job, partition)
+        self.progress = own
+        self._link = link
+        self._place = place
+        self._expires = (b"PX", b"%d" % UNNAMED_EXPIRES_MS) if expires else ()
+        self._streams: set[bytes] = set()  # known to be streams, or to be missing
+
+    def begin(self) -> Progress:
+        """Make this the attempt that writes, and return how far an earlier one has come.
+
+        Raises:
+            TidelogSparkError: TIDELOG_WRITE_SUPERSEDED: a later attempt or batch has begun. TIDELOG_WRITE_PARTIAL: an
+                earlier one has failed for ever. TIDELOG_WRITE_SERVER: the server refuses or does not answer.
+        """
+        return self._insist(self._begin)
+
+    def store(self, rows: Sequence[Row], last_id: int = 0) -> None:
+        """Store the next rows. `last_id`: of the last one, with an ID column.
+
+        Raises:
+            TidelogSparkError: As `begin`, and TIDELOG_WRITE_TYPE, TIDELOG_WRITE_ID.
+        """
+        progress = self.progress
+        after = progress._replace(rows=progress.rows + len(rows), last_id=last_id)
+        self._insist(lambda: self._store(rows, after, with_ids=bool(last_id)))
+        self.progress = after
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _begin(self) -> Progress | None:
+        found = self._watch(())
+        own = self.progress
+        if found is not None:
+            if found.batch > own.batch:
+                raise self._superseded(
+                    f"batch {found.batch} has begun, and this is batch {own.batch}"
+                )
+            if found.batch == own.batch:
+                if found.failure:
+                    raise self._partial(found.failure)
+                if found.run == own.run and found.attempt > own.attempt:
+                    raise self._superseded(
+                        f"attempt {found.attempt} has begun, and this is {own.attempt}"
+                    )
+                own = own._replace(rows=found.rows, last_id=found.last_id)
+        if self._execute([], own) is None:
+            return None
+        self.progress = own
+        return own
+
+    def _store(self, rows: Sequence[Row], after: Progress, *, with_ids: bool) -> bool | None:
+        found = self._watch({row.stream for row in rows} if with_ids else ())
+        if found == after:
+            return True  # the answer to the transaction was lost, and nothing else
+        if found != self.progress:
+            name = (
+                f"attempt {found.attempt} of run {found.run}"
+                if found
+                else "nobody: the key is gone"
+            )
+            raise self._superseded(f"the key names {name}")
+        self._check_types({row.stream for row in rows} - self._streams)
+        new = self._not_there_yet(rows) if with_ids else rows
+        replies = self._execute([row.command for row in new], after)
+        if replies is None:
+            return None
+        refused = [reply for reply in replies if isinstance(reply, RedisError)]
+        if refused:
+            # The other rows are stored, and the server does not take them back. No attempt may go on behind this one.
+            failure = f"{len(refused)} of {len(new)} rows were refused: {refused[0]}"
+            self._link.call("SET", self.key, after._replace(failure=failure).text(), *self._expires)
+            raise self._partial(failure)
+        return True
+
+    def _check_types(self, new: set[bytes]) -> None:
+        """A row that a transaction refuses does not undo the others, so the usual cause is looked for before it."""
+        for stream, kind in zip(
+            new, self._link.calls([("TYPE", stream) for stream in new]), strict=True
+        ):
+            if kind not in (b"stream", b"none"):
+                raise TidelogSparkError(
+                    "TIDELOG_WRITE_TYPE",
+                    f"{self._place}: key {_shown(stream)} is a {raised(kind).decode()} and no stream; nothing of this "
+                    "chunk was written",
+                )
+        if len(self._streams) > STREAMS_KNOWN_MAX:
+            self._streams.clear()
+        self._streams |= new
+
+    def _not_there_yet(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows whose entries do not exist. Their IDs must be above all others of their streams."""
+        streams = list({row.stream for row in rows})
+        infos = self._link.calls([("XINFO", "STREAM", stream) for stream in streams])
+        last = {stream: _last_id(info) for stream, info in zip(streams, infos, strict=True)}
+        old = [row for row in rows if row.id is not None and row.id <= last[row.stream]]
+        texts = [ids.text(row.id or 0) for row in old]
+        ranges = [("XRANGE", row.stream, text, text) for row, text in zip(old, texts, strict=True)]
+        for row, text, entries in zip(old, texts, self._link.calls(ranges), strict=True):
+            if not raised(entries):
+                raise TidelogSparkError(
+                    "TIDELOG_WRITE_ID",
+                    f"{self._place}: stream {_shown(row.stream)} has no entry {text.decode()} and cannot get one, "
+                    f"since its last ID is {ids.text(last[row.stream]).decode()}; with an ID column a stream has one "
+                    "writer and one partition, in the order of the IDs",
+                )
+        there = {(row.stream, row.id) for row in old}
+        return [row for row in rows if (row.stream, row.id) not in there]
+
+    # --- the connection
+
+    def _insist(self, step: Callable[[], T | None]) -> T:
+        """Take a step until it has an outcome. It may be taken again at any point: it reads first where things stand.
+
+        None as an outcome: a watched key was changed.
+        """
+        links = conflicts = 0
+        while True:
+            try:
+                outcome = step()
+            except (AuthenticationError, ResponseError) as error:
+                raise self._failed(error) from None
+            except (LinkError, LinkTimeout) as error:
+                self._link.close()
+                links += 1
+                if links == LINKS_MAX:
+                    raise self._failed(error) from None
+                time.sleep(PAUSE_S * 2**links)
+                continue
+            if outcome is not None:
+                return outcome
+            conflicts += 1
+            if conflicts == CONFLICTS_MAX:
+                raise self._superseded("others change the same streams all the time")
+
+    def _watch(self, streams: Iterable[bytes]) -> Progress | None:
+        watched, text = self._link.calls([("WATCH", self.key, *streams), ("GET", self.key)])
+        raised(watched)
+        return None if raised(text) is None else progress_of(text, self.key)
+
+    def _execute(self, commands: list[bytes], after: Progress) -> list[Any] | None:
+        """The replies of a transaction; None if a watched key was changed. Raises RedisError: it is refused."""
+        return self._link.transaction(commands, "SET", self.key, after.text(), *self._expires)
+
+    # --- errors
+
+    def _superseded(self, why: str) -> TidelogSparkError:
+        return TidelogSparkError(
+            "TIDELOG_WRITE_SUPERSEDED",
+            f"{self._place}, key {self.key}: this attempt writes nothing more, since {why}",
+        )
+
+    def _partial(self, failure: str) -> TidelogSparkError:
+        return TidelogSparkError(
+            "TIDELOG_WRITE_PARTIAL",
+            f"{self._place}, key {self.key}: {failure}; the other rows of the chunk are stored, so no attempt goes on. "
+            "Mend the cause, then delete the key to write the partition again from its first row",
+        )
+
+    def _failed(self, error: Exception) -> TidelogSparkError:
+        return TidelogSparkError(
+            "TIDELOG_WRITE_SERVER",
+            f"{self._place}: {type(error).__name__}: {error}; at least {self.progress.rows} rows of this partition are "
+            "stored, and another attempt goes on behind them",
+        )
+
+
+def _last_id(info: Any) -> int:
+    if isinstance(info, ResponseError) and "no such key" in str(info):
+        return 0
+    pairs = raised(info)
+    return ids.parse(dict(zip(pairs[::2], pairs[1::2], strict=True))[b"last-generated-id"])
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="backslashreplace"))

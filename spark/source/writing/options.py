@@ -1,0 +1,133 @@
+"""The options of a write, checked once, where the write is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from redis import ConnectionPool
+
+from tidelog.spark.errors import TidelogSparkError
+
+SCHEMES: Final = ("redis", "rediss", "unix")
+STREAM_COLUMN: Final = "stream"
+CHUNK_ROWS: Final = 1_000
+CHUNK_ROWS_MAX: Final = 100_000
+TIMEOUT_S: Final = 30.0
+
+# As users write them. Spark passes the names on in lower case.
+OF_EVERY_WRITE: Final = (
+    "url", "username", "password", "stream", "streamColumn", "idColumn", "chunkRows", "timeoutSeconds",
+)  # fmt: skip
+OF_A_BATCH: Final = ("jobId",)
+# Spark's own, which it hands on to the sink.
+OF_SPARK: Final = ("checkpointlocation", "queryname")
+
+
+class WriteOptions(NamedTuple):
+    """What a write was told.
+
+    url             where the server is: redis://HOST:PORT/DB, rediss:// (TLS) or unix://
+    username, password   for a server that asks for them and a URL that does not have them
+    stream          the stream of every row; None: each row names its own in the column `stream_column`
+    id_column       the column with the entries' IDs; None: the server makes them
+    job_id          the name under which a batch write may be run again; None: it has none
+    chunk_rows      rows of one transaction
+    timeout_s       for one answer of the server
+    """
+
+    url: str
+    username: str | None
+    password: str | None
+    stream: str | None
+    stream_column: str
+    id_column: str | None
+    job_id: str | None
+    chunk_rows: int
+    timeout_s: float
+
+    @property
+    def place(self) -> str:
+        """The server, for error texts: without user and password."""
+        return without_credentials(self.url)
+
+
+def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Check the options of a write. Raises TidelogSparkError TIDELOG_OPTION, which names the option."""
+    known = {name.lower(): name for name in (*OF_EVERY_WRITE, *(() if streaming else OF_A_BATCH))}
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        if name.lower() in known:
+            given[known[name.lower()]] = value
+        elif streaming and name.lower() == "jobid":
+            raise _wrong("jobId", "is for batch writes; a streaming query is known by its own ID")
+        elif name.lower() not in OF_SPARK:
+            raise _wrong(name, f"is no option of a write; there are {', '.join(known.values())}")
+
+    if "stream" in given and "streamColumn" in given:
+        raise _wrong(
+            "streamColumn",
+            "and stream exclude each other: the stream is the same for every row or it is not",
+        )
+    for name in ("stream", "streamColumn", "idColumn", "jobId"):
+        if name in given and not given[name]:
+            raise _wrong(name, "is empty")
+    if any(character.isspace() for character in given.get("jobId", "")):
+        raise _wrong("jobId", "must not have white space")
+    found = WriteOptions(
+        given.get("url", ""),
+        given.get("username"),
+        given.get("password"),
+        given.get("stream"),
+        given.get("streamColumn", STREAM_COLUMN),
+        given.get("idColumn"),
+        given.get("jobId"),
+        _number(given, "chunkRows", CHUNK_ROWS, CHUNK_ROWS_MAX),
+        _seconds(given, "timeoutSeconds", TIMEOUT_S),
+    )
+    _check_url(found.url)
+    return found
+
+
+def without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _wrong(name: str, fault: str) -> TidelogSparkError:
+    return TidelogSparkError("TIDELOG_OPTION", f"option {name} {fault}")
+
+
+def _check_url(url: str) -> None:
+    if not url:
+        raise _wrong(
+            "url", "is missing: the address of a served store or of Redis, redis://HOST:PORT/DB"
+        )
+    try:
+        if urlsplit(url).scheme not in SCHEMES:
+            raise ValueError
+        ConnectionPool.from_url(url)  # connects to nothing
+    except ValueError:
+        # The text of the cause may have the password.
+        raise _wrong(
+            "url", "is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"
+        ) from None
+
+
+def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name, str(default))
+    if not (text.isdecimal() and 1 <= int(text) <= most):
+        raise _wrong(name, f"is {text!r} and must be a number from 1 to {most}")
+    return int(text)
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name, str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise _wrong(name, f"is {text!r} and must be a number of seconds above 0")
+    return seconds
