@@ -14,6 +14,8 @@ from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     Filter,
     InputPartition,
 )
@@ -65,6 +67,18 @@ class TidelogDataSource(DataSource):
         columns = columns_by(options, arrow_columns(schema))
         kind = PushingReader if PUSHING in sys.modules else Reader
         return kind(read(options, paths, columns))
+
+    # The sink is imported when a write is planned: reading needs no client of Redis.
+
+    def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
+        from tidelog.spark.source import sink
+
+        return sink.writer(self._told, schema, overwrite)
+
+    def streamWriter(self, schema: types.StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tidelog.spark.source import sink
+
+        return sink.stream_writer(self._told, schema, overwrite)
 
 
 _ARROW: Final[dict[type[types.DataType], pa.DataType]] = {

@@ -72,8 +72,7 @@ class Task:
             expires: Whether the progress is of no use after the job.
         """
         own = Progress(batch, 0, 0, self.run, attempt)
-        options = self.options
-        one = Attempt(Link(options), options.place, job, partition, own, expires=expires)
+        one = Attempt(self.options, job, partition, own, expires=expires)
         try:
             begun = one.begin()
             if self.columns.id_index is None:

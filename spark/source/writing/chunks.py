@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LinkError
@@ -30,6 +30,7 @@ from redis.exceptions import TimeoutError as LinkTimeout
 from tidelog.engine import ids
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.writing.link import Link, raised
+from tidelog.spark.source.writing.options import WriteOptions
 from tidelog.spark.source.writing.rows import Row
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ PREFIX: Final = "tidelog:spark"
 VERSION: Final = "v1"
 # A batch write without a name cannot be run again. Its keys are deleted when it ends, or by this if it never does.
 UNNAMED_EXPIRES_MS: Final = 7 * 24 * 3600 * 1000
-LINKS_MAX: Final = 6  # connections tried for one step
-PAUSE_S: Final = 0.05  # before the second connection; doubled for each later one
+PAUSE_S: Final = 0.05  # before the second new connection of one step; doubled for each later one
+PAUSE_S_MAX: Final = 1.0
 CONFLICTS_MAX: Final = (
     1000  # foreign changes of a stream, between the look at its last ID and the transaction
 )
@@ -94,20 +95,21 @@ class Attempt:
     """One attempt of a task at writing its partition. Call `begin`, then `store` for each chunk, then `close`."""
 
     def __init__(
-        self, link: Link, place: str, job: str, partition: int, own: Progress, *, expires: bool
+        self, options: WriteOptions, job: str, partition: int, own: Progress, *, expires: bool
     ) -> None:
         """
         Args:
-            place: The server, for error texts.
             own: Batch, run and attempt of this attempt, with no rows.
             expires: Whether the progress is of no use after the job.
         """
         self.key = progress_key(job, partition)
         self.progress = own
-        self._link = link
-        self._place = place
+        self._link = Link(options)
+        self._place = options.place
+        self._retry_s = options.retry_s
         self._expires = (b"PX", b"%d" % UNNAMED_EXPIRES_MS) if expires else ()
         self._streams: set[bytes] = set()  # known to be streams, or to be missing
+        self._failure = ""  # why a part of the last chunk was refused
 
     def begin(self) -> Progress:
         """Make this the attempt that writes, and return how far an earlier one has come.
@@ -154,6 +156,8 @@ class Attempt:
         return own
 
     def _store(self, rows: Sequence[Row], after: Progress, *, with_ids: bool) -> bool | None:
+        if self._failure:  # the link broke before it was written down
+            self._give_up(after)
         found = self._watch({row.stream for row in rows} if with_ids else ())
         if found == after:
             return True  # the answer to the transaction was lost, and nothing else
@@ -171,11 +175,15 @@ class Attempt:
             return None
         refused = [reply for reply in replies if isinstance(reply, RedisError)]
         if refused:
-            # The other rows are stored, and the server does not take them back. No attempt may go on behind this one.
-            failure = f"{len(refused)} of {len(new)} rows were refused: {refused[0]}"
-            self._link.call("SET", self.key, after._replace(failure=failure).text(), *self._expires)
-            raise self._partial(failure)
+            self._failure = f"{len(refused)} of {len(new)} rows were refused: {refused[0]}"
+            self._give_up(after)
         return True
+
+    def _give_up(self, after: Progress) -> NoReturn:
+        """Stop this attempt and all later ones: the other rows of the chunk are stored, and the server keeps them."""
+        text = after._replace(failure=self._failure).text()
+        self._link.call("SET", self.key, text, *self._expires)
+        raise self._partial(self._failure)
 
     def _check_types(self, new: set[bytes]) -> None:
         """A row that a transaction refuses does not undo the others, so the usual cause is looked for before it."""
@@ -218,7 +226,8 @@ class Attempt:
 
         None as an outcome: a watched key was changed.
         """
-        links = conflicts = 0
+        broken = conflicts = 0
+        deadline = 0.0
         while True:
             try:
                 outcome = step()
@@ -226,10 +235,13 @@ class Attempt:
                 raise self._failed(error) from None
             except (LinkError, LinkTimeout) as error:
                 self._link.close()
-                links += 1
-                if links == LINKS_MAX:
+                broken += 1
+                if broken == 1:  # usually the first new connection works
+                    deadline = time.monotonic() + self._retry_s
+                elif time.monotonic() >= deadline:
                     raise self._failed(error) from None
-                time.sleep(PAUSE_S * 2**links)
+                else:
+                    time.sleep(min(PAUSE_S * 2 ** (broken - 2), PAUSE_S_MAX))
                 continue
             if outcome is not None:
                 return outcome

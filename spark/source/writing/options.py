@@ -15,10 +15,12 @@ STREAM_COLUMN: Final = "stream"
 CHUNK_ROWS: Final = 1_000
 CHUNK_ROWS_MAX: Final = 100_000
 TIMEOUT_S: Final = 30.0
+RETRY_S: Final = 30.0
 
 # As users write them. Spark passes the names on in lower case.
 OF_EVERY_WRITE: Final = (
     "url", "username", "password", "stream", "streamColumn", "idColumn", "chunkRows", "timeoutSeconds",
+    "retrySeconds",
 )  # fmt: skip
 OF_A_BATCH: Final = ("jobId",)
 # Spark's own, which it hands on to the sink.
@@ -35,6 +37,7 @@ class WriteOptions(NamedTuple):
     job_id          the name under which a batch write may be run again; None: it has none
     chunk_rows      rows of one transaction
     timeout_s       for one answer of the server
+    retry_s         how long a task tries to reach the server again before it fails
     """
 
     url: str
@@ -46,6 +49,7 @@ class WriteOptions(NamedTuple):
     job_id: str | None
     chunk_rows: int
     timeout_s: float
+    retry_s: float
 
     @property
     def place(self) -> str:
@@ -84,7 +88,8 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         given.get("idColumn"),
         given.get("jobId"),
         _number(given, "chunkRows", CHUNK_ROWS, CHUNK_ROWS_MAX),
-        _seconds(given, "timeoutSeconds", TIMEOUT_S),
+        _seconds(given, "timeoutSeconds", TIMEOUT_S, least="above 0"),
+        _seconds(given, "retrySeconds", RETRY_S, least="of 0 or more"),
     )
     _check_url(found.url)
     return found
@@ -122,12 +127,12 @@ def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int
     return int(text)
 
 
-def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(given: Mapping[str, str], name: str, default: float, *, least: str) -> float:
     text = given.get(name, str(default))
     try:
         seconds = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise _wrong(name, f"is {text!r} and must be a number of seconds above 0")
+        seconds = -1.0
+    if not 0 <= seconds < float("inf") or (seconds == 0 and least == "above 0"):
+        raise _wrong(name, f"is {text!r} and must be a number of seconds {least}")
     return seconds

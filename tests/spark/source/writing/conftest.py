@@ -28,7 +28,9 @@ class Target(NamedTuple):
     proxy: Proxy
 
     def task(self, schema: T.StructType = SCHEMA, **options: str) -> sink.Task:
-        return sink.writer({"url": self.proxy.url, **options}, schema, False).task
+        return sink.writer(
+            {"url": self.proxy.url, "retrySeconds": "20", **options}, schema, False
+        ).task
 
     def numbers(self, stream: str = "s") -> list[int]:
         """The field `n` of all entries."""

@@ -30,12 +30,14 @@ class Proxy:
     faults      number of a transaction (from 0, over all connections) -> what happens to it
     on_exec     called before each EXEC goes on, with the number of the transaction
     dead        every new connection is closed at once
+    closes_after   number of a transaction whose answer still comes; then its connection is closed
     """
 
     def __init__(self, connect: Callable[[], socket.socket]) -> None:
         self.faults: dict[int, Fault] = {}
         self.on_exec: Callable[[int], object] = lambda number: None
         self.dead = False
+        self.closes_after: int | None = None
         self.transactions = 0
         self._connect = connect
         self._late: list[socket.socket] = []
@@ -123,7 +125,7 @@ class Proxy:
         self.on_exec(number)
         server.sendall(packed(execs[0]))
         relay(server, 1, None if fault else client)
-        return fault is None
+        return fault is None and number != self.closes_after
 
 
 def packed(command: list[bytes]) -> bytes:

@@ -21,9 +21,15 @@ KEY = "tidelog:spark:job:0"
 
 
 def write(
-    target: Target, *, attempt: int = 1, batch: int = 0, job: str = "job", run: str = "run"
+    target: Target,
+    *,
+    attempt: int = 1,
+    batch: int = 0,
+    job: str = "job",
+    run: str = "run",
+    patient: bool = True,
 ) -> int:
-    task = target.task(chunkRows=str(CHUNK))
+    task = target.task(chunkRows=str(CHUNK), retrySeconds="20" if patient else "0")
     task.run = run
     return task.write(batches(ROWS), job=job, partition=0, attempt=attempt, batch=batch).rows
 
@@ -64,7 +70,7 @@ def test_a_killed_task_is_continued_by_the_next_attempt(
     if number == 0:
         target.proxy.dead = True
     with pytest.raises(TidelogSparkError, match="TIDELOG_WRITE_SERVER.*another attempt goes on"):
-        write(target)
+        write(target, patient=False)
     target.proxy.dead = False
     target.proxy.on_exec = lambda n: None
     assert write(target, attempt=2) == 100
@@ -201,6 +207,18 @@ def test_a_row_refused_within_a_transaction_stops_all_attempts(target: Target) -
         ):
             target.task().write(rows(), job="job", partition=0, attempt=attempt)
     assert target.numbers() == [1]
+
+
+def test_a_refused_row_is_written_down_though_the_connection_breaks(target: Target) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from batches([1], stream="s")
+        yield from batches([2], stream="text")
+
+    target.proxy.on_exec = lambda n: target.client.set("text", "x") if n == 1 else None
+    target.proxy.closes_after = 1
+    for attempt in (1, 2):
+        with pytest.raises(TidelogSparkError, match="WRITE_PARTIAL"):
+            target.task().write(rows(), job="job", partition=0, attempt=attempt)
 
 
 def test_a_refused_transaction_changes_nothing(target: Target) -> None:

@@ -34,9 +34,15 @@ def batches(given: Rows, size: int = 17) -> Iterator[pa.RecordBatch]:
 
 
 def write(
-    target: Target, given: Rows, *, attempt: int = 1, job: str = "job", partition: int = 0
+    target: Target,
+    given: Rows,
+    *,
+    patient: bool = True,
+    attempt: int = 1,
+    job: str = "job",
+    partition: int = 0,
 ) -> int:
-    task = target.task(SCHEMA, idColumn="id", chunkRows="10")
+    task = target.task(SCHEMA, idColumn="id", chunkRows="10", retrySeconds="20" if patient else "0")
     task.run = "run"
     return task.write(batches(given), job=job, partition=partition, attempt=attempt).rows
 
@@ -72,7 +78,7 @@ def test_a_retry_may_bring_equal_ids_in_another_order(target: Target, rounds: in
 
         target.proxy.on_exec = die
         try:
-            write(target, shuffled(rows()))
+            write(target, shuffled(rows()), patient=False)
         except TidelogSparkError as error:
             assert error.code == "TIDELOG_WRITE_SERVER", error
         target.proxy.dead, target.proxy.faults = False, {}

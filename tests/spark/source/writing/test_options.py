@@ -20,13 +20,15 @@ URL = {"url": "redis://localhost:1/0"}
     ({"url": "http://x"}, "option url is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"),
     ({"url": "redis://:secret@x:port/0"}, "option url is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"),
     ({**URL, "maxlen": "5"}, "option maxlen is no option of a write; there are url, username, password, stream, "
-                             "streamColumn, idColumn, chunkRows, timeoutSeconds, jobId"),
+                             "streamColumn, idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId"),
     ({**URL, "stream": "a", "streamColumn": "b"},
      "option streamColumn and stream exclude each other: the stream is the same for every row or it is not"),
     ({**URL, "stream": ""}, "option stream is empty"),
     ({**URL, "jobId": "a b"}, "option jobId must not have white space"),
     ({**URL, "chunkRows": "0"}, "option chunkRows is '0' and must be a number from 1 to 100000"),
     ({**URL, "chunkRows": "many"}, "option chunkRows is 'many' and must be a number from 1 to 100000"),
+    ({**URL, "timeoutSeconds": "0"}, "option timeoutSeconds is '0' and must be a number of seconds above 0"),
+    ({**URL, "retrySeconds": "-1"}, "option retrySeconds is '-1' and must be a number of seconds of 0 or more"),
     ({**URL, "timeoutSeconds": "nan"}, "option timeoutSeconds is 'nan' and must be a number of seconds above 0"),
 ])
 # fmt: on

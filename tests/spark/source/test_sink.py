@@ -1,0 +1,100 @@
+"""The sink in Spark: `df.write` and `df.writeStream` to a served store."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from pyspark.sql import functions as F
+from tests.spark.source.writing.faulty import Fault, Proxy
+
+import tidelog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Served(NamedTuple):
+    db: tidelog.Store
+    proxy: Proxy
+
+    def numbers(self, stream: str) -> list[int]:
+        return [int(fields[b"n"]) for _, fields in self.db.xrange(stream)]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A served store behind a proxy."""
+    with tidelog.open(tmp_path / "store") as db, tidelog.serve(db, port=0) as serving:
+        proxy = Proxy(lambda: socket.create_connection(("127.0.0.1", serving.port)))
+        yield Served(db, proxy)
+        proxy.close()
+
+
+def test_a_dataframe_is_appended(spark: SparkSession, served: Served) -> None:
+    rows = spark.range(0, 5000, numPartitions=2).select(
+        F.col("id").alias("n"), F.format_string("s%d", F.col("id") % 2).alias("stream")
+    )
+    rows.write.format("tidelog").option("url", served.proxy.url).mode("append").save()
+    found = {stream: served.numbers(stream) for stream in ("s0", "s1")}
+    assert {stream: sorted(numbers) for stream, numbers in found.items()} == {
+        "s0": [*range(0, 5000, 2)],
+        "s1": [*range(1, 5000, 2)],
+    }
+    assert served.db.keys("tidelog:spark:*") == []  # a job without a name leaves none
+
+
+def test_a_named_job_that_runs_again_writes_nothing_twice(
+    spark: SparkSession, served: Served
+) -> None:
+    rows = spark.range(0, 3000, numPartitions=2).select(F.col("id").alias("n"))
+    write = rows.write.format("tidelog").mode("append")
+    write = write.options(url=served.proxy.url, stream="s", jobId="nightly", retrySeconds=0)
+    served.proxy.faults = {4: Fault.AFTER}
+    served.proxy.on_exec = lambda number: setattr(served.proxy, "dead", number >= 3)
+    with pytest.raises(Exception, match="TIDELOG_WRITE_SERVER"):
+        write.save()
+    served.proxy.dead = False
+    served.proxy.on_exec = lambda number: None
+    write.save()
+    assert sorted(served.numbers("s")) == [*range(3000)]
+
+
+def test_a_query_that_starts_again_goes_on_in_its_batch(
+    spark: SparkSession, served: Served, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "first.csv").write_text("".join(f"{n}\n" for n in range(2500)))
+
+    def start() -> StreamingQuery:
+        rows = spark.readStream.schema("n bigint").csv(str(source))
+        stream = rows.writeStream.format("tidelog").outputMode("append").trigger(availableNow=True)
+        options = {
+            "url": served.proxy.url,
+            "stream": "s",
+            "checkpointLocation": str(tmp_path / "c"),
+        }
+        return stream.options(**options).start()
+
+    served.proxy.on_exec = lambda number: setattr(served.proxy, "dead", number >= 1)
+    served.proxy.faults = {2: Fault.AFTER}
+    with pytest.raises(Exception, match="TIDELOG_WRITE_SERVER"):
+        start().awaitTermination()
+    assert len(served.numbers("s")) == 2000  # a task was cut short after two chunks
+
+    served.proxy.dead = False
+    served.proxy.on_exec = lambda number: None
+    (source / "second.csv").write_text("".join(f"{n}\n" for n in range(2500, 3000)))
+    start().awaitTermination()
+    assert served.numbers("s") == [*range(3000)]
+
+
+def test_a_mistake_is_named_when_the_write_is_planned(spark: SparkSession, served: Served) -> None:
+    write = spark.range(3).write.format("tidelog").option("url", served.proxy.url)
+    with pytest.raises(Exception, match="TIDELOG_OPTION. option maxlen is no option of a write"):
+        write.option("maxlen", "5").mode("append").save()
