@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -13,9 +14,10 @@ from pyspark.sql import SparkSession
 from tidelog.spark import register
 from tidelog.spark.java import java_home
 
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+LOGGING: Final = "log4j2.configurationFile"
 DEFAULTS: Final = {
     "spark.app.name": "tidelog",
-    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",  # times in a store are UTC; Spark would show them in the machine's zone
     "spark.sql.python.filterPushdown.enabled": "true",  # Spark's default is false; then every page is read
     "spark.ui.showConsoleProgress": "false",
@@ -24,7 +26,7 @@ DEFAULTS: Final = {
 LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    JAVA_OPTIONS: "-XX:+UseParallelGC",
     "spark.ui.enabled": "false",
 }
 
@@ -46,6 +48,10 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
             raise ValueError(f"{name}: a setting of Spark has a name that begins with spark.")
     local = master.startswith("local")
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
+    java_options = str(settings.get(JAVA_OPTIONS, ""))
+    if LOGGING not in java_options:
+        file = Path(__file__).with_name("log4j2.properties")
+        settings[JAVA_OPTIONS] = f'{java_options} "-D{LOGGING}={file.as_uri()}"'.lstrip()
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -55,6 +55,12 @@ def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
     assert session("local[2]") is spark
 
 
+def test_only_errors_are_logged(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    levels = spark._jvm.org.apache.logging.log4j.LogManager
+    assert levels.getLogger("org.apache.spark.SparkContext").getLevel().toString() == "ERROR"
+
+
 def test_a_setting_that_is_none_of_sparks_is_refused() -> None:
     with pytest.raises(ValueError, match="shuffle_partitions: a setting of Spark has a name"):
         session(shuffle_partitions=8)

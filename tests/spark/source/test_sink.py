@@ -74,12 +74,8 @@ def test_a_query_that_starts_again_goes_on_in_its_batch(
     def start() -> StreamingQuery:
         rows = spark.readStream.schema("n bigint").csv(str(source))
         stream = rows.writeStream.format("tidelog").outputMode("append").trigger(availableNow=True)
-        options = {
-            "url": served.proxy.url,
-            "stream": "s",
-            "checkpointLocation": str(tmp_path / "c"),
-        }
-        return stream.options(**options).start()
+        stream = stream.options(url=served.proxy.url, stream="s", retrySeconds=0)
+        return stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     served.proxy.on_exec = lambda number: setattr(served.proxy, "dead", number >= 1)
     served.proxy.faults = {2: Fault.AFTER}
