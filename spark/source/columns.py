@@ -321,7 +321,7 @@ def _inside(ms: Array, seq: Array, span: Span) -> Array:
     return after & ((ms < high) | ((ms == high) & (seq <= last)))
 
 
-def _bigint(numbers: Array) -> Array:
+def bigint(numbers: Array) -> Array:
     """Unsigned numbers as bigint; null beyond its range."""
     return _signed(numbers, BIGINT_MAX)
 
@@ -333,12 +333,12 @@ def _signed(numbers: Array, most: int) -> Array:
     return pa.array(numbers.view(np.int64))
 
 
-def _ts(ms: Array) -> Array:
+def times(ms: Array) -> Array:
     signed = _signed(ms, TS_MS_MAX)
     return pc.multiply(signed, 1000).view(schemas.TIME)
 
 
-def _texts(ms: Array, seq: Array) -> Array:
+def texts(ms: Array, seq: Array) -> Array:
     return pc.binary_join_element_wise(
         pc.cast(pa.array(ms), schemas.TEXT), pc.cast(pa.array(seq), schemas.TEXT), "-"
     )
@@ -356,10 +356,10 @@ def _keys(ms: Array, seq: Array) -> Array:
 
 
 _MADE: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
-    "id": _texts,
-    "ms": lambda ms, seq: _bigint(ms),
-    "seq": lambda ms, seq: _bigint(seq),
-    "ts": lambda ms, seq: _ts(ms),
+    "id": texts,
+    "ms": lambda ms, seq: bigint(ms),
+    "seq": lambda ms, seq: bigint(seq),
+    "ts": lambda ms, seq: times(ms),
     "id_key": _keys,
 }
 _ORIGIN: Final[Mapping[str, tuple[pa.DataType, Callable[[Origin], Any]]]] = {

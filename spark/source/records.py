@@ -1,0 +1,47 @@
+"""Frames of the log as Arrow batches of one of two tables.
+
+entries   every entry that was appended, with the columns of a snapshot's entries
+events    every record, by what happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from tidelog.aof.reading.reader import FrameTuple, Replay
+from tidelog.spark.source import schemas
+from tidelog.spark.source.appended import Appended
+from tidelog.spark.source.columns import BATCH_ROWS
+from tidelog.spark.source.events import EVENTS, Events
+
+COLUMNS: Final = {"entries": schemas.ENTRIES, "events": EVENTS}
+
+
+def batches(
+    table: str, stretches: Iterable[tuple[Path, Sequence[FrameTuple]]], rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a table, of about `rows` rows. A stretch is a file and consecutive frames of it.
+
+    Raises CorruptFrame for a frame whose records do not decode, NewerRecord, CorruptBlock.
+    """
+    make = Appended(rows) if table == "entries" else Events(rows)
+    replay = Replay(make.take)
+    for path, frames in stretches:
+        for start in range(0, len(frames), rows):
+            some = frames[start : start + rows]
+            make.begin(path, some)
+            replay.run(path, some)
+            yield from make.ready()
+    yield from make.ready(whole=True)
+
+
+def gap(lsn: int, ts: int, detail: dict[str, object]) -> pa.RecordBatch:
+    """One event `gap`: records through `lsn` are lost."""
+    events = Events(1)
+    events.gap(lsn, ts, detail)
+    (batch,) = events.ready(whole=True)
+    return batch
