@@ -1,0 +1,43 @@
+"""Measures that the analyses share: IDs as numbers, times between, and quantiles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+MS_MAX: Final = (1 << 63) // 1000 - 1  # the greatest unix ms that a timestamp of Spark holds
+# Beyond so many different values a quantile is an approximation, off by at most this part of the rows.
+ACCURACY: Final = 10_000
+QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def part(entry_id: Column, number: int) -> Column:
+    """`ms` (1) or `seq` (2) of an ID as a decimal; null if the text is no ID. A bigint holds only half of the range."""
+    return F.split_part(entry_id, F.lit("-"), F.lit(number)).try_cast("decimal(20,0)")
+
+
+def order(entry_id: Column) -> Column:
+    """An ID as a struct that compares as IDs do. Their texts do not: "9-0" is greater than "10-0"."""
+    return F.struct(part(entry_id, 1).alias("ms"), part(entry_id, 2).alias("seq"))
+
+
+def added_at(entry_id: Column) -> Column:
+    """The time in an ID, at which Redis added the entry; null beyond timestamps. An ID that a client chose may lie."""
+    ms = part(entry_id, 1)
+    return F.when(ms <= MS_MAX, F.timestamp_millis(ms.cast("bigint")))
+
+
+def ms_between(start: Column, end: Column) -> Column:
+    """Milliseconds between two times; null if one is null."""
+    return F.unix_millis(end) - F.unix_millis(start)
+
+
+def quantiles(value: Column, name: str) -> list[Column]:
+    """Aggregates `<name>_p50`, `_p95`, `_p99` and `_max`: values that occur; nulls do not count."""
+    found = [
+        F.percentile_approx(value, at, ACCURACY).alias(f"{name}_{label}")
+        for label, at in QUANTILES.items()
+    ]
+    return [*found, F.max(value).alias(f"{name}_max")]

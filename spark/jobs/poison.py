@@ -1,0 +1,54 @@
+"""Poison: messages that were delivered again and again and are still not acknowledged.
+
+poison(pending)            db, stream, group, id, consumer (binary, null: given back), delivery_count (bigint),
+                           added_at, delivered_at (timestamp), exists (false: the entry was deleted meanwhile)
+poison_by_group(pending)   db, stream, group, messages, deleted, delivery_count_max (bigint),
+                           oldest_id (string), oldest_added_at (timestamp)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidelog.spark.jobs.measures import added_at, order
+
+DELIVERIES: Final = (
+    5  # so many a queue allows before it gives a job up, if its user says nothing else
+)
+
+
+def poison(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
+    """Messages with at least so many deliveries, most of them first, then the oldest.
+
+    Args:
+        pending: The table `pending`.
+        deliveries: The least delivery count.
+    """
+    found = pending.where(F.col("delivery_count") >= deliveries)
+    return found.orderBy(F.desc("delivery_count"), order(F.col("id"))).select(
+        *("db", "stream", "group", "id", "consumer", "delivery_count"),
+        added_at(F.col("id")).alias("added_at"),
+        "delivered_at",
+        "exists",
+    )
+
+
+def poison_by_group(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
+    """How many such messages each group has, and the oldest one; most of them first.
+
+    Args:
+        pending: The table `pending`.
+        deliveries: The least delivery count.
+    """
+    found = pending.where(F.col("delivery_count") >= deliveries)
+    counted = found.groupBy("db", "stream", "group").agg(
+        F.count("*").alias("messages"),
+        F.count_if(~F.col("exists")).alias("deleted"),
+        F.max("delivery_count").alias("delivery_count_max"),
+        F.min_by("id", order(F.col("id"))).alias("oldest_id"),
+    )
+    told = counted.withColumn("oldest_added_at", added_at(F.col("oldest_id")))
+    return told.orderBy(F.desc("messages"), "db", "stream", "group")

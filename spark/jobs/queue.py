@@ -1,0 +1,253 @@
+"""Queue: the four streams of a durable queue as one table of its jobs, as of one moment.
+
+Output, one row for each job and each dead job:
+
+    db, queue, group    int, string, string
+    id                  string; of a dead job the ID that it had as a job
+    state               string, see below
+    value               string (codec json, str) or binary (bytes, msgpack). Null if the entry has none, is gone, or is
+                        no UTF-8 where text is expected
+    headers             map<string, string>; invalid UTF-8 is replaced
+    worker              string: has it in hand; of a dead job the last one that failed with it
+    deliveries          bigint: 0 = never delivered
+    last_error          string: of the latest recorded failure; of a dead job the reason it was given up for
+    put_at              timestamp
+    delivered_at        timestamp of the last delivery, or of the last renewal of its lease; null if nobody has it
+    until               timestamp: paused until then, or kept for its worker until then
+    dead_id, died_at    string, timestamp: of a dead job
+    waited_ms           bigint: put to first delivery; put to `at` if it was never delivered
+    worked_ms           bigint: last delivery to acknowledgement, or to `at` while it is in flight
+
+The states are those of `queue.stats()`: `waiting` (new, or due again), `in_flight`, `paused`, `kept` (done, and still
+stored), `dead`. Without the log, `waited_ms` is null after the first delivery, and `worked_ms` is always null: a
+snapshot has only the time of the last delivery, and each renewal of a lease counts as one there. Jobs that are done and
+deleted are in no snapshot; `latency.deliveries` tells of them.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Final, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelog.spark.jobs.latency import deliveries
+from tidelog.spark.jobs.measures import MS_MAX, added_at, ms_between, order
+from tidelog.store.queue.options import Options, make_options
+from tidelog.store.queue.rows import HEADER, VALUE
+
+Codec = Literal["json", "str", "bytes", "msgpack"]
+_TEXT: Final = ("json", "str")
+STATES: Final = ("waiting", "in_flight", "paused", "kept", "dead")
+
+
+def streams_of(queue: str) -> str:
+    """The names of a queue's four streams, for the option `streams` of the data source.
+
+    Raises DataError for a name that no queue can have.
+    """
+    options = make_options(queue)
+    keys = (options.key, options.holds_key, options.failures_key, options.dead_key)
+    return json.dumps([key.decode() for key in keys])
+
+
+def jobs(
+    entries: DataFrame,
+    groups: DataFrame,
+    pending: DataFrame,
+    queue: str,
+    *,
+    group: str = "workers",
+    db: int = 0,
+    at: datetime | None = None,
+    codec: Codec = "json",
+    events: DataFrame | None = None,
+) -> DataFrame:
+    """The jobs of a queue, in no order.
+
+    Args:
+        entries: The table `entries`, at least with the streams that `streams_of` names.
+        groups: The table `groups`.
+        pending: The table `pending`.
+        queue: The queue's name.
+        group: The group whose jobs they are. A queue has one, unless it was subscribed to.
+        db: The database that the queue is in.
+        at: The moment for which pauses and times are worked out; None: when the query runs. The snapshot's own moment
+            is the time of its last write, `now_ms` in its manifest.
+        codec: How the values were encoded. Text and JSON become strings; bytes and msgpack stay bytes.
+        events: The table `events`, if the log is at hand: more times are known then.
+
+    Raises:
+        DataError: The queue's or the group's name is invalid.
+    """
+    options = make_options(queue, group)
+    now = F.current_timestamp() if at is None else F.lit(at)
+    here = F.col("db") == db
+    of_group = (
+        here
+        & (F.col("stream") == F.lit(options.key))
+        & (F.col("group") == F.lit(options.group_key))
+    )
+    # An aggregate has one row even where the queue has no group yet; then nothing was delivered.
+    position = groups.where(of_group).agg(
+        F.max(order(F.col("last_delivered_id"))).alias("position")
+    )
+    held = pending.where(of_group).select(
+        *("id", "consumer", "delivered_at", "delivery_count"),
+        F.lit(True).alias("held"),
+        F.lit(False).alias("is_dead"),
+    )
+    known = (
+        _by_job(entries.where(here), options)
+        .join(held, ["is_dead", "id"], "full")
+        .where(F.col("fields").isNotNull() | F.col("held"))  # else only notes are left of the job
+        .crossJoin(F.broadcast(position))
+        .select(*_columns(group, codec, now))
+    )
+    if events is None:
+        none = F.lit(None)
+        timed = known.withColumns(
+            {
+                "first_latency": none.cast("bigint"),
+                "last_delivered_at": none.cast("timestamp"),
+                "ended_at": none.cast("timestamp"),
+            }
+        )
+    else:
+        timed = known.join(_times(events.where(here), options.key), ["group", "id"], "left")
+    return timed.select(
+        F.lit(db).alias("db"),
+        F.lit(queue).alias("queue"),
+        *known.columns,
+        _waited(now).alias("waited_ms"),
+        _worked(now).alias("worked_ms"),
+    )
+
+
+def _by_job(entries: DataFrame, options: Options) -> DataFrame:
+    """The four streams in one pass: a row for each job and each dead job, with the notes about it.
+
+    Columns: is_dead; id (its own, or the dead job's), fields; hold (until, id), last_error.
+    """
+    stream, entry_id = F.col("stream"), F.col("id")
+    holds, failures = stream == F.lit(options.holds_key), stream == F.lit(options.failures_key)
+    dead = stream == F.lit(options.dead_key)
+    note = holds | failures
+    until = _text(_field(b"until")).try_cast("bigint")
+    keys = [options.key, options.holds_key, options.failures_key, options.dead_key]
+    return (
+        entries.where(stream.isin(*keys) & (~note | (_field(b"group") == F.lit(options.group_key))))
+        .groupBy(
+            dead.alias("is_dead"),
+            F.when(note, _text(_field(b"job"))).otherwise(entry_id).alias("job"),
+        )
+        .agg(
+            F.first(F.when(~note, F.col("fields")), ignorenulls=True).alias("fields"),
+            F.max_by(
+                F.struct(until.alias("until"), entry_id.alias("id")),
+                F.when(holds, order(entry_id)),
+            ).alias("hold"),
+            F.max_by(_text(_field(b"error")), F.when(failures, order(entry_id))).alias(
+                "last_error"
+            ),
+        )
+        .withColumnRenamed("job", "id")
+    )
+
+
+def _columns(group: str, codec: Codec, now: Column) -> list[Column]:
+    """The columns of the result, up to those that tell how long."""
+    dead, held, entry_id = F.col("is_dead"), F.col("held"), F.col("id")
+    unread = F.col("position").isNull() | (order(entry_id) > F.col("position"))
+    ends = F.col("hold.until")
+    until = F.when(ends <= MS_MAX, F.timestamp_millis(ends))
+    # A hold never lasts longer than it was made for, so one that was over when it was made is over.
+    paused = (until > now) & (until > added_at(F.col("hold.id")))
+    in_flight = F.col("consumer").isNotNull()
+    state = (
+        F.when(dead, "dead")
+        .when(in_flight, "in_flight")
+        .when(held & paused, "paused")
+        .when(held | unread, "waiting")
+        .otherwise("kept")
+    )
+    original = F.when(dead, _text(_field(b"id"))).otherwise(entry_id)
+    workers = F.from_json(_text(_field(b"workers")), "array<string>")
+    raw = _field(VALUE)
+    return [
+        F.when(dead, _text(_field(b"group"))).otherwise(group).alias("group"),
+        original.alias("id"),
+        state.alias("state"),
+        (F.try_validate_utf8(raw.cast("string")) if codec in _TEXT else raw).alias("value"),
+        _headers().alias("headers"),
+        F.when(dead, F.try_element_at(workers, F.lit(-1)))
+        .otherwise(_text(F.col("consumer")))
+        .alias("worker"),
+        F.when(dead, _text(_field(b"deliveries")).try_cast("bigint"))
+        .when(held, F.col("delivery_count"))
+        .when(unread, 0)
+        .alias("deliveries"),
+        F.when(dead, _text(_field(b"reason"))).otherwise(F.col("last_error")).alias("last_error"),
+        added_at(original).alias("put_at"),
+        F.col("delivered_at"),
+        F.when(in_flight | (held & paused), until).alias("until"),
+        F.when(dead, entry_id).alias("dead_id"),
+        F.when(dead, added_at(entry_id)).alias("died_at"),
+    ]
+
+
+def _waited(now: Column) -> Column:
+    """Milliseconds from the put to the first delivery, or to `now`. Null where they are not known."""
+    new = (F.col("state") == "waiting") & (F.col("deliveries") == 0)
+    return F.coalesce(F.col("first_latency"), F.when(new, ms_between(F.col("put_at"), now)))
+
+
+def _worked(now: Column) -> Column:
+    """Milliseconds from the last delivery to its end, or to `now`. Null where they are not known."""
+    ended = F.when(F.col("state") == "in_flight", now).otherwise(F.col("ended_at"))
+    return ms_between(F.col("last_delivered_at"), ended)
+
+
+def _times(events: DataFrame, key: bytes) -> DataFrame:
+    """The times that the log has of the jobs: group, id, first_latency, last_delivered_at, ended_at."""
+    every = deliveries(events.where(F.col("stream") == F.lit(key)))
+    # A renewed lease is no new delivery, so it does not raise the count.
+    real = F.col("redelivered") | (F.col("event") == "delivered")
+    return every.groupBy(_text(F.col("group")).alias("group"), "id").agg(
+        F.min_by("latency_ms", "lsn").alias("first_latency"),
+        F.max_by(F.when(real, F.col("delivered_at")), F.when(real, F.col("lsn"))).alias(
+            "last_delivered_at"
+        ),
+        F.max("acknowledged_at").alias("ended_at"),
+    )
+
+
+def _field(name: bytes) -> Column:
+    """The value of the first field with a name; null if there is none."""
+    return F.try_element_at(
+        F.filter("fields", lambda field: field["name"] == F.lit(name)), F.lit(1)
+    )["value"]
+
+
+def _text(raw: Column) -> Column:
+    """Bytes as text; invalid UTF-8 is replaced."""
+    return F.make_valid_utf8(raw.cast("string"))
+
+
+def _headers() -> Column:
+    """The headers as a map. The last of several with one name counts, as in `Job.headers`."""
+    named = F.filter("fields", lambda field: field["name"].startswith(F.lit(HEADER)))
+    start = F.lit(len(HEADER) + 1)
+    pairs = F.transform(
+        F.reverse(named),
+        lambda field: F.struct(
+            _text(F.substring(field["name"], start, F.octet_length(field["name"]))).alias("name"),
+            _text(field["value"]).alias("value"),
+        ),
+    )
+    names = F.transform(pairs, lambda pair: pair["name"])
+    # A map of Spark refuses a key that occurs twice.
+    last = F.filter(pairs, lambda pair, at: F.array_position(names, pair["name"]) == at + 1)
+    return F.map_from_entries(last)
