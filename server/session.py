@@ -574,7 +574,7 @@ class Session:
         self.blocked = waiter
         self._command = command
         self.last_command = command.name
-        # Set a timer only if the current one may fire too late. If another thread has already served the waiter, `woken`
+        # Set a timer only if the current one may fire too late. If another thread already served the waiter, `woken`
         # is scheduled, and an unneeded timer does no harm.
         if (
             waiter.deadline is None
