@@ -74,7 +74,7 @@ def damaged(tmp_path: Path) -> Path:
 
 def test_damage_is_named_everywhere_and_everything_else_goes_on(damaged: Path) -> None:
     segments = {path.name for path in (damaged / "aof").glob("*.aof")}
-    with pytest.raises(tidelog.StoreDamaged, match="all data is in the log.*flags 0x7"):
+    with pytest.raises(tidelog.StoreDamaged, match="is in its log.*flags 0x7"):
         with tidelog.open(damaged, **QUIET) as db:
             for _ in range(2):
                 with pytest.raises(tidelog.CheckpointFailed, match="flags 0x7"):
