@@ -39,7 +39,7 @@ class RemotePlace:
     least = REMOTE_READ_BYTES
 
     def __init__(self, url: str) -> None:
-        """Raises SnapshotRefused if the URL cannot be used. No request is sent."""
+        """Raises SnapshotRefused if the URL cannot be used, SnapshotUnreachable if the region cannot be looked up."""
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self.name = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
@@ -56,8 +56,10 @@ class RemotePlace:
         try:
             self._fs, path = fs.FileSystem.from_uri(url)
             if parts.scheme == "s3":
-                self._fs = _bounded(fs, parts) or self._fs
-        except (OSError, ValueError) as error:
+                self._fs = _bounded(fs, parts, self._fs.region) or self._fs
+        except OSError as error:
+            raise SnapshotUnreachable(self.name, self._reason(error)) from None
+        except ValueError as error:
             raise SnapshotRefused(
                 f"{self.name}: the URL cannot be used ({self._reason(error)})"
             ) from None
@@ -168,7 +170,7 @@ class RemotePlace:
         return text if len(text) <= REASON_LENGTH_MAX else text[:REASON_LENGTH_MAX] + "..."
 
 
-def _bounded(fs: Any, url: SplitResult) -> Any:
+def _bounded(fs: Any, url: SplitResult, region: str) -> Any:
     """The S3 file system of a URL with bounds on how long a request takes, which the URL itself cannot give.
 
     None if the URL has an option that is not known here.
@@ -178,8 +180,7 @@ def _bounded(fs: Any, url: SplitResult) -> Any:
         return None
     for name in S3_FLAGS & options.keys():
         options[name] = options[name].lower() == "true"
-    if "endpoint_override" not in options and "region" not in options:
-        options["region"] = fs.resolve_s3_region(url.hostname)
+    options["region"] = region
     if url.username:
         options["access_key"] = unquote(url.username)
         options["secret_key"] = unquote(url.password or "")
