@@ -95,8 +95,8 @@ MUTANTS: Final = (
     Mutant(
         "restore/copy-not-compared",
         "snapshot/restore.py",
-        "            if found != (manifest.data_bytes, manifest.blake2b):\n",
-        "            if False:\n",
+        "        if found != (manifest.data_bytes, manifest.blake2b):\n",
+        "        if False:\n",
         (
             "tests/snapshot/portable/test_restore_power_loss.py::test_a_changed_byte_is_noticed_while_copying",
         ),
