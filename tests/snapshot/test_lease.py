@@ -100,7 +100,7 @@ def test_a_snapshot_that_was_pruned_cannot_be_held(store: Path) -> None:
     place = place_of(first)
     portable.prune(DISK, store / "snapshots", 1)
     with (
-        pytest.raises(SnapshotGone, match=f"{first}: the snapshot is not there any more"),
+        pytest.raises(SnapshotGone, match=f"{first}: the snapshot is gone"),
         place.hold(),
     ):
         pass
