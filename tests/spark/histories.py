@@ -172,7 +172,7 @@ class Life:
                     name | {"consumer": consumer["name"], "pending": consumer["pel-count"]}
                 )
             for entry_id, owner, time, count in group["pending"]:
-                released = owner == b""
+                released = owner == b"" and time == 0  # a consumer may have the empty name, too
                 tables["pending"].append(
                     name
                     | {
