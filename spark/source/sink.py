@@ -43,7 +43,7 @@ class Written(WriterCommitMessage):
 
 
 class Task:
-    """What a task needs besides its rows. Planned once, pickled into every task.
+    """The plan of a write: all that a task needs besides its rows. Planned once, pickled into every task.
 
     run      made anew for each plan: attempts of one run are in the order of their numbers
     """
@@ -250,5 +250,5 @@ def _unordered(where: str) -> TidelogSparkError:
     return TidelogSparkError(
         "TIDELOG_WRITE_ORDER",
         f"{where}: its ID is not above those before it; with an ID column the rows of a partition come in the order of "
-        "their IDs: df.repartition(N, stream).sortWithinPartitions(id)",
+        "their IDs: df.repartition(N, stream).sortWithinPartitions(ms, seq)",
     )

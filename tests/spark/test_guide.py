@@ -21,9 +21,8 @@ def test_examples(
 ) -> None:
     """`session` in the guide returns the session that runs already."""
     # Spark's processes have the directory in which the session was started.
-    place = f'"{tmp_path}/orders-data"'
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S))
-    code = code.replace('"orders-data"', place)
+    code = re.sub('"(orders|bills)-data"', rf'"{tmp_path}/\1-data"', code)
     names: dict[str, Any] = {}
     exec(compile(code, str(GUIDE), "exec"), names)
-    assert capsys.readouterr().out.split() == ["3", "31.5", "3"]
+    assert capsys.readouterr().out.split() == ["3", "31.5", "3", "3", "3"]

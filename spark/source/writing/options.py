@@ -28,7 +28,7 @@ OF_SPARK: Final = ("checkpointlocation", "queryname")
 
 
 class WriteOptions(NamedTuple):
-    """What a write was told.
+    """The options of one write.
 
     url             where the server is: redis://HOST:PORT/DB, rediss:// (TLS) or unix://
     username, password   for a server that asks for them and a URL that does not have them

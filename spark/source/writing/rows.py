@@ -83,7 +83,7 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
         if left:
             raise _wrong(
                 left[0], "would not be written, since the column fields has the entries' fields: select "
-                f"{options.stream_column} and {FIELDS_COLUMN} only",
+                f"the stream, the ID and {FIELDS_COLUMN} only",
             )  # fmt: skip
     elif not rest:
         raise TidelogSparkError("TIDELOG_COLUMN", "no column is left for the entries' fields")

@@ -109,7 +109,8 @@ def test_a_text_column_called_fields_is_a_field() -> None:
     ("id double, v int", {"stream": "s", "idColumn": "id"},
      "column id is double; an ID is `ms-seq` as a string, or milliseconds"),
     ("stream string, id string, fields map<string,string>", {},
-     "column id would not be written, since the column fields has the entries' fields: select stream and fields only"),
+     "column id would not be written, since the column fields has the entries' fields: select the stream, the ID and "
+     "fields only"),
 ])
 # fmt: on
 def test_a_wrong_column_is_named(ddl: str, options: dict[str, str], text: str) -> None:
