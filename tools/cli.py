@@ -32,9 +32,17 @@ TOP = {
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
+    "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
+}
+# Exit codes of errors below spark/. An error that another one caused has the code of that one.
+SPARK = {
+    "TIDELOG_OPTION": exits.USAGE,
+    "TIDELOG_SNAPSHOT": exits.NOT_A_STORE,
+    "TIDELOG_DAMAGED": exits.DAMAGED,
+    "TIDELOG_IO": exits.SYSTEM,
 }
 # fmt: on
 
@@ -85,8 +93,13 @@ def exit_code(error: Exception) -> int | None:
     from tidelog.aof import errors as aof
     from tidelog.engine.errors import CorruptBlock
     from tidelog.snapshot import errors as snapshot
+    from tidelog.spark.errors import TidelogSparkError
     from tidelog.store import errors as store
 
+    if isinstance(error, TidelogSparkError):
+        cause = error.__cause__
+        found = exit_code(cause) if isinstance(cause, Exception) else None
+        return SPARK.get(error.code, exits.REFUSED) if found is None else found
     # fmt: off
     table: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
         (exits.NOT_A_STORE, (aof.NotAStore, store.NotAStore, snapshot.NotASnapshot, snapshot.SnapshotGone,

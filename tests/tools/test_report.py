@@ -1,0 +1,115 @@
+"""tidelog report: the file that it writes, and the errors that it tells in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tools.conftest import Run
+from tests.tools.report_page import Page
+
+import tidelog
+from tidelog.tools import exits
+from tidelog.tools.report import command as report
+from tidelog.tools.report.page import page
+from tidelog.tools.report.section import Chart, Section, Series
+
+
+def test_a_page_shows_any_name_and_loads_nothing() -> None:
+    odd = "<b>&\"' $x^2$ \\x00 ünï"
+    chart = Chart(
+        "bars", [odd, "b"], [Series("p50", [1, None]), Series(odd, [3.5, 1e9])], "ms", log=True
+    )
+    lines = Chart("lines", ["a", "b"], [Series("s", [None, 2.0])], "entries")
+    stacked = Chart("stacked", ["q"], [Series("waiting", [1]), Series("dead", [2])], "jobs")
+    found = Page(
+        page(
+            odd,
+            {"store": odd},
+            [
+                Section(odd, odd, ("name", "n"), [(odd, 1234567), (None, 0.25)], chart, True),
+                Section("Lag", "", ("name",), [("x",)], lines),
+                Section("Queue", "", ("name",), [], stacked),
+                Section("Nothing", "", ("name",), [], None),
+            ],
+        )
+    )
+    assert found.titles == [odd, "Lag", "Queue", "Nothing"]
+    assert found.tables[odd] == [["name", "n"], [odd, "1,234,567"], ["", "0.25"]]
+    assert len(found.charts) == len(found.captions) == 3
+
+
+def test_a_page_is_the_same_in_each_run() -> None:
+    chart = Chart("bars", ["a"], [Series("p50", [1])], "ms")
+    sections = [Section("One", "", ("n",), [(1,)], chart)]
+    assert page("t", {}, sections) == page("t", {}, sections)
+
+
+# --- errors, before Spark is started
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with tidelog.open(tmp_path / "orders") as db:
+        db.xadd("orders", {"item": "tea"})
+    return tmp_path / "orders"
+
+
+def no_session(master: str) -> None:
+    raise AssertionError("Spark was started")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("nothing", "-o", "a.html"), exits.NOT_A_STORE, "nothing is neither a store nor a snapshot"),
+        (("orders", "-o", "a.html"), exits.NOT_A_STORE, "tidelog snapshot create"),
+        (("orders", "-o", "a.html", "--snapshot", "77"), exits.NOT_A_STORE, "no snapshot of LSN 77"),
+        (("orders", "-o", "a.html", "--snapshot", "all"), exits.USAGE, "a report shows one snapshot"),
+        (("orders", "-o", "there.html"), exits.SYSTEM, "there.html exists already; give another name, or --force"),
+        (("orders", "-o", "no/a.html"), exits.SYSTEM, "no/a.html: its directory does not exist"),
+        (("orders", "-o", "a.html", "--events", "none", "--snapshot", "now"), exits.SYSTEM, "none: the file or dir"),
+        (("orders", "-o", "a.html", "--queue", "mails:dead:workers"), exits.USAGE, "helper streams"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line(
+    run: Run,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    code: int,
+    text: str,
+) -> None:
+    monkeypatch.chdir(store.parent)
+    monkeypatch.setattr(report, "_session", no_session)
+    Path("there.html").write_text("mine")
+    done = run("report", *args)
+    assert (done.code, done.out) == (code, ""), done.err
+    lines = done.err.splitlines()
+    assert text in lines[-1] and (len(lines) == 1 or code == exits.USAGE)
+    assert not Path("a.html").exists() and Path("there.html").read_text() == "mine"
+
+
+def test_a_package_that_is_missing(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "matplotlib" else name)
+    done = run("report", store, "-o", store / "a.html")
+    assert done == (
+        exits.REFUSED,
+        "",
+        "tidelog: tidelog report needs matplotlib; install with: pip install 'tidelog[report]'\n",
+    )
+
+
+def test_what_spark_says_is_told_in_one_line() -> None:
+    text = (
+        "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "Traceback (most recent call last):\n"
+        '  File "read.py", line 1, in read\n'
+        "tidelog.spark.errors.TidelogSparkError: [TIDELOG_DAMAGED] data.mdb: a wrong byte\n"
+        "\n\tat org.apache.spark.Something.scala\n"
+    )
+    error = report.told(text)
+    assert (error.code, error.message) == ("TIDELOG_DAMAGED", "data.mdb: a wrong byte")
+    error = report.told("\n[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03\n\tat java\n")
+    assert error.message == "Spark failed: [PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"
+    assert report.told("").message == "Spark failed: no reason given"

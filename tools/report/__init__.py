@@ -1,0 +1,1 @@
+"""`tidelog report`: the analyses of a store, drawn into one HTML file."""

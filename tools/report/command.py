@@ -1,0 +1,243 @@
+"""`tidelog report`: draw the analyses of a store into one HTML file."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.store.errors import DataError
+from tidelog.store.queue.options import make_options
+from tidelog.tools import console, exits
+from tidelog.tools.queue.store import Failed
+from tidelog.tools.text import examples, size_text, time_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
+CODED: Final = re.compile(r"\[(TIDELOG_[A-Z_]+)\] ([^\n]*)")
+SPARK_FAILED: Final = "TIDELOG_SPARK"
+
+
+class Missing(Failed):
+    """A package that the command needs is not installed."""
+
+    exit_code = exits.REFUSED
+
+
+class Exists(Failed):
+    """The file to write is there already, or its directory is not."""
+
+    exit_code = exits.SYSTEM
+
+
+@click.command(
+    help="Draw latency, lag, poison messages and queues into an HTML file.",
+    epilog=examples(
+        "tidelog report orders-data -o report.html",
+        "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
+        "tidelog report orders-data -o report.html --events orders-events --poison 3 --force",
+    ),
+)
+@click.argument("path", metavar="PATH|URL")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The HTML file to write.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option(
+    "--snapshot",
+    default="latest",
+    show_default=True,
+    metavar="WHICH",
+    help="Snapshot of a store: latest, now (make one), or an LSN. Lag is always shown over all of them.",
+)
+@click.option(
+    "--events",
+    metavar="PARQUET",
+    help="The log's events as Parquet files, which a streaming query wrote: all deliveries are known then.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[:GROUP]",
+    help="A queue to show; repeatable. Default: those that the store seems to have.",
+)
+@click.option(
+    "--poison",
+    type=click.IntRange(2),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Deliveries from which on a message counts as poison.",
+)
+@click.option(
+    "--top", type=click.IntRange(1), default=20, show_default=True, help="Rows of a table."
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Master of Spark. local[*]: one task for each core of this machine.",
+)
+def command(
+    path: str,
+    output: Path,
+    force: bool,
+    snapshot: str,
+    events: str | None,
+    queues: tuple[str, ...],
+    poison: int,
+    top: int,
+    master: str,
+) -> None:
+    _installed()
+    _writable(output, force)
+    from tidelog.snapshot.place import place_of
+    from tidelog.snapshot.sealed import read_manifest
+    from tidelog.spark import pin
+    from tidelog.spark.source.snapshots import resolve, telling
+    from tidelog.tools.report.content import Source, plan
+    from tidelog.tools.report.page import page
+
+    if events is not None:
+        _find(events)
+    asked = [_queue(name) for name in queues] or None
+    if snapshot == "all":
+        raise click.BadParameter("a report shows one snapshot: latest, now or an LSN")
+    with pin(path, snapshot) as pinned:
+        several = [*resolve((path,), "all")] if pinned != path else [path]
+        if pinned not in several:
+            several = [pinned]
+        manifests = {}
+        for each in several:
+            with telling(each):
+                place = place_of(each)
+                try:
+                    manifests[each] = read_manifest(place)
+                finally:
+                    place.close()
+        shown = manifests[pinned]
+        moments = [(each, manifest.now_ms) for each, manifest in manifests.items()]
+        with _session(master) as spark, _translated():
+            log = None if events is None else spark.read.parquet(events)
+            source = Source(spark, moments, pinned, shown.now_ms, log)
+            steps = plan(source, queues=asked, deliveries=poison, top=top)
+            sections = []
+            with console.progress("report", len(steps)) as advance:
+                for step in steps:
+                    sections.append(step())
+                    advance(1)
+    counts = shown.counts
+    facts = {
+        "store": shown.uuid.hex(),
+        "snapshot": f"{pinned}, everything through LSN {shown.lsn}",
+        "last write": time_text(shown.now_ms),
+        "contents": f"{counts.entries:,} entries in {counts.streams:,} streams, {counts.groups:,} groups, "
+        f"{counts.pending:,} pending, {size_text(shown.data_bytes)}",
+        "log": "its events were read" if events is not None else "not read",
+        "report made": time_text(time.time_ns() // 1_000_000),
+    }
+    html = page(f"Report on {path}", facts, sections)
+    _publish(output, html.encode(errors="backslashreplace"))
+    click.echo(f"{output}: {len(sections)} sections of the snapshot at LSN {shown.lsn}")
+
+
+def _installed() -> None:
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise Missing(
+            f"tidelog report needs {' and '.join(missing)}; install with: pip install 'tidelog[report]'"
+        )
+
+
+def _writable(output: Path, force: bool) -> None:
+    """Find out before the work that the file could not be written."""
+    if output.exists() and not force:
+        raise Exists(f"{output} exists already; give another name, or --force to replace it")
+    if not output.parent.is_dir():
+        raise Exists(f"{output}: its directory does not exist")
+
+
+def _queue(given: str) -> tuple[str, str]:
+    """The name and group of `NAME[:GROUP]`. A name may contain colons itself, so the last one counts."""
+    name, colon, group = given.rpartition(":")
+    found = (name, group) if colon else (given, "workers")
+    try:
+        make_options(*found)
+    except DataError as error:
+        raise click.BadParameter(f"{given}: {error}") from None
+    return found
+
+
+def _find(events: str) -> None:
+    """Find out before the work that there are no events."""
+    if "://" not in events and not Path(events).exists():
+        raise TidelogSparkError(
+            "TIDELOG_IO", f"{events}: the file or directory of events does not exist"
+        )
+
+
+@contextmanager
+def _session(master: str) -> Iterator[SparkSession]:
+    """The session of Spark, stopped afterwards unless it ran before."""
+    from pyspark.sql import SparkSession
+
+    from tidelog.spark.session import session
+
+    running = SparkSession.getActiveSession()
+    with _translated():
+        # Errors come as exceptions. Spark would print them too, with their tracebacks.
+        spark = session(master) if running else session(master, **{"spark.log.level": "OFF"})
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise Spark's errors as one line: the one with our code, wherever it was raised, or Spark's own first line."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise told(str(error)) from error
+
+
+def told(text: str) -> TidelogSparkError:
+    """The error in a text of Spark."""
+    coded = CODED.findall(text)
+    if coded:
+        return TidelogSparkError(*coded[-1])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return TidelogSparkError(
+        SPARK_FAILED, f"Spark failed: {lines[0] if lines else 'no reason given'}"
+    )
+
+
+def _publish(output: Path, data: bytes) -> None:
+    """Write the file whole or not at all."""
+    beside = output.with_name(output.name + ".new")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, output)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,332 @@
+"""The content of a report: runs the analyses of spark/jobs and makes sections of their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.spark.jobs import hot, lag, latency, poison, queue
+from tidelog.spark.jobs.measures import quantiles
+from tidelog.store.queue.options import SUFFIXES
+from tidelog.tools.report.section import Cell, Chart, Section, Series
+from tidelog.tools.text import argument, time_text
+
+QUEUES_MAX: Final = 10
+CHART_ROWS: Final = 12
+USUAL_GROUP: Final = b"workers"
+
+
+class Queue(NamedTuple):
+    """A queue whose jobs are shown."""
+
+    db: int
+    name: str
+    group: str
+
+
+class Source(NamedTuple):
+    """What is reported on.
+
+    snapshots   the paths of all snapshots, oldest first, with the time of the last write in each (Unix ms)
+    path        the one that most sections show        now_ms    the time of its last write
+    events      the table `events`, None without the log
+    """
+
+    spark: SparkSession
+    snapshots: Sequence[tuple[str, int]]
+    path: str
+    now_ms: int
+    events: DataFrame | None
+
+    def table(self, name: str, **options: str) -> DataFrame:
+        """A table of the snapshot."""
+        read = self.spark.read.format("tidelog").option("table", name)
+        return read.options(**options).load(self.path)
+
+
+def plan(
+    source: Source, *, queues: Sequence[tuple[str, str]] | None, deliveries: int, top: int
+) -> list[Callable[[], Section]]:
+    """The sections, each as a function that runs its queries.
+
+    queues       (name, group) in database 0; None: those that the store seems to have
+    deliveries   from so many on a message counts as poison
+    top          rows of a table
+    """
+    entries, pending, events = source.table("entries"), source.table("pending"), source.events
+    listed = _queues(source) if queues is None else [Queue(0, *each) for each in queues]
+    return [
+        lambda: streams(hot.hot_streams(entries), top),
+        lambda: fields(hot.hot_fields(entries), top),
+        lambda: (
+            pending_latency(latency.pending_latency(pending), top)
+            if events is None
+            else delivery_latency(latency.delivery_latency(events), top)
+        ),
+        lambda: lags(source, top),
+        lambda: poisoned(pending, deliveries, top),
+        *(partial(jobs, source, each) for each in listed),
+    ]
+
+
+def streams(hottest: DataFrame, top: int) -> Section:
+    """The section of `hot_streams`."""
+    rows, more = _first(hottest, top)
+    head = ("stream", "entries", "fields", "bytes", "share")
+    table = [(_key(row), *(row[name] for name in head[1:])) for row in rows]
+    chart = _bars([str(row[0]) for row in table], {"bytes": [row[3] for row in table]}, "bytes")
+    note = "Bytes of the names and values of all fields, without what storing them adds or saves."
+    return Section("Hottest streams", note, head, table, chart, more)
+
+
+def fields(hottest: DataFrame, top: int) -> Section:
+    """The section of `hot_fields`."""
+    rows, more = _first(hottest, top)
+    head = ("stream", "field", "times", "bytes", "longest", "share")
+    table = [(_key(row), _shown(row["name"]), *(row[name] for name in head[2:])) for row in rows]
+    labels = [f"{row[0]} {row[1]}" for row in table]
+    chart = _bars(labels, {"bytes": [row[3] for row in table]}, "bytes")
+    note = "The same for each name of a field. `longest` is the longest value in bytes."
+    return Section("Hottest fields", note, head, table, chart, more)
+
+
+def pending_latency(found: DataFrame, top: int) -> Section:
+    """The section of `latency.pending_latency`."""
+    named = ("p50", "p95", "p99", "max")
+    rows, more = _first(found.orderBy(F.desc("pending"), *latency.BY), top)
+    head = ("group", "consumer", "pending", "redelivered", "most deliveries", *_ms(named))
+    table = [
+        (
+            *_consumer(row),
+            *(row["pending"], row["redelivered"], row["deliveries_max"]),
+            *(row[f"latency_ms_{name}"] for name in named),
+        )
+        for row in rows
+    ]
+    note = (
+        "From the snapshot: entries that are pending. The times are from adding to delivery, of entries that were "
+        "delivered once. A report with the log's events has all deliveries."
+    )
+    return Section("Delivery latency", note, head, table, _latency_chart(rows), more)
+
+
+def delivery_latency(found: DataFrame, top: int) -> Section:
+    """The section of `latency.delivery_latency`."""
+    named = ("p50", "p95", "p99", "max")
+    rows, more = _first(found.orderBy(F.desc("deliveries"), *latency.BY), top)
+    counts = ("deliveries", "redeliveries", "messages", "acknowledged")
+    handled = [f"handled {name}" for name in _ms(("p50", "p99"))]
+    head = ("group", "consumer", *counts, *_ms(named), *handled)
+    table = [
+        (
+            *_consumer(row),
+            *(row[name] for name in counts),
+            *(row[f"latency_ms_{name}"] for name in named),
+            *(row[f"handled_ms_{name}"] for name in ("p50", "p99")),
+        )
+        for row in rows
+    ]
+    note = (
+        "From the log's events. The times are from adding to the first delivery; `handled` is from a delivery to its "
+        "acknowledgement."
+    )
+    return Section("Delivery latency", note, head, table, _latency_chart(rows), more)
+
+
+def lags(source: Source, top: int) -> Section:
+    """The lag of each group, in all snapshots."""
+    paths = [path for path, _ in source.snapshots]
+    moments = dict(source.snapshots)
+    groups = (
+        source.spark.read.format("tidelog")
+        .option("table", "groups")
+        .option("columns", "db,stream,group,lag,pending,entries_read,snapshot,snapshot_lsn")
+        .option("paths", json.dumps(paths))
+        .load()
+    )
+    rows = lag.lag_over_snapshots(groups).collect()
+    by_group: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_group.setdefault(f"{_key(row)} {_shown(row['group'])}", {})[row["snapshot"]] = row
+
+    def now(found: dict[str, Row]) -> tuple[int, int]:
+        last = found.get(source.path)
+        return (-1, -1) if last is None else (last["lag"] or 0, last["pending"])
+
+    order = sorted(by_group, key=lambda name: (*(-each for each in now(by_group[name])), name))
+    head = ("group", "snapshot", "last write", "lag", "pending", "lag change", "read", "added")
+    table: list[tuple[Cell, ...]] = []
+    for name in order[:top]:
+        last = by_group[name][max(by_group[name], key=lambda path: paths.index(path))]
+        counts = ("lag", "pending", "lag_change", "read", "added")
+        moment = time_text(moments[last["snapshot"]])
+        table.append((name, last["snapshot_lsn"], moment, *(last[each] for each in counts)))
+    shown = order[:7]
+    lines = [
+        Series(
+            name,
+            [None if (at := by_group[name].get(path)) is None else at["lag"] for path in paths],
+        )
+        for name in shown
+    ]
+    labels = [time_text(ms)[:16].replace("T", " ") for _, ms in source.snapshots]
+    chart = Chart("lines", labels, lines, "entries not yet delivered") if lines else None
+    note = (
+        f"Over {len(paths)} snapshots. The table has each group's last one. Lag: entries not yet delivered, empty if "
+        "unknown. Read, added: since the snapshot before."
+    )
+    return Section("Lag of groups", note, head, table, chart, len(order) > top)
+
+
+def poisoned(pending: DataFrame, deliveries: int, top: int) -> Section:
+    """The messages that were delivered too often."""
+    by_group = poison.poison_by_group(pending, deliveries).drop("oldest_added_at").collect()
+    total = sum(row["messages"] for row in by_group)
+    # Times as numbers: Python has no datetime beyond the year 9999.
+    times = {name: F.unix_millis(name) for name in ("added_at", "delivered_at")}
+    worst = poison.poison(pending, deliveries).withColumns(times)
+    rows = worst.limit(top).collect() if total else []
+    head = ("group", "consumer", "ID", "deliveries", "added", "delivered", "entry")
+    table = [
+        (
+            *_consumer(row),
+            *(row["id"], row["delivery_count"], _moment(row["added_at"])),
+            *(_moment(row["delivered_at"]), "exists" if row["exists"] else "deleted"),
+        )
+        for row in rows
+    ]
+    labels = [f"{_key(row)} {_shown(row['group'])}" for row in by_group]
+    counts = {"messages": [row["messages"] for row in by_group]}
+    note = (
+        f"Pending messages with at least {deliveries} deliveries: {total:,}, "
+        f"of which {sum(row['deleted'] for row in by_group):,} have no entry any more."
+    )
+    chart = _bars(labels, counts, "messages")
+    return Section("Poison messages", note, head, table, chart, total > len(table))
+
+
+def jobs(source: Source, asked: Queue) -> Section:
+    """The jobs of a queue by state."""
+    at = datetime.fromtimestamp(source.now_ms / 1000, UTC)
+    every = queue.jobs(
+        source.table("entries", db=str(asked.db), streams=queue.streams_of(asked.name)),
+        source.table("groups", db=str(asked.db)),
+        source.table("pending", db=str(asked.db)),
+        asked.name,
+        group=asked.group,
+        db=asked.db,
+        at=at,
+        codec="bytes",
+        events=source.events,
+    )
+    counted = every.groupBy("state").agg(
+        F.count("*").alias("jobs"),
+        F.max("deliveries").alias("deliveries"),
+        F.count("last_error").alias("errors"),
+        F.min(F.unix_millis("put_at")).alias("oldest"),
+        *quantiles(F.col("waited_ms"), "waited_ms"),
+        *quantiles(F.col("worked_ms"), "worked_ms"),
+    )
+    found = {row["state"]: row for row in counted.collect()}
+    head = ["state", "jobs", "most deliveries", "with an error", "oldest"]
+    head += ["waited p50 (ms)", "waited max (ms)", "worked p50 (ms)", "worked max (ms)"]
+    table: list[tuple[Cell, ...]] = []
+    for state in queue.STATES:
+        row = found.get(state)
+        if row is not None:
+            times = (
+                row[f"{name}_ms_{of}"] for name in ("waited", "worked") for of in ("p50", "max")
+            )
+            table.append(
+                (
+                    state,
+                    row["jobs"],
+                    row["deliveries"],
+                    row["errors"],
+                    _moment(row["oldest"]),
+                    *times,
+                )
+            )
+    series = [Series(str(row[0]), [row[1] if isinstance(row[1], int) else 0]) for row in table]
+    name = argument(asked.name.encode())
+    where = f" in database {asked.db}" if asked.db else ""
+    chart = Chart("stacked", [name], series, "jobs") if series else None
+    note = f"Group {argument(asked.group.encode())}{where}, as of the snapshot's last write."
+    return Section(f"Queue {name}", note, head, table, chart)
+
+
+def _queues(source: Source) -> list[Queue]:
+    """The streams that look like queues: the group of workers, or a helper stream beside them."""
+    rows = source.table("groups", columns="db,stream,group,lag,pending").collect()
+    keys = source.table("streams", columns="db,stream").collect()
+    there = {(row["db"], bytes(row["stream"])) for row in keys}
+    found = []
+    for row in rows:
+        stream, group = bytes(row["stream"]), bytes(row["group"])
+        name, group_name = _utf8(stream), _utf8(group)
+        if not name or not group_name or name.endswith(SUFFIXES):
+            continue
+        helped = any((row["db"], stream + suffix.encode()) in there for suffix in SUFFIXES)
+        if helped or group == USUAL_GROUP:
+            found.append(((row["lag"] or 0) + row["pending"], Queue(row["db"], name, group_name)))
+    found.sort(key=lambda each: (-each[0], each[1]))
+    return [each for _, each in found[:QUEUES_MAX]]
+
+
+def _utf8(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _first(frame: DataFrame, top: int) -> tuple[list[Row], bool]:
+    """The first rows, and whether there are others."""
+    rows = frame.limit(top + 1).collect()
+    return rows[:top], len(rows) > top
+
+
+def _bars(labels: Sequence[str], series: Mapping[str, Sequence[Any]], unit: str) -> Chart | None:
+    if not labels:
+        return None
+    drawn = [Series(name, values[:CHART_ROWS]) for name, values in series.items()]
+    return Chart("bars", labels[:CHART_ROWS], drawn, unit)
+
+
+def _latency_chart(rows: Sequence[Row]) -> Chart | None:
+    timed = [row for row in rows if row["latency_ms_max"] is not None][:CHART_ROWS]
+    if not timed:
+        return None
+    labels = [" ".join(_consumer(row)) for row in timed]
+    series = [
+        Series(name, [row[f"latency_ms_{name}"] for row in timed]) for name in ("p50", "p95", "p99")
+    ]
+    return Chart("bars", labels, series, "milliseconds", log=True)
+
+
+def _ms(names: Sequence[str]) -> list[str]:
+    return [f"{name} (ms)" for name in names]
+
+
+def _key(row: Row) -> str:
+    """The stream of a row; its database is shown unless it is 0."""
+    return (f"[{row['db']}] " if row["db"] else "") + _shown(row["stream"])
+
+
+def _consumer(row: Row) -> tuple[str, str]:
+    name = "(given back)" if row["consumer"] is None else _shown(row["consumer"])
+    return f"{_key(row)} {_shown(row['group'])}", name
+
+
+def _shown(raw: bytes | bytearray) -> str:
+    return argument(bytes(raw))
+
+
+def _moment(ms: int | None) -> str | None:
+    return None if ms is None else time_text(ms)
