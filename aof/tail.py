@@ -97,7 +97,7 @@ class Tail:
     ) -> tuple[Stretch | None, bool]:
         """(the next stretch, whether the segments were still those that were found)."""
         at = self.position
-        if at is not None and (not found or found[0].header.first_lsn > at.lsn + 1):
+        if at is not None and (found[0].header.first_lsn > at.lsn + 1 if found else at.lsn):
             raise Vanished(self._directory / segment.file_name(at.segment))
         scan: Scan | None = None
         for info in found:

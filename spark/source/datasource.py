@@ -14,6 +14,7 @@ from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     Filter,
@@ -22,7 +23,7 @@ from pyspark.sql.datasource import (
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
-from tidelog.spark.source import schemas
+from tidelog.spark.source import schemas, stream
 from tidelog.spark.source.filters import narrowed
 from tidelog.spark.source.plan import KeysPart, Part
 from tidelog.spark.source.read import Read, columns_by, columns_of, read
@@ -59,6 +60,13 @@ class TidelogDataSource(DataSource):
         return self._batch
 
     def schema(self) -> str:
+        if isinstance(self._batch, TidelogSparkError):
+            # Spark does not say what the schema is for. A store without a snapshot can be streamed all the same.
+            try:
+                return stream.ddl(self._told)
+            except TidelogSparkError:
+                if stream.is_stream(self._told):
+                    raise
         options, paths = self._resolved()
         return schemas.ddl(columns_of(options, len(paths)))
 
@@ -67,6 +75,9 @@ class TidelogDataSource(DataSource):
         columns = columns_by(options, arrow_columns(schema))
         kind = PushingReader if PUSHING in sys.modules else Reader
         return kind(read(options, paths, columns))
+
+    def streamReader(self, schema: types.StructType) -> DataSourceStreamReader:
+        return stream.reader(self._told, arrow_columns(schema))
 
     # The sink is imported when a write is planned: reading needs no client of Redis.
 

@@ -70,14 +70,14 @@ def parse(given: Mapping[str, str]) -> Options:
     """Parse the options of a batch read. Raises TidelogSparkError."""
     told = {name.lower(): value for name, value in given.items()}
     refuse_unknown(told, NAMES)
-    table = _choice(told, "table", schemas.TABLES, "entries")
+    table = choice(told, "table", schemas.TABLES, "entries")
     snapshot = told.get("snapshot", "latest")
     if snapshot not in ("latest", "all", "now") and not (snapshot.isascii() and snapshot.isdigit()):
         raise refused("snapshot", snapshot, "latest, all, now or an LSN")
-    fields = _choice(told, "fields", ("array", "map", "json", "wide"), "array")
+    fields = choice(told, "fields", ("array", "map", "json", "wide"), "array")
     start, end = _span(told)
     columns = _columns(told.get("columns"), table, fields)
-    partitions_max = _number(told, "maxPartitions", 1, 1 << 20)
+    partitions_max = number(told, "maxPartitions", 1, 1 << 20)
     if table != "entries":
         for name in ("startId", "endId", "startTimestamp", "endTimestamp", "fields"):
             if name.lower() in told:
@@ -86,19 +86,19 @@ def parse(given: Mapping[str, str]) -> Options:
         paths=_paths(told),
         snapshot=snapshot,
         table=table,
-        db=_number(told, "db", 0, DATABASES - 1),
+        db=number(told, "db", 0, DATABASES - 1),
         columns=columns,
         fields=fields,
-        decode=_choice(told, "decode", ("none", "utf8"), "none"),
-        on_bad_value=_choice(told, "onBadValue", ("null", "fail"), "fail"),
+        decode=choice(told, "decode", ("none", "utf8"), "none"),
+        on_bad_value=choice(told, "onBadValue", ("null", "fail"), "fail"),
         streams=None if "streams" not in told else _streams(told["streams"]),
         pattern=told["streamspattern"].encode() if "streamspattern" in told else None,
         start=start,
         end=end,
-        target_bytes=_number(told, "targetPartitionBytes", 1, 1 << 40) or TARGET_BYTES,
+        target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40) or TARGET_BYTES,
         partitions_max=partitions_max,
-        batch_rows=_number(told, "batchRows", 1, 1 << 24) or BATCH_ROWS,
-        verify=_choice(told, "verify", ("crc", "none"), "crc") == "crc",
+        batch_rows=number(told, "batchRows", 1, 1 << 24) or BATCH_ROWS,
+        verify=choice(told, "verify", ("crc", "none"), "crc") == "crc",
     )
 
 
@@ -119,14 +119,14 @@ def refused(name: str, value: str, wanted: str) -> TidelogSparkError:
     return TidelogSparkError(OPTION, f"option {name}: {value!r} is not possible; it takes {wanted}")
 
 
-def _choice(told: Mapping[str, str], name: str, choices: Iterable[str], default: str) -> str:
+def choice(told: Mapping[str, str], name: str, choices: Iterable[str], default: str) -> str:
     value = told.get(name.lower(), default).lower()
     if value not in choices:
         raise refused(name, value, " or ".join(choices))
     return value
 
 
-def _number(told: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+def number(told: Mapping[str, str], name: str, least: int, most: int) -> int | None:
     value = told.get(name.lower())
     if value is None:
         return None
@@ -195,9 +195,9 @@ def _span(told: Mapping[str, str]) -> tuple[int, int]:
     if "endid" in told:
         end = _id("endId", told["endid"], SEQ_MAX)
     if "starttimestamp" in told:
-        start = max(start, _ms("startTimestamp", told["starttimestamp"]) << 64)
+        start = max(start, ms_of("startTimestamp", told["starttimestamp"]) << 64)
     if "endtimestamp" in told:
-        end = min(end, _ms("endTimestamp", told["endtimestamp"]) << 64 | SEQ_MAX)
+        end = min(end, ms_of("endTimestamp", told["endtimestamp"]) << 64 | SEQ_MAX)
     return start, end
 
 
@@ -210,7 +210,7 @@ def _id(name: str, value: str, seq: int) -> int:
     return int(ms) << 64 | (int(rest) if dash else seq)
 
 
-def _ms(name: str, value: str) -> int:
+def ms_of(name: str, value: str) -> int:
     """Unix ms of a time: a number of ms, or ISO 8601; UTC if it names no zone."""
     if value.isascii() and value.isdigit() and int(value) <= SEQ_MAX:
         return int(value)

@@ -261,6 +261,22 @@ def test_segments_that_were_released(tmp_path: Path) -> None:
         left_behind.look()
 
 
+def test_the_very_beginning(tmp_path: Path) -> None:
+    """A tail at LSN 0 waits for the first segment, and does not begin with a later one."""
+    (tmp_path / identity.AOF).mkdir()
+    begin = Position(0, 0, 1, 80, 0)
+    tail = tail_of(tmp_path, begin)
+    (tmp_path / identity.AOF / "DURABLE").write_bytes(bytes(8192))
+    assert tail.look() is None
+    made = made_at(tmp_path)
+    made.roll(T0)
+    made.write()
+    assert taken(tail) == [1, 2, 3, 4]
+    made.path(0).unlink()
+    with pytest.raises(Vanished):
+        tail_of(tmp_path, begin).look()
+
+
 def test_an_empty_segment_that_the_next_life_replaces(tmp_path: Path) -> None:
     made = made_at(tmp_path)
     made.roll(T0, incarnation=0xB2)

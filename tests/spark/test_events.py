@@ -154,8 +154,8 @@ def test_what_was_acknowledged_is_there_once(tmp_path: Path, seed: int) -> None:
                     seen["added", stream, id, None, f"n={n}"] += 1
                 case 1:
                     made = [{"m": f"{n}.{m}"} for m in range(rng.randrange(1, 400))]
-                    for id, row in zip(db.xadd_many(stream, made), made):
-                        seen["added", stream, id, None, f"m={row['m']}"] += 1
+                    for id, fields in zip(db.xadd_many(stream, made), made):
+                        seen["added", stream, id, None, f"m={fields['m']}"] += 1
                 case 2 | 3:
                     for _, entries in db.xreadgroup("g", consumer, {stream: ">"}, count=50) or ():
                         for id, _ in entries:
@@ -183,8 +183,8 @@ def test_what_was_acknowledged_is_there_once(tmp_path: Path, seed: int) -> None:
         if row["event"] == "added":
             (field,) = row["fields"]
             value = f"{field['name'].decode()}={field['value'].decode()}"
-        consumer = None if row["consumer"] is None else row["consumer"].decode()
-        got[row["event"], row["stream"].decode(), row["id"], consumer, value] += 1
+        reader = None if row["consumer"] is None else row["consumer"].decode()
+        got[row["event"], row["stream"].decode(), row["id"], reader, value] += 1
     assert got == seen
 
 

@@ -25,4 +25,4 @@ def test_examples(
     code = re.sub('"(orders|bills)-data"', rf'"{tmp_path}/\1-data"', code)
     names: dict[str, Any] = {}
     exec(compile(code, str(GUIDE), "exec"), names)
-    assert capsys.readouterr().out.split() == ["3", "31.5", "3", "3", "3"]
+    assert capsys.readouterr().out.split() == ["3", "31.5", "3", "3", "3", "3"]

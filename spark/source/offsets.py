@@ -1,0 +1,254 @@
+"""Offsets: places in a store's log that outlive the query which made them, and what is lost if one is gone.
+
+An offset is a position as recovery trusts it: the store's uuid, the life that wrote the segment, an LSN, and the
+checksum of the frame that ends with it. Segment and byte only say where to look first.
+
+    released       the writer deleted the segments behind the offset: the records up to the first retained one are lost
+    rewound        records that the query has read were taken back, by a power cut or by restoring a snapshot
+    other store    another store has the path now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidelog.aof import identity, segment
+from tidelog.aof.errors import DoesNotFit
+from tidelog.aof.reading.reader import Segment, segments
+from tidelog.aof.segment import Position
+from tidelog.aof.start import Start, beginning
+from tidelog.aof.tail import Tail
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+from tidelog.snapshot.rows.opened import open_copy
+
+RELEASED: Final = "released"
+REWOUND: Final = "rewound"
+OTHER_STORE: Final = "other store"
+
+
+class Offset(NamedTuple):
+    """A place in the log of the store `uuid`. snapshot: that snapshot's entries are read first; "" for none."""
+
+    uuid: bytes
+    position: Position
+    snapshot: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """For Spark, which keeps it as JSON."""
+        lsn, crc, first, byte, incarnation = self.position
+        told = {
+            "uuid": self.uuid.hex(),
+            "life": f"{incarnation:016x}",
+            "lsn": lsn,
+            "crc": f"{crc:08x}",
+            "segment": first,
+            "byte": byte,
+        }
+        return told | {"snapshot": self.snapshot} if self.snapshot else told
+
+
+def offset_of(told: Mapping[str, Any]) -> Offset:
+    """The offset that `Offset.told` described."""
+    position = Position(
+        int(told["lsn"]),
+        int(told["crc"], 16),
+        int(told["segment"]),
+        int(told["byte"]),
+        int(told["life"], 16),
+    )
+    return Offset(bytes.fromhex(told["uuid"]), position, told.get("snapshot", ""))
+
+
+class Loss(NamedTuple):
+    """Records that a query cannot read or has read in vain: `first` to `last`. It can go on at `resume`."""
+
+    kind: str
+    first: int
+    last: int
+    resume: Position
+    text: str
+
+    @property
+    def detail(self) -> dict[str, object]:
+        """For the event `gap`."""
+        return {"reason": self.kind, "from_lsn": self.first, "to_lsn": self.last}
+
+
+class Log:
+    """The log of the store in `root`. Opens files only during a call.
+
+    Raises NotAStore, DamagedFile, NewerFormat, OSError.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.disk: Disk = RealDisk()
+        self.disk.guard(root)
+        self.directory = root / identity.AOF
+        self.uuid = identity.read(self.disk, root)
+
+    def tail(self, position: Position) -> Tail:
+        """A tail behind a position."""
+        return Tail(self.disk, self.directory, self.uuid, position)
+
+    def segments(self, after: int = 0) -> list[Segment]:
+        """The segments, without those that end at or before an LSN."""
+        return segments(self.disk, self.directory, self.uuid, after=after)
+
+    def earliest(self) -> Position:
+        """The position before the first retained record."""
+        found = self.segments()
+        return beginning_of(found[0]) if found else Position(0, 0, 1, segment.HEADER_BYTES, 0)
+
+    def latest(self) -> Position:
+        """The position behind the last record."""
+        found = self.segments()
+        return self._end(beginning_of(found[-1])) if found else self.earliest()
+
+    def _end(self, position: Position) -> Position:
+        tail = self.tail(position)
+        while (stretch := tail.look()) is not None:
+            tail.position = position = stretch.end
+        return position
+
+    def lives(self) -> list[tuple[int, int]]:
+        """(incarnation, LSN of its first record) of every life of this history that is known, in order.
+
+        They are in the checkpoint, and in the headers of the segments behind it.
+        """
+        found: list[tuple[int, int]] = []
+        try:
+            opened = open_copy(self.disk, self.root / identity.CHECKPOINT)
+        except FileNotFoundError:
+            pass
+        else:
+            found = [(epoch.incarnation, epoch.lsn) for epoch in opened.meta.epochs]
+            opened.close()
+        for info in self.segments():
+            header = info.header
+            if header.incarnation not in {life for life, _ in found}:
+                found.append((header.incarnation, header.first_lsn))
+        return found
+
+    def find(self, offset: Offset) -> Position | Loss:
+        """Where to read on, or what is lost. Raises Damage."""
+        at = offset.position
+        if offset.uuid != self.uuid:
+            resume = self.earliest()
+            return Loss(
+                OTHER_STORE,
+                resume.lsn + 1,
+                resume.lsn,
+                resume,
+                f"{self.root} is another store now: the query has read the store {offset.uuid.hex()}, through LSN "
+                f"{at.lsn}, and this one is {self.uuid.hex()}",
+            )
+        if at.lsn == 0:
+            first = self.earliest()
+            return first if first.lsn == 0 else self._released(at, first)
+        try:
+            found, start = beginning(self.disk, self.directory, self.uuid, Start(*at))
+        except DoesNotFit:
+            return self._elsewhere(at)
+        return beginning_of(found[0]) if start is None else start
+
+    def _elsewhere(self, at: Position) -> Position | Loss:
+        """As `find`, for a position that is not where it was."""
+        found = self.segments(after=at.lsn)
+        lives = self.lives()
+        known = [number for number, (life, _) in enumerate(lives) if life == at.incarnation]
+        # The records of a life go on to the record before the next life's first.
+        ends = lives[known[0] + 1][1] - 1 if known and known[0] + 1 < len(lives) else None
+        if not known:
+            # Another life wrote what lies at this LSN now, so the histories parted no later than where it began.
+            others = [lsn for _, lsn in lives if lsn <= at.lsn]
+            return self._rewound(at, max(others, default=1) - 1)
+        if ends is not None and ends < at.lsn:
+            return self._rewound(at, ends)
+        if found and found[0].header.first_lsn > at.lsn + 1:
+            return self._released(at, beginning_of(found[0]))
+        return self._walked(at, found)
+
+    def _walked(self, at: Position, found: list[Segment]) -> Position | Loss:
+        """Look for the frame that ends at the LSN, wherever it lies."""
+        if not found:
+            return self._rewound(at, 0)
+        position = beginning_of(found[0])
+        tail = self.tail(position)
+        while position.lsn < at.lsn and (stretch := tail.look()) is not None:
+            for fields in stretch.frames:
+                position = stretch.behind(fields)
+                if position.lsn >= at.lsn:
+                    break
+            tail.position = position
+        if position.lsn == at.lsn and position.crc == at.crc:
+            return position
+        return self._rewound(at, min(position.lsn, at.lsn - 1))
+
+    def _released(self, at: Position, resume: Position) -> Loss:
+        return Loss(
+            RELEASED,
+            at.lsn + 1,
+            resume.lsn,
+            resume,
+            f"the writer of {self.root} released LSN {at.lsn + 1} to {resume.lsn} before the query had read them; the "
+            f"log begins with LSN {resume.lsn + 1}",
+        )
+
+    def _rewound(self, at: Position, parted: int) -> Loss:
+        earliest = self.earliest()
+        resume = earliest if parted <= earliest.lsn else self.behind(parted)
+        return Loss(
+            REWOUND,
+            parted + 1,
+            at.lsn,
+            resume,
+            f"LSN {parted + 1} to {at.lsn}, which the query has read, were taken back in {self.root} by a power cut or "
+            "by restoring a snapshot",
+        )
+
+    def behind(self, lsn: int) -> Position:
+        """The position behind the last frame that ends at or before an LSN, or the earliest one."""
+        found = self.segments(after=lsn)
+        if not found:
+            return self.earliest()
+        position = beginning_of(found[0])
+        if position.lsn >= lsn:
+            return position
+        tail = self.tail(position)
+        while (stretch := tail.look()) is not None:
+            for fields in stretch.frames:
+                place = stretch.behind(fields)
+                if place.lsn > lsn:
+                    return position
+                position = place
+            tail.position = position
+        return position
+
+    def since(self, ms: int) -> Position:
+        """The position before the first frame of this time (unix ms) or later."""
+        found = self.segments()
+        begun = [info for info in found if info.header.time < ms] or found[:1]
+        if not begun:
+            return self.earliest()
+        position = beginning_of(begun[-1])
+        tail = self.tail(position)
+        while (stretch := tail.look()) is not None:
+            for fields in stretch.frames:
+                if fields[3] >= ms:
+                    return position
+                position = stretch.behind(fields)
+            tail.position = position
+        return position
+
+
+def beginning_of(info: Segment) -> Position:
+    """The position before the first frame of a segment."""
+    header = info.header
+    before = header.before
+    return Position(
+        before.lsn, before.crc, header.first_lsn, segment.HEADER_BYTES, header.incarnation
+    )

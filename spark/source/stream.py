@@ -1,0 +1,429 @@
+"""The streaming source: the log of a store, beside its writer, as the table entries or events.
+
+The driver finds out how far the log goes and where its frames end (`latestOffset`, `partitions`); each task reads a
+range of bytes and checks every frame again (`read`). A batch ends where a frame ends, so units are never split.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.aof import durable
+from tidelog.aof.errors import AofError, Damage, Vanished
+from tidelog.aof.frame import HEADER_BYTES
+from tidelog.aof.reading.reader import FrameTuple
+from tidelog.aof.segment import Position
+from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.place import place_of
+from tidelog.snapshot.sealed import read_manifest
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source import options as batch_options
+from tidelog.spark.source import records, schemas
+from tidelog.spark.source.offsets import RELEASED, REWOUND, Log, Loss, Offset, offset_of
+from tidelog.spark.source.options import OPTION, choice, ms_of, number, refuse_unknown, refused
+from tidelog.spark.source.plan import KeysPart, Part
+from tidelog.spark.source.read import Read, columns_of, read
+from tidelog.spark.source.snapshots import DAMAGED, IO, resolve
+
+NAMES: Final = (
+    *("path", "table", "startingOffsets", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),
+    *("level", "failOnDataLoss", "targetPartitionBytes"),
+)
+STREAM_ONLY: Final = frozenset(
+    name.lower() for name in NAMES if name not in ("path", "table", "targetPartitionBytes")
+)
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+SNAPSHOT: Final = "snapshot"
+
+_LOOK_BYTES: Final = 1 << 20
+_ATTEMPTS: Final = 5
+_WALKS: Final = 4  # planned batches that are remembered
+
+_CODES: Final = {
+    RELEASED: "TIDELOG_LOSS_RELEASED",
+    REWOUND: "TIDELOG_LOSS_REWOUND",
+}
+_OTHER_STORE: Final = "TIDELOG_LOSS_OTHER_STORE"
+
+_logger = logging.getLogger("tidelog")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a streaming read was asked for.
+
+    starting       "earliest", "latest", "snapshot", or an LSN, or ("ms", unix ms)
+    records_max    of a batch, None: any number; bytes_max: of the log
+    fsynced        read only what survives a power cut
+    fail           whether a loss ends the query
+    target_bytes   of the log in a partition
+    """
+
+    path: str
+    table: str = "entries"
+    starting: str | int | tuple[str, int] = EARLIEST
+    records_max: int | None = None
+    bytes_max: int | None = None
+    fsynced: bool = False
+    fail: bool = True
+    target_bytes: int = batch_options.TARGET_BYTES
+
+
+def parse(given: Mapping[str, str]) -> StreamOptions:
+    """Parse the options of a streaming read. Raises TidelogSparkError."""
+    told = {name.lower(): value for name, value in given.items()}
+    refuse_unknown(told, NAMES)
+    path = told.get("path")
+    if not path:
+        raise TidelogSparkError(OPTION, "which store? Give its path: .option('path', STORE)")
+    if "://" in path:
+        raise refused("path", path, "the directory of a store on this machine: a URL has no log")
+    table = choice(told, "table", records.COLUMNS, "entries")
+    starting = _starting(told.get("startingoffsets", EARLIEST))
+    if starting == SNAPSHOT and table != "entries":
+        raise refused("startingOffsets", SNAPSHOT, "a start in the log, with table=events")
+    return StreamOptions(
+        path=path,
+        table=table,
+        starting=starting,
+        records_max=number(told, "maxOffsetsPerTrigger", 1, 1 << 60),
+        bytes_max=number(told, "maxBytesPerTrigger", 1, 1 << 60),
+        fsynced=choice(told, "level", ("written", "fsynced"), "written") == "fsynced",
+        fail=choice(told, "failOnDataLoss", ("true", "false"), "true") == "true",
+        target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40) or batch_options.TARGET_BYTES,
+    )
+
+
+def _starting(value: str) -> str | int | tuple[str, int]:
+    plain = value.strip().lower()
+    if plain in (EARLIEST, LATEST, SNAPSHOT):
+        return plain
+    if plain.isascii() and plain.isdigit():
+        return int(plain)  # an LSN may be as large as a time in ms, so a time says what it is
+    if plain.endswith("ms") and plain[:-2].isascii() and plain[:-2].isdigit():
+        return "ms", int(plain[:-2])
+    wanted = (
+        "earliest, latest, snapshot, an LSN, Unix milliseconds as 1700000000000ms, or a time as "
+        "2026-01-31T12:00:00Z"
+    )
+    try:
+        return "ms", ms_of("startingOffsets", value)
+    except TidelogSparkError:
+        raise refused("startingOffsets", value, wanted) from None
+
+
+def ddl(given: Mapping[str, str]) -> str:
+    """The schema of a streaming read in Spark's DDL. Raises TidelogSparkError."""
+    return schemas.ddl(records.COLUMNS[parse(given).table])
+
+
+def is_stream(given: Mapping[str, str]) -> bool:
+    """Whether options can only be those of a streaming read."""
+    told = {name.lower(): value for name, value in given.items()}
+    return not STREAM_ONLY.isdisjoint(told) or told.get("table", "").lower() == "events"
+
+
+class LogPart(NamedTuple):
+    """A partition: the frames between two positions."""
+
+    start: Position
+    end: Position
+
+
+class GapPart(NamedTuple):
+    """A partition: one event that says what is lost."""
+
+    ms: int
+    lsn: int
+    detail: dict[str, object]
+
+
+def reader(
+    given: Mapping[str, str], columns: Mapping[str, pa.DataType] | None = None
+) -> StreamReader:
+    """The reader of a streaming read. `columns`: only these, in this order. Raises TidelogSparkError."""
+    options = parse(given)
+    known = records.COLUMNS[options.table]
+    for name, kind in (columns or {}).items():
+        if name not in known:
+            raise TidelogSparkError(
+                OPTION,
+                f"the stream of {options.table} has no column {name}; it has {', '.join(known)}",
+            )
+        if kind != known[name]:
+            raise TidelogSparkError(
+                OPTION,
+                f"column {name} has the type {schemas.ddl_of(known[name])}, not the schema's ({kind})",
+            )
+    return StreamReader(options, tuple(known if columns is None else columns))
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the log of a store."""
+
+    def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        # Spark asks twice for the first offset. With `latest`, records written in between would be lost.
+        self._initial: dict[str, Any] | None = None
+        self._target: Position | None = None  # of Trigger.AvailableNow
+        self._walks: dict[tuple[Position, Position], list[Position]] = {}
+
+    def _log(self) -> Log:
+        return Log(Path(self._options.path).absolute())
+
+    # --- planning
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            with _telling(self._options.path):
+                self._initial = self._first().told()
+        return self._initial
+
+    def _first(self) -> Offset:
+        log, starting = self._log(), self._options.starting
+        if starting == SNAPSHOT:
+            (path,) = resolve((self._options.path,), "latest")
+            place = place_of(path)
+            try:
+                manifest = read_manifest(place)
+            finally:
+                place.close()
+            return Offset(log.uuid, manifest.position, path)
+        if starting == EARLIEST:
+            return Offset(log.uuid, log.earliest())
+        if starting == LATEST:
+            return Offset(log.uuid, self._promised(log, log.latest()))
+        if isinstance(starting, tuple):
+            return Offset(log.uuid, log.since(starting[1]))
+        return Offset(log.uuid, self._at_lsn(log, int(starting)))
+
+    def _at_lsn(self, log: Log, lsn: int) -> Position:
+        first, last = log.earliest(), log.latest()
+        if lsn > last.lsn + 1:
+            raise TidelogSparkError(
+                OPTION,
+                f"option startingOffsets: {self._options.path} ends with LSN {last.lsn}, before LSN {lsn}",
+            )
+        if first.lsn and lsn <= first.lsn:
+            message = f"{self._options.path} begins with LSN {first.lsn + 1}: LSN {lsn} to {first.lsn} were released"
+            if self._options.fail:
+                raise TidelogSparkError(
+                    _CODES[RELEASED], f"{message}. Start at earliest, or set failOnDataLoss=false"
+                )
+            _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
+            return first
+        return log.behind(max(lsn - 1, 0))
+
+    def _promised(self, log: Log, position: Position) -> Position:
+        """The position, or with level=fsynced the last one before it that survives a power cut."""
+        if not self._options.fsynced:
+            return position
+        synced = self._synced(log)
+        return position if position.lsn <= synced else log.behind(synced)
+
+    @staticmethod
+    def _synced(log: Log) -> int:
+        """The last LSN that is known to be on the disk."""
+        promises = durable.read(log.disk, log.directory, log.uuid)
+        found = log.segments()
+        # A segment gets its name only after the one before it was fsynced.
+        return max([found[-1].header.before.lsn if found else 0, *(each.lsn for each in promises)])
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.records_max is not None:
+            return ReadMaxRows(options.records_max)
+        return ReadAllAvailable() if options.bytes_max is None else ReadMaxBytes(options.bytes_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with _telling(self._options.path):
+            log = self._log()
+            self._target = self._promised(log, log.latest())
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None  # finding it reads the log, which the next batch does anyway
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        offset = offset_of(start)
+        with _telling(self._options.path):
+            if offset.snapshot:
+                return offset._replace(snapshot="").told()
+            log = self._log()
+            for attempt in range(_ATTEMPTS):
+                begin, _ = self._begin(log, offset)
+                try:
+                    end = self._walk(log, begin, limit)
+                    break
+                except Vanished:  # released or taken back during the walk: now `find` knows which
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+            if end == begin and offset.uuid == log.uuid and begin.lsn == offset.position.lsn:
+                return start
+            return Offset(log.uuid, end).told()
+
+    def _begin(self, log: Log, offset: Offset) -> tuple[Position, Loss | None]:
+        """Where to read on, and what is lost before. Raises TidelogSparkError if that must not be."""
+        found = log.find(offset)
+        if isinstance(found, Position):
+            return found, None
+        resume = found.resume.lsn + 1
+        if self._options.fail:
+            raise TidelogSparkError(
+                _CODES.get(found.kind, _OTHER_STORE),
+                f"{found.text}. With failOnDataLoss=false the query goes on with LSN {resume}",
+            )
+        _logger.warning("%s; the query goes on with LSN %d", found.text, resume)
+        return found.resume, found
+
+    def _walk(self, log: Log, begin: Position, limit: ReadLimit) -> Position:
+        """The end of a batch that begins there. Remembers where its partitions end."""
+        records_max, bytes_max = self._limits(limit)
+        if self._options.fsynced:
+            lsn_max = self._synced(log)
+        else:
+            lsn_max = 1 << 63
+        if self._target is not None:
+            lsn_max = min(lsn_max, self._target.lsn)
+        cuts, end = _walk(log, begin, lsn_max, records_max, bytes_max, self._options.target_bytes)
+        while len(self._walks) >= _WALKS:
+            del self._walks[next(iter(self._walks))]
+        self._walks[begin, end] = cuts
+        return end
+
+    def _limits(self, limit: ReadLimit) -> tuple[int, int]:
+        """(records, bytes) of a batch at most."""
+        most = 1 << 63
+        if isinstance(limit, ReadAllAvailable):
+            return most, most
+        records_max, bytes_max = self._options.records_max or most, self._options.bytes_max or most
+        if isinstance(limit, ReadMaxRows):
+            records_max = min(records_max, limit.max_rows)
+        elif isinstance(limit, ReadMaxBytes):
+            bytes_max = min(bytes_max, limit.max_bytes)
+        return records_max, bytes_max
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, last = offset_of(start), offset_of(end)
+        with _telling(self._options.path):
+            if first.snapshot:
+                return [InputPartition(part) for part in self._snapshot(first.snapshot).parts()]
+            log = self._log()
+            parts: list[GapPart | LogPart] = []
+            begin, loss = self._begin(log, first)
+            if loss is not None and self._options.table == "events":
+                parts.append(GapPart(_now_ms(), max(loss.last, 0), loss.detail))
+            if begin.lsn < last.position.lsn and last.uuid == log.uuid:
+                # A batch that is planned again may end with records that were taken back meanwhile.
+                ending, _ = self._begin(log, last)
+                cuts = self._walks.get((begin, last.position))
+                if cuts is None:
+                    most = 1 << 63
+                    cuts, _ = _walk(log, begin, ending.lsn, most, most, self._options.target_bytes)
+                parts += [LogPart(*pair) for pair in zip([begin, *cuts], cuts)]
+            return [InputPartition(part) for part in parts]
+
+    def _snapshot(self, path: str) -> Read:
+        options = batch_options.Options((path,), target_bytes=self._options.target_bytes)
+        return read(options, (path,), columns_of(options))
+
+    # --- reading, in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part: Any = partition.value
+        if part is None:  # Spark adds this partition to a batch without any
+            return
+        for batch in self._batches(part):
+            yield batch.select(list(self._columns)) if self._narrow else batch
+
+    @property
+    def _narrow(self) -> bool:
+        return self._columns != tuple(records.COLUMNS[self._options.table])
+
+    def _batches(self, part: LogPart | GapPart | Part | KeysPart) -> Iterator[pa.RecordBatch]:
+        if isinstance(part, GapPart):
+            yield records.gap(part.lsn, part.ms, part.detail)
+        elif isinstance(part, LogPart):
+            with _telling(self._options.path):
+                yield from records.batches(self._options.table, _stretches(self._log(), part))
+        else:
+            yield from self._snapshot(part.path).batches(part)
+
+
+def _walk(
+    log: Log, begin: Position, lsn_max: int, records_max: int, bytes_max: int, target_bytes: int
+) -> tuple[list[Position], Position]:
+    """(ends of the partitions, end) of a batch: whole frames through `lsn_max`, at least one."""
+    cuts: list[Position] = []
+    end = begin
+    tail = log.tail(begin)
+    nbytes = part = count = 0
+    while (stretch := tail.look(_LOOK_BYTES)) is not None:
+        for fields in stretch.frames:
+            size = HEADER_BYTES + len(fields[6])
+            count += fields[2]
+            nbytes += size
+            over = count > records_max or nbytes > bytes_max
+            if fields[1] + fields[2] - 1 > lsn_max or (over and end != begin):
+                return ([*cuts, end] if part else cuts), end
+            end = stretch.behind(fields)
+            part += size
+            if part >= target_bytes:
+                cuts.append(end)
+                part = 0
+        tail.position = end
+    return ([*cuts, end] if part else cuts), end
+
+
+def _stretches(log: Log, part: LogPart) -> Iterator[tuple[Path, list[FrameTuple]]]:
+    """The frames of a partition. Raises TidelogSparkError if they are not what was planned."""
+    tail = log.tail(part.start)
+    lsn, crc = part.start.lsn, part.start.crc
+    while lsn < part.end.lsn and (stretch := tail.look(_LOOK_BYTES)) is not None:
+        frames = [fields for fields in stretch.frames if fields[1] <= part.end.lsn]
+        lsn, crc = frames[-1][1] + frames[-1][2] - 1, frames[-1][5]
+        yield stretch.path, frames
+        tail.position = stretch.end
+    if (lsn, crc) != (part.end.lsn, part.end.crc):
+        raise TidelogSparkError(
+            _CODES[REWOUND],
+            f"{log.root}: LSN {part.start.lsn + 1} to {part.end.lsn} are not those that were there when the batch was "
+            "planned",
+        )
+
+
+@contextmanager
+def _telling(path: str) -> Iterator[None]:
+    """Raise the errors of reading a log as TidelogSparkError, whose text survives the way through Spark."""
+    try:
+        yield
+    except Vanished as error:
+        raise TidelogSparkError(_CODES[RELEASED], f"{path}: {error}") from error
+    except (Damage, CorruptBlock, CheckpointError) as error:
+        raise TidelogSparkError(DAMAGED, f"{path}: {error}") from error
+    except AofError as error:
+        raise TidelogSparkError("TIDELOG_STORE", str(error)) from error
+    except OSError as error:
+        raise TidelogSparkError(IO, f"{path}: {error.strerror or error}") from error
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
