@@ -12,6 +12,7 @@ A store's directory (directories 0700, files 0600):
     aof/          the segments, DURABLE, and a spare
     checkpoint/   every row as of one LSN; opening the store needs no records of aof/ up to that LSN
     snapshots/    portable copies of checkpoints
+    bookmarks/    how far readers of the log in other processes have come
     quarantine/   torn tails that recovery cut from the log
 """
 
@@ -35,6 +36,7 @@ QUARANTINE: Final = "quarantine"
 RESTORING: Final = "RESTORING"
 CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
+BOOKMARKS: Final = "bookmarks"
 DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged

@@ -42,6 +42,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (f"{identity.SNAPSHOTS}/{lock.NAME}",             Kind.FILE),
     (f"{identity.SNAPSHOTS}/{WORK}",                  Kind.DIRECTORY),
     (f"{identity.SNAPSHOTS}/{FOLD}",                  Kind.DIRECTORY),
+    (identity.BOOKMARKS,                              Kind.DIRECTORY),
     (identity.QUARANTINE,                             Kind.DIRECTORY),
 )
 # fmt: on

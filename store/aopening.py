@@ -8,6 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.disk.interface import Disk
 from tidelog.store.clock import SYSTEM, Clock
@@ -70,6 +71,7 @@ def aopen_store(
     keep_snapshots: int = 0,
     retain_bytes: int = RETAIN_BYTES,
     retain_seconds: float | timedelta | None = None,
+    retain_bookmark_bytes: int = KEEP_BYTES,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
@@ -93,6 +95,7 @@ def aopen_store(
         keep_snapshots=keep_snapshots,
         retain_bytes=retain_bytes,
         retain_seconds=retain_seconds,
+        retain_bookmark_bytes=retain_bookmark_bytes,
         segment_bytes=segment_bytes,
     )
 

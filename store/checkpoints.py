@@ -39,6 +39,7 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, open_enviro
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.store.commit.callers import Bell
 from tidelog.store.errors import CheckpointFailed, StoreClosed, TidelogError
+from tidelog.store.keepers import Keeper, keepers, void
 from tidelog.store.options import Options
 from tidelog.store.residence import Residence, give_back
 
@@ -118,6 +119,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
         # LSNs of snapshots being made; the log after the least of them is kept
+        self._said_void: list[Keeper] = []
         self._making: list[int] = []
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint on which the present state is based
@@ -420,17 +422,18 @@ class Checkpoints:
         directory = self._root / identity.AOF
         try:
             keep_from = min([lsn, *self._making])  # first: a finished one is listed below
-            kept = self._oldest_snapshot()
-            if kept is not None:
-                keep_from = min(keep_from, kept)
+            found = keepers(self._disk, self._root, self._uuid, options)
+            beyond = void(self._disk, self._root, found)
+            self._say_void(beyond)
+            keep_from = min([keep_from, *(each.lsn for each in found if each not in beyond)])
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
                 # Also keep the last segment begun before `since`, because it may hold records newer than `since`.
                 first_lsn = 1
-                for found in segments(self._disk, directory, self._uuid):
-                    if found.header.time >= since:
+                for info in segments(self._disk, directory, self._uuid):
+                    if info.header.time >= since:
                         break
-                    first_lsn = found.header.first_lsn
+                    first_lsn = info.header.first_lsn
                 keep_from = min(keep_from, first_lsn - 1)
             release(self._disk, directory, keep_from, options.retain_bytes)
         except (AofError, OSError) as error:
@@ -440,14 +443,18 @@ class Checkpoints:
                 error,
             )
 
-    def _oldest_snapshot(self) -> int | None:
-        """The LSN of the oldest kept snapshot; the log after it stays. None if there is none."""
-        directory = self._root / identity.SNAPSHOTS
-        if not self._disk.exists(directory):
-            return None
-        from tidelog.snapshot import portable
-
-        return portable.oldest_lsn(self._disk, directory)
+    def _say_void(self, beyond: list[Keeper]) -> None:
+        for keeper in beyond:
+            if keeper not in self._said_void:
+                _logger.warning(
+                    "%s: the %s %s at LSN %d is void and keeps no log: more than %s bytes lie behind it, or they are gone",
+                    self._root,
+                    keeper.kind,
+                    keeper.name,
+                    keeper.lsn,
+                    keeper.nbytes_max,
+                )
+        self._said_void = beyond
 
     # --- snapshots
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidelog.aof import errors as aof
 from tidelog.aof import identity, layout
+from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
 from tidelog.aof.reading import recovery
@@ -74,6 +75,7 @@ def open_store(
     keep_snapshots: int = 0,
     retain_bytes: int = RETAIN_BYTES,
     retain_seconds: float | timedelta | None = None,
+    retain_bookmark_bytes: int = KEEP_BYTES,
     segment_bytes: int = SEGMENT_BYTES,
     disk: Disk | None = None,
     clock: Clock = SYSTEM,
@@ -98,6 +100,7 @@ def open_store(
         keep_snapshots: How many of the newest snapshots to keep; 0 = all.
         retain_bytes: Bytes of log to keep that a checkpoint already covers, for point-in-time restores.
         retain_seconds: Also keep log that is younger than this (seconds or a timedelta).
+        retain_bookmark_bytes: Bytes of log to keep for readers in other processes that have set a bookmark.
         segment_bytes: Size at which the log starts a new file, 4,096 bytes or more.
         disk: The file system; tests replace it.
         clock: The time; tests replace it (see `tidelog.testing`).
@@ -124,6 +127,7 @@ def open_store(
         keep_snapshots=keep_snapshots,
         retain_bytes=retain_bytes,
         retain_seconds=retain_seconds,
+        retain_bookmark_bytes=retain_bookmark_bytes,
         segment_bytes=segment_bytes,
     )
     core = open_core(path, options, disk, clock)

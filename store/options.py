@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import POLICIES, SEGMENT_BYTES
 from tidelog.store.errors import DataError
 
@@ -40,6 +41,7 @@ class Options(NamedTuple):
     retain_seconds: float | None = None
     keep_snapshots: int = 0
     snapshot_every: float | None = None
+    retain_bookmark_bytes: int = KEEP_BYTES
 
 
 def make_options(**given: Any) -> Options:
@@ -53,6 +55,7 @@ def make_options(**given: Any) -> Options:
     _whole("segment_bytes", options.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     _whole("checkpoint_bytes", options.checkpoint_bytes, 0)
     _whole("retain_bytes", options.retain_bytes, 0)
+    _whole("retain_bookmark_bytes", options.retain_bookmark_bytes, 0)
     _whole("keep_snapshots", options.keep_snapshots, 0)
     if options.memory_budget is not None:
         _whole("memory_budget", options.memory_budget, MEMORY_BUDGET_MIN)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tidelog.aof import identity
+from tidelog.aof.bookmarks import bookmarks
 from tidelog.disk import recipe
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
@@ -47,6 +48,7 @@ def command(path: Path, as_json: bool) -> None:
             "lives": state.epoch,
             "last_write_ms": found.now,
             "quarantined": quarantined(files),
+            "bookmarks": marks(files),
             "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
             "streams": streams(state),
         }
@@ -68,6 +70,11 @@ def quarantined(files: LogFiles) -> int:
     """The number of torn tails that recoveries moved to quarantine/."""
     directory = files.root / identity.QUARANTINE
     return len(files.disk.listdir(directory)) if files.disk.exists(directory) else 0
+
+
+def marks(files: LogFiles) -> dict[str, int]:
+    """The LSN of each bookmark, by its name."""
+    return dict(bookmarks(files.disk, files.root, files.uuid)) if files.snapshot is None else {}
 
 
 def streams(state: State) -> list[tuple[int, bytes, Stream]]:
@@ -107,6 +114,11 @@ def show(facts: dict[str, Any]) -> None:
     click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['last_write_ms'] else 'never'}")
     click.echo(f"quarantine   {facts['quarantined']} torn tails")
     # fmt: on
+    for name, lsn in facts["bookmarks"].items():
+        behind = facts["first_lsn"] > lsn + 1 if "first_lsn" in facts else False
+        click.echo(
+            f"bookmark     {name} at LSN {lsn:,}{', void: the log behind it is gone' if behind else ''}"
+        )
     for number, count in facts["keys"].items():
         click.echo(f"database {number:<3} {count:,} keys")
     rows = [

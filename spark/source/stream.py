@@ -24,7 +24,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tidelog.aof import durable
+from tidelog.aof import bookmarks, durable
+from tidelog.aof.bookmarks import Bookmark, is_name
 from tidelog.aof.errors import AofError, Damage, Vanished
 from tidelog.aof.frame import HEADER_BYTES
 from tidelog.aof.reading.reader import FrameTuple
@@ -44,7 +45,7 @@ from tidelog.spark.source.snapshots import DAMAGED, IO, resolve
 
 NAMES: Final = (
     *("path", "table", "startingOffsets", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),
-    *("level", "failOnDataLoss", "targetPartitionBytes"),
+    *("level", "failOnDataLoss", "targetPartitionBytes", "bookmark"),
 )
 STREAM_ONLY: Final = frozenset(
     name.lower() for name in NAMES if name not in ("path", "table", "targetPartitionBytes")
@@ -68,13 +69,14 @@ _logger = logging.getLogger("tidelog")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a streaming read was asked for.
+    """The options of a streaming read.
 
     starting       "earliest", "latest", "snapshot", or an LSN, or ("ms", unix ms)
     records_max    of a batch, None: any number; bytes_max: of the log
     fsynced        read only what survives a power cut
     fail           whether a loss ends the query
     target_bytes   of the log in a partition
+    bookmark       name of the bookmark that keeps the log which the query has not committed; "" for none
     """
 
     path: str
@@ -85,6 +87,7 @@ class StreamOptions:
     fsynced: bool = False
     fail: bool = True
     target_bytes: int = batch_options.TARGET_BYTES
+    bookmark: str = ""
 
 
 def parse(given: Mapping[str, str]) -> StreamOptions:
@@ -109,7 +112,17 @@ def parse(given: Mapping[str, str]) -> StreamOptions:
         fsynced=choice(told, "level", ("written", "fsynced"), "written") == "fsynced",
         fail=choice(told, "failOnDataLoss", ("true", "false"), "true") == "true",
         target_bytes=number(told, "targetPartitionBytes", 1, 1 << 40) or batch_options.TARGET_BYTES,
+        bookmark=_bookmark(told),
     )
+
+
+def _bookmark(told: Mapping[str, str]) -> str:
+    name = told.get("bookmark")
+    if name is None:
+        return ""
+    if not is_name(name):
+        raise refused("bookmark", name, "up to 64 letters, digits and _ . -")
+    return name
 
 
 def _starting(value: str) -> str | int | tuple[str, int]:
@@ -195,7 +208,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             with _telling(self._options.path):
-                self._initial = self._first().told()
+                first = self._first()
+                self._mark(first.position.lsn)
+                self._initial = first.told()
         return self._initial
 
     def _first(self) -> Offset:
@@ -344,6 +359,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _snapshot(self, path: str) -> Read:
         options = batch_options.Options((path,), target_bytes=self._options.target_bytes)
         return read(options, (path,), columns_of(options))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        with _telling(self._options.path):
+            self._mark(offset_of(end).position.lsn)
+
+    def _mark(self, lsn: int) -> None:
+        """Set the query's bookmark: it needs the log behind this LSN."""
+        if self._options.bookmark:
+            log = self._log()
+            bookmarks.put(log.disk, log.root, log.uuid, Bookmark(self._options.bookmark, lsn))
 
     # --- reading, in a task
 

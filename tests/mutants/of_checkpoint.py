@@ -153,9 +153,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "checkpoints/log-of-snapshot-released",
-        "store/checkpoints.py",
-        "            if kept is not None:\n",
-        "            if False:\n",
+        "store/keepers.py",
+        "        if oldest is not None:\n",
+        "        if False:\n",
         (
             "tests/store/checkpoint/test_checkpoint_options.py::test_the_log_behind_the_oldest_snapshot_stays",
         ),
@@ -206,5 +206,23 @@ MUTANTS: Final = (
         "",
         ("tests/aof/test_tail.py::test_a_promise_of_a_life_without_a_segment",),
         "A tail notices that the segment of a life is missing.",
+    ),
+    Mutant(
+        "keepers/bookmarks-unread",
+        "store/keepers.py",
+        "    for name, lsn in bookmarks(disk, root, uuid):\n",
+        "    for name, lsn in []:\n",
+        ("tests/store/checkpoint/test_bookmarks.py::test_the_log_behind_a_bookmark_stays",),
+        "The log behind a bookmark stays.",
+    ),
+    Mutant(
+        "keepers/bookmark-without-limit",
+        "store/keepers.py",
+        "sum(sizes[max(begun - 1, 0) :]) > keeper.nbytes_max:",
+        "False:",
+        (
+            "tests/store/checkpoint/test_bookmarks.py::test_a_bookmark_too_far_behind_is_void_and_said_to_be",
+        ),
+        "A forgotten bookmark does not keep the log for ever.",
     ),
 )

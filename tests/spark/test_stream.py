@@ -469,3 +469,21 @@ def test_only_some_columns(tmp_path: Path) -> None:
     assert batch.schema.names == ["ms", "id"]
     with pytest.raises(TidelogSparkError, match="has no column other"):
         stream.reader({"path": "s"}, {"other": schemas.LONG})
+
+
+def test_a_bookmark_keeps_what_was_not_committed(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
+        query = Query(root, bookmark="pipeline", maxOffsetsPerTrigger="50")
+        for turn in range(5):
+            add(db, range(turn * 100, turn * 100 + 100))
+            db.checkpoint()
+            assert query.plan()
+            query.finish()
+        assert query.all() == list(range(249, 500))
+        assert values(query.rows) == list(range(500))
+        add(db, range(500, 600))
+        db.checkpoint()
+        assert min(int(path.stem) for path in (root / "aof").glob("*.aof")) > 450
+    with pytest.raises(TidelogSparkError, match="option bookmark"):
+        Query(root, bookmark="../x")

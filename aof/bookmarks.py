@@ -1,0 +1,77 @@
+"""Bookmarks: how far readers of the log have come, so that the writer keeps what they have not read.
+
+A reader in another process writes `bookmarks/NAME` in the store's directory. The writer only reads it. It is five lines
+of ASCII text, each ended by a line feed:
+
+    tidelog bookmark
+    format 1
+    uuid 0123456789abcdef0123456789abcdef
+    lsn 4711                                 the reader needs the records behind it
+    crc32c 89abcdef                          of the lines above, with their line feeds
+
+A file that is damaged or another store's keeps nothing. Deleting one gives up the records behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import identity
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.engine.crc32c import crc32c_of
+
+BYTES_MAX: Final = 4096
+KEEP_BYTES: Final = 1 << 30  # the default of retain_bookmark_bytes
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_TEXT: Final = re.compile(
+    rb"(tidelog bookmark\nformat 1\nuuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n)crc32c ([0-9a-f]{8})\n"
+)
+
+
+class Bookmark(NamedTuple):
+    """A reader's bookmark: it needs the records behind `lsn`."""
+
+    name: str
+    lsn: int
+
+
+def is_name(name: str) -> bool:
+    """Whether a bookmark may have this name."""
+    return bool(_NAME.fullmatch(name)) and not name.endswith(recipe.BESIDE)
+
+
+def put(disk: Disk, root: Path, uuid: bytes, bookmark: Bookmark) -> None:
+    """Set a bookmark in the store in `root`, durably. Raises OSError."""
+    assert is_name(bookmark.name)
+    directory = root / identity.BOOKMARKS
+    recipe.make_directory(disk, directory)
+    text = b"tidelog bookmark\nformat 1\nuuid %s\nlsn %d\n" % (uuid.hex().encode(), bookmark.lsn)
+    text += b"crc32c %08x\n" % crc32c_of(text)
+    recipe.publish(disk, directory / bookmark.name, text)
+
+
+def bookmarks(disk: Disk, root: Path, uuid: bytes) -> list[Bookmark]:
+    """The valid bookmarks of the store in `root`, by name. Raises OSError."""
+    directory = root / identity.BOOKMARKS
+    if not disk.exists(directory):
+        return []
+    found = []
+    for name in filter(is_name, disk.listdir(directory)):
+        try:
+            lsn = _lsn_of(recipe.read(disk, directory / name, BYTES_MAX), uuid)
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        if lsn is not None:
+            found.append(Bookmark(name, lsn))
+    return found
+
+
+def _lsn_of(text: bytes, uuid: bytes) -> int | None:
+    match = _TEXT.fullmatch(text)
+    if match is None or bytes.fromhex(match[2].decode()) != uuid:
+        return None
+    return int(match[3]) if crc32c_of(match[1]) == int(match[4], 16) else None

@@ -1,0 +1,59 @@
+"""Keepers: everything besides the checkpoint and retention that keeps segments of the log, in one table.
+
+kind        needs the log behind            at most
+snapshot    the oldest kept snapshot        any number of bytes: `keep_snapshots` limits them
+bookmark    what its reader has committed   `retain_bookmark_bytes` of log; a bookmark further behind is void
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.aof import identity
+from tidelog.aof.bookmarks import bookmarks
+from tidelog.aof.reading.reader import segment_paths
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.store.options import Options
+
+
+class Keeper(NamedTuple):
+    """Keeps the log behind an LSN, as long as it has at most `nbytes_max` bytes; None: without a limit."""
+
+    kind: str
+    name: str
+    lsn: int
+    nbytes_max: int | None
+
+
+def keepers(disk: Disk, root: Path, uuid: bytes, options: Options) -> list[Keeper]:
+    """Everything that keeps segments. Raises OSError."""
+    found: list[Keeper] = []
+    directory = root / identity.SNAPSHOTS
+    if disk.exists(directory):
+        from tidelog.snapshot import portable  # imported here: many stores never make a snapshot
+
+        oldest = portable.oldest_lsn(disk, directory)
+        if oldest is not None:
+            found.append(Keeper("snapshot", directory.name, oldest, None))
+    for name, lsn in bookmarks(disk, root, uuid):
+        found.append(Keeper("bookmark", name, lsn, options.retain_bookmark_bytes))
+    return found
+
+
+def void(disk: Disk, root: Path, found: list[Keeper]) -> list[Keeper]:
+    """Those that are too many bytes behind, or need segments that are gone.
+
+    Raises MissingSegment, OSError.
+    """
+    paths = segment_paths(disk, root / identity.AOF)
+    sizes = [recipe.size(disk, path) for path in paths]
+    beyond = []
+    for keeper in found:
+        if keeper.nbytes_max is None:
+            continue
+        begun = sum(int(path.stem) <= keeper.lsn + 1 for path in paths)
+        if not begun and paths or sum(sizes[max(begun - 1, 0) :]) > keeper.nbytes_max:
+            beyond.append(keeper)
+    return beyond
