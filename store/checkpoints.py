@@ -447,7 +447,7 @@ class Checkpoints:
         for keeper in beyond:
             if keeper not in self._said_void:
                 _logger.warning(
-                    "%s: the %s %s at LSN %d is void and keeps no log: more than %s bytes lie behind it, or they are gone",
+                    "%s: the %s %s at LSN %d is void and keeps no log: more than %s bytes lie behind it",
                     self._root,
                     keeper.kind,
                     keeper.name,
