@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import tidelog
 from tidelog.testing import Clock
@@ -35,7 +35,7 @@ def shop(path: Path) -> None:
         for group in GROUPS:
             db.xgroup_create("orders", group, id="0", mkstream=True)
         mails = db.queue("mails", retry_after=5, keep=400)
-        held = []
+        held: list[Any] = []
         for _ in range(SNAPSHOTS):
             for _ in range(150):
                 clock.advance(r.expovariate(1))
