@@ -24,10 +24,10 @@ TEST_CONF = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Not in pytest_collection_modifyitems: xdist reads the groups there first.
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
