@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -23,7 +24,7 @@ class Page(HTMLParser):
         self.close()
         assert not self.open
         for found in re.findall(r"<section>(.*?)</section>", text, re.S):
-            title = re.findall(r"<h2>(.*?)</h2>", found)[0]
+            title = unescape(re.findall(r"<h2>(.*?)</h2>", found)[0])
             for svg in re.findall(r"<svg.*?</svg>", found, re.S):
                 ElementTree.fromstring(svg)
                 self.charts[title] = svg

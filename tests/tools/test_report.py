@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.tools.conftest import Run
 from tests.tools.report_page import Page
@@ -11,6 +12,7 @@ from tests.tools.report_page import Page
 import tidelog
 from tidelog.tools import exits
 from tidelog.tools.report import command as report
+from tidelog.tools.report.log_events import written
 from tidelog.tools.report.page import page
 from tidelog.tools.report.section import Chart, Section, Series
 
@@ -37,6 +39,8 @@ def test_a_page_shows_any_name_and_loads_nothing() -> None:
     assert found.titles == [odd, "Lag", "Queue", "Nothing"]
     assert found.tables[odd] == [["name", "n"], [odd, "1,234,567"], ["", "0.25"]]
     assert len(found.charts) == len(found.captions) == 3
+    assert ">1M<" in found.charts[odd]  # numbers of the axis are plain text
+    assert "mathdefault" not in found.charts[odd]
 
 
 def test_a_page_is_the_same_in_each_run() -> None:
@@ -69,6 +73,7 @@ def no_session(master: str) -> None:
         (("orders", "-o", "there.html"), exits.SYSTEM, "there.html exists already; give another name, or --force"),
         (("orders", "-o", "no/a.html"), exits.SYSTEM, "no/a.html: its directory does not exist"),
         (("orders", "-o", "a.html", "--events", "none", "--snapshot", "now"), exits.SYSTEM, "none: the file or dir"),
+        (("orders", "-o", "a.html", "--log", "--master", "yarn"), exits.USAGE, "--log needs a master on this machine"),
         (("orders", "-o", "a.html", "--queue", "mails:dead:workers"), exits.USAGE, "helper streams"),
     ],
 )  # fmt: skip
@@ -113,3 +118,23 @@ def test_what_spark_says_is_told_in_one_line() -> None:
     error = report.told("\n[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03\n\tat java\n")
     assert error.message == "Spark failed: [PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"
     assert report.told("").message == "Spark failed: no reason given"
+
+
+def test_events_of_a_log_whose_beginning_was_released(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "orders", retain_bytes=0) as db:
+        db.xadd("orders", {"item": "early"})
+        db.xgroup_create("orders", "g", id="0")
+        db.checkpoint()
+        db.xadd("orders", {"item": "late"})
+        db.checkpoint()
+        (_, rows), *_ = db.xreadgroup("g", "c", {"orders": ">"})
+        db.xack("orders", "g", rows[0][0])
+    found = pq.read_table(written(tmp_path / "orders", tmp_path / "events")).to_pylist()
+    assert [row["event"] for row in found][-3:] == ["delivered", "delivered", "acknowledged"]
+    assert (found[-3]["group"], found[-3]["consumer"], found[-3]["delivery_count"]) == (
+        b"g",
+        b"c",
+        1,
+    )
+    ids = [entry_id.decode() for entry_id, _ in rows]
+    assert [row["id"] for row in found][-3:] == [*ids, ids[0]]

@@ -35,7 +35,7 @@ def shop(path: Path) -> None:
         for group in GROUPS:
             db.xgroup_create("orders", group, id="0", mkstream=True)
         mails = db.queue("mails", retry_after=5, keep=400)
-        held: list[Any] = []
+        held: list[tidelog.Job] = []
         for _ in range(SNAPSHOTS):
             for _ in range(150):
                 clock.advance(r.expovariate(1))
@@ -81,7 +81,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         path, report = Path(place, "orders-data"), Path(place, "report.html")
         shop(path)
-        code = cli.run(["report", str(path), "-o", str(report)])
+        code = cli.run(["report", str(path), "-o", str(report), "--log"])
         if code:
             return code
         html = report.read_text()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -45,7 +46,7 @@ class Exists(Failed):
     epilog=examples(
         "tidelog report orders-data -o report.html",
         "tidelog report orders-data/snapshots/00000000000000004711 -o report.html --queue mails",
-        "tidelog report orders-data -o report.html --events orders-events --poison 3 --force",
+        "tidelog report orders-data -o report.html --log --poison 3 --force",
     ),
 )
 @click.argument("path", metavar="PATH|URL")
@@ -67,7 +68,13 @@ class Exists(Failed):
 @click.option(
     "--events",
     metavar="PARQUET",
-    help="The log's events as Parquet files, which a streaming query wrote: all deliveries are known then.",
+    help="The log's events as Parquet files (the table `events`): all deliveries are known then.",
+)
+@click.option(
+    "--log",
+    "with_log",
+    is_flag=True,
+    help="Read the events from the store's log, as far back as it goes. Only with a master on this machine.",
 )
 @click.option(
     "--queue",
@@ -99,6 +106,7 @@ def command(
     force: bool,
     snapshot: str,
     events: str | None,
+    with_log: bool,
     queues: tuple[str, ...],
     poison: int,
     top: int,
@@ -111,14 +119,23 @@ def command(
     from tidelog.spark import pin
     from tidelog.spark.source.snapshots import resolve, telling
     from tidelog.tools.report.content import Source, plan
+    from tidelog.tools.report.log_events import written
     from tidelog.tools.report.page import page
 
+    if with_log and events is not None:
+        raise click.UsageError("give either --log or --events, not both")
+    if with_log and not master.startswith("local"):
+        raise click.UsageError(
+            "--log needs a master on this machine; export the events and give --events"
+        )
     if events is not None:
         _find(events)
     asked = [_queue(name) for name in queues] or None
     if snapshot == "all":
         raise click.BadParameter("a report shows one snapshot: latest, now or an LSN")
-    with pin(path, snapshot) as pinned:
+    with pin(path, snapshot) as pinned, TemporaryDirectory() as scratch:
+        if with_log:
+            events = str(written(Path(path), Path(scratch, "events.parquet")))
         several = [*resolve((path,), "all")] if pinned != path else [path]
         if pinned not in several:
             several = [pinned]
@@ -148,7 +165,7 @@ def command(
         "last write": time_text(shown.now_ms),
         "contents": f"{counts.entries:,} entries in {counts.streams:,} streams, {counts.groups:,} groups, "
         f"{counts.pending:,} pending, {size_text(shown.data_bytes)}",
-        "log": "its events were read" if events is not None else "not read",
+        "log": "its events are included" if events is not None else "not read",
         "report made": time_text(time.time_ns() // 1_000_000),
     }
     html = page(f"Report on {path}", facts, sections)

@@ -31,7 +31,7 @@ class Queue(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What is reported on.
+    """The subject of a report.
 
     snapshots   the paths of all snapshots, oldest first, with the time of the last write in each (Unix ms)
     path        the one that most sections show        now_ms    the time of its last write

@@ -19,7 +19,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn.
+    """A drawing of the figures.
 
     kind     "bars": a horizontal bar for each label, the series side by side; "stacked": one behind the other;
              "lines": a line for each series over the labels

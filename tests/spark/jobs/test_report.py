@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.jobs.made import EVENTS, Told, made, unix_ms
+from tests.spark.jobs.made import Told, made, unix_ms
 from tests.tools.report_page import Page
 
 import tidelog
@@ -28,7 +28,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Told:
         mails = db.queue("mails")
         for number in range(4):
             mails.put(number)
+        clock.advance(30)
         failed = mails.get("w", block=0)
+        clock.advance(5)
         assert failed is not None and failed.fail("no such address")
         held = mails.get("w", block=0)
         assert held is not None and mails.stats().depth == 3
@@ -39,10 +41,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Told:
 def test_a_report(
     spark: SparkSession, shop: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events = tmp_path / "events"
-    spark.createDataFrame(shop.events, EVENTS).coalesce(1).write.parquet(str(events))
     out = tmp_path / "report.html"
-    args = ["report", str(shop.path), "-o", str(out), "--events", str(events), "--poison", "3"]
+    args = ["report", str(shop.path), "-o", str(out), "--log", "--poison", "3"]
     assert cli.run(args) == 0
     told = capsys.readouterr()
     assert told.err == ""
@@ -66,7 +66,7 @@ def test_a_report(
     )
     table = page.tables["Delivery latency"]
     assert table[0][:3] == ["group", "consumer", "deliveries"]
-    assert {(row[0], row[1]): row[2] for row in table[1:]} == {
+    assert {(row[0], row[1]): row[2] for row in table[1:] if row[0] != "mails workers"} == {
         (f"orders {group.decode()}", consumer.decode()): f"{number:,}"
         for (group, consumer), number in deliveries.items()
     }
@@ -86,8 +86,17 @@ def test_a_report(
     assert {(row[0], row[2]) for row in table} == set(poisoned)
     assert {row[3] for row in table} == {count for count, _ in poisoned.values()}
 
-    states = {row[0]: row[1] for row in page.tables["Queue mails"][1:]}
-    assert states == {"waiting": "2", "in_flight": "1", "dead": "1"}
+    jobs = {row[0]: row for row in page.tables["Queue mails"][1:]}
+    assert {state: row[1] for state, row in jobs.items()} == {
+        "waiting": "2",
+        "in_flight": "1",
+        "dead": "1",
+    }
+    # waited: all jobs were put 30 seconds before the first was taken; worked: the dead one for 5, by the log
+    head = page.tables["Queue mails"][0]
+    waited, worked = head.index("waited p50 (ms)"), head.index("worked p50 (ms)")
+    assert {jobs[state][waited] for state in ("in_flight", "dead")} == {"35,000", "30,000"}
+    assert (jobs["dead"][worked], jobs["in_flight"][worked]) == ("5,000", "0")
 
 
 def test_damage_is_one_line(
