@@ -31,7 +31,8 @@ Callback = Callable[[LogPoisoned | None], object]
 
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
-# After this time a waiter assumes that there may be no leader, or that a link of the chain was lost.
+# After this time a waiter suspects that no thread leads the rounds, or that the chain broke before it reached the
+# waiter.
 DOUBT_S: Final = 1.0
 _PARKED_POLL_S: Final = 0.02
 
@@ -114,7 +115,7 @@ class GroupCommit:
                 while not waiter.lock.acquire(timeout=DOUBT_S):
                     with self._gate:
                         if waiter not in self._waiters:
-                            # it left the queue for a chain, so its round is over; a link of the chain was lost
+                            # the waiter is in a chain, so its round is over, but the chain broke before it
                             break
                         self._signal()
                 _pass_on(waiter.next)

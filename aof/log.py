@@ -159,8 +159,8 @@ class Log:
         self.next_lsn = recovered.last_lsn + 1
         self.written_lsn = recovered.last_lsn
         self.synced_lsn = recovered.last_lsn
-        # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set while the disk lags two seconds
-        # under everysec, by `press`, and after a failed fsync.
+        # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set in three cases: under everysec while
+        # the disk lags two seconds behind; by `press`; and after a failed fsync.
         self.parked = self._pressed = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
@@ -242,7 +242,8 @@ class Log:
         refuses further units, and the store recovers from the log.
         """
         if self._gathered or not flush or (self._always and self.syncing):
-            # Hot path: a server adds most units here. Update only the fields that other code reads before the flush.
+            # Hot path: most units of a server take this branch. Update only the fields that other code reads before the
+            # flush.
             try:
                 self._gathered.append(body)
                 self._gathered_now = now_ms
@@ -544,8 +545,8 @@ class Log:
         offset = self.offset
         if offset > segment.HEADER_BYTES:
             self._before = End(self.written_lsn, offset, self._chain)
-        # A segment without a frame was too small for its unit, because the unit reserved space in steps. The new
-        # segment replaces that segment under the same name, and continues the last segment that has a frame.
+        # If the old segment has no frame, it was too small for its first unit, because the unit reserved space in
+        # steps. Then the new segment replaces it under the same name, and continues the last segment that has a frame.
         self._new_segment(self._before, HEADER_BYTES + nbytes)
         self._ahead.end(old, offset)
 
@@ -625,7 +626,8 @@ class Log:
 
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
-        # Start early: the filling thread may have to wait for the interpreter lock once per piece.
+        # Start to fill the next chunk early, because the filling thread may have to wait for the interpreter lock once
+        # per piece.
         self._fill_from = since + (allocated - since) // 4 if allocated < self._limit else NO_OFFSET
 
     def _look_ahead(self, file: File, need: int) -> None:

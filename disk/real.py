@@ -266,7 +266,7 @@ class RealDisk:
                 return None
             self._locks[path.parent] = file
         except BaseException:
-            # For an interrupt too, because the lock may be held already.
+            # Close the file after an interrupt too, because the file may have the lock already.
             file.close()
             raise
         return file
@@ -275,9 +275,8 @@ class RealDisk:
         try:
             # On NFS an exclusive flock needs a descriptor that is open for writing.
             file = self._file(path, os.O_RDONLY if shared else os.O_RDWR)
-        except (
-            PermissionError
-        ):  # an operator made the file read-only; local file systems do not care
+        except PermissionError:
+            # An operator made the file read-only. On a local file system a read-only descriptor can hold the lock too.
             file = self._file(path, os.O_RDONLY)
         try:
             if _flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidelog.disk.interface import Disk, File
 
-BESIDE = ".new"  # suffix of a file not yet published; a crash may leave such a file: ignore it
+BESIDE = ".new"  # suffix of an unpublished file; a crash may leave one, and readers ignore it
 
 
 def publish(disk: Disk, path: Path, data: bytes) -> None:

@@ -19,7 +19,8 @@ from typing import Final
 import crcmod.predefined  # type: ignore[import-untyped]
 
 _crcmod: Final[Callable[[bytes, int], int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
-# The package `crcmod` rebinds the name of its submodule, so only sys.modules still leads to the submodule and its flag.
+# The flag is in the submodule `crcmod.crcmod`. The package `crcmod` gives that name to something else, so get the
+# submodule from sys.modules.
 _CRCMOD_IN_C: Final = bool(getattr(sys.modules["crcmod.crcmod"], "_usingExtension", False))
 
 

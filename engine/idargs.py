@@ -24,7 +24,7 @@ from tidelog.engine.idlist import (
     pack_one,
 )
 
-# digits of ms; longer ones are later than any clock, or more than `ids.parse` accepts
+# most digits of ms; a longer number is later than any clock, or greater than `ids.parse` accepts
 _MS_DIGITS: Final = 13
 _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 

@@ -37,7 +37,7 @@ FEW: Final = 8
 _SWAP = sys.byteorder == "big"
 unpack_key: Final = Struct("<q").unpack  # (key,) of a narrow list of one ID
 _unpack_key_from: Final = Struct("<q").unpack_from
-pack_key: Final = Struct("<q").pack  # raises struct.error for an int that is not a key
+pack_key: Final = Struct("<q").pack  # raises struct.error if an int is too great for a key
 _cut: Final = Struct("8s").iter_unpack
 _cuts: Final = [Struct("8s" * number).unpack for number in range(17)]
 ID_SHIFT: Final = 64 - SEQ_BITS  # shifts a narrow ID so that its ms lies where the key has it

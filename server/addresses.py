@@ -17,8 +17,8 @@ from tidelog.disk import unix_socket
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.tls import context
 
-# With a `-` prefix, an address of `bind` may be missing on this machine. These errors do not say that it is missing, so
-# raise them.
+# With a `-` prefix, an address of `bind` may be missing on this machine. These two errors do not mean that it is
+# missing, so they are always raised.
 _NOT_MISSING: Final = (errno.EADDRINUSE, errno.EACCES)
 
 

@@ -285,8 +285,8 @@ class Connection(asyncio.Protocol):
     def _after(self) -> None:
         """Handle leftovers: run held-back commands, report a protocol error in its place, adjust reading."""
         while self.requests.held_back and not (self.waiting or self.session.busy or self.closing):
-            # The parser may have held back a command. If it is too large for a client that has not authenticated,
-            # `feed` raises.
+            # `feed` returns a command that the parser held back. It raises if this command is too large for a client
+            # that has not authenticated.
             try:
                 commands = self.requests.feed(b"")
             except ProtocolError as error:
@@ -439,7 +439,7 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         if log is not self.log:
             self._begin_anew(log)
-        # keep the promise of a reply that CLIENT REPLY suppressed, or of an earlier call for this reply
+        # Keep an earlier promise too: of an earlier call for this reply, or of a reply that CLIENT REPLY suppressed.
         if self.rests is not None:
             lsn, wrote = max(lsn, self.rests[1]), wrote or self.rests[2]
         self.rests = log, lsn, wrote

@@ -198,7 +198,7 @@ class Session:
         """Run one command and send its reply, or become busy."""
         kept = self._kept
         if kept is not None and kept.args is args and self.plain and kept.db == self.db:
-            # usually, a consumer's repeated read finds nothing new and waits again
+            # usually a consumer that repeats its read finds nothing new, and waits again
             if self.core.read_again(kept):
                 self._park(kept, _XREADGROUP)
                 return

@@ -67,7 +67,7 @@ class Commands(Generic[S]):
         command = table.resolve(args)
         handler = self.handlers.get(command.name)
         spelling = args[0]
-        # Store a way only for a spelling in `spellings`: there are only a limited number of these, and none of their
+        # Store the way only if `spellings` has this spelling: the number of these is limited, and none of their
         # commands has subcommands.
         if spelling in table.spellings:
             least, most = command.arity, command.arity

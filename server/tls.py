@@ -28,7 +28,8 @@ def context(config: Config) -> ssl.SSLContext:
 
     def renew(value: Any) -> None:
         try:
-            _context(config)  # raises here if anything is wrong, before `made` is changed
+            # tests the new settings: if anything is wrong, it raises before `made` is changed
+            _context(config)
             _load_certificate(made, config)
         except ConfigError as error:
             _logger.warning("the certificate was not replaced: %s", error)

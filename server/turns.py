@@ -33,9 +33,10 @@ FEW: Final = 2  # up to so many XADDs are faster one by one
 MANY: Final = 8  # from this many requests on, parsing them together is faster if they are alike
 # bytes buffered until the turn's end; when there are more, run the commands at once
 ARRIVED_BYTES_MAX: Final = 16 << 20
-# reads up to this size are short; they do not count, because a client sends at most one per turn
+# A read of up to this size is short. Short reads do not count against ARRIVED_BYTES_MAX, because a client sends at most
+# one of them per turn.
 SHORT_BYTES_MAX: Final = 4 << 10
-# after this time the rest waits for the next turn; clients that send little go first
+# After this time the remaining commands wait for the next turn. Clients that send little go first.
 TURN_S: Final = 0.005
 ADDS_MAX: Final = 8192  # XADDs that run together; the rest waits
 RELIEF_S: Final = 0.01  # pause between two checks whether writers still wait for memory
@@ -171,7 +172,8 @@ class Turns:
             if commands:
                 self._adds.append((connection, commands))
                 adds += len(commands)
-                # these XADDs do not use up the turn's time: ADDS_MAX limits them, because together they are cheap
+                # Extend the turn by the time that these XADDs took. ADDS_MAX limits them instead, because they are
+                # cheap when they run together.
                 until += now - began
             else:
                 self._mixed = True

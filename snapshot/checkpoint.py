@@ -36,18 +36,19 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.rows.meta import Meta
 
 TURN_S: Final = 0.0005  # longest turn: other threads wait at most this long for the interpreter
-# The same limit while some other thread never sleeps. If a rest takes LONG_REST_S or more, there is such a thread.
+# The longest turn while some other thread never sleeps. If a rest takes LONG_REST_S or more, there is such a thread.
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
-# target time of one hold of the lock: other threads wait about this long for it
+# how long this thread aims to hold the lock at a time; other threads wait about this long for it
 TAKE_S: Final = 0.00025
 LOOK_ROWS: Final = 4  # rows between two clock reads
 TAKE_MIN: Final = 1  # streams and keys copied per slice
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
 DELETE_ROWS_HELD: Final = 2  # with the lock held
-HELD_TURNS: Final = 8  # turns that hold the lock after a check found another thread holding it
+# After a check found that another thread holds the lock, this many turns hold it.
+HELD_TURNS: Final = 8
 # greatest number of turns in a row without the lock; see the module docstring
 FREE_TURNS_MAX: Final = 64
 LARGE_BYTES: Final = 4096  # a row this large takes as long as several
@@ -140,12 +141,13 @@ class _Filling:
         self._look = LOOK_ROWS  # rows until the next clock read
         self._end = time.perf_counter() + TURN_S  # when the turn ends
         self._holds = False  # whether this thread holds the lock
-        # when this thread took the lock: wall clock, its CPU time
+        # when this thread last took the lock: the wall clock, and the processor time of this thread
         self._held_from = self._held_cpu = 0.0
-        # turns left that hold the lock, because a check found another thread holding it
+        # how many of the next turns hold the lock, because a check found that another thread held it
         self._held_turns = 0
-        self._free_turns = 0  # turns left that do not take the lock, whatever other threads do
-        # `_free_turns` after the next turn that holds the lock but mostly waits
+        # how many of the next turns do not take the lock, even if other threads use it
+        self._free_turns = 0
+        # the next value of `_free_turns`, set after a turn that holds the lock but mostly waits
         self._free_next = 1
 
     def fill(self, frozen: Frozen) -> None:

@@ -68,7 +68,8 @@ def copy_snapshot(source: Place, target: Place, progress: Progress = silent) -> 
     Raises NotASnapshot, SnapshotDamaged, NewerSnapshot of the source; SnapshotRefused if the target contains anything
     else; SnapshotUnreachable, OSError.
     """
-    manifest = read_manifest(source)  # its errors are more precise than those of a lease
+    # read it before taking the lease, because its errors are more precise
+    manifest = read_manifest(source)
     with source.hold():
         job = _Job(source, manifest, progress)
         try:
@@ -157,9 +158,9 @@ class _Local:
         if NAME in names:
             return self._existing(names)
         _refuse(str(directory), names)
-        if (
-            DATA in names
-        ):  # cut short behind the rename, or a foreign file: nothing is written before it is verified
+        if DATA in names:
+            # Either an earlier copy was interrupted after it renamed the file, or the file belongs to someone else.
+            # Verify it before writing anything.
             self._verify(directory / DATA)
         disk.sync_directory(directory.parent)
         lock = disk.lock(directory / MARK)
@@ -189,7 +190,8 @@ class _Local:
         disk, head = self.disk, self.job.mark
         found = mark.pread(mark.size(), 0)
         if not found.startswith(head):
-            # A mark that was cut short is the beginning of ours, or empty; after a power cut it may be zeros.
+            # If an earlier copy was interrupted while it wrote the mark, the file holds only the beginning of our mark,
+            # or nothing. After a power cut it may hold zeros.
             if found.strip(b"\0") and not head.startswith(found.rstrip(b"\0")):
                 raise _another(str(self.directory))
             mark.truncate(0)
@@ -217,7 +219,8 @@ class _Local:
                     advance(len(piece))
             file.fsync()
             if total.hexdigest() != self.manifest.blake2b:
-                mark.truncate(len(head))  # so that the next attempt starts over
+                # forget the pieces, so that the next attempt copies all of them again
+                mark.truncate(len(head))
                 raise self.job.damaged(self.manifest.data_bytes, total.hexdigest())
             if hashed(disk, path, self.job.progress, "verifying")[1] != self.manifest.blake2b:
                 raise SnapshotDamaged(path, NOT_RETURNED)

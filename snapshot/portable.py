@@ -337,7 +337,7 @@ def held(disk: Disk, directory: Path, waits: Waits = always) -> Iterator[None]:
         sweep(disk, directory)
         yield
     finally:
-        # frees space at once; if it fails, the next holder of the lock sweeps
+        # Sweep now, to free the space at once. If this fails, the next process that takes the lock sweeps.
         with suppress(OSError):
             sweep(disk, directory)
         lock.unlock()
@@ -389,7 +389,7 @@ def publish(
     finally:
         file.close()
     size, digest = hashed(disk, work / DATA, progress, "verifying")
-    # call it after `hashed`, which drops the page cache, so that this call reads the medium
+    # `hashed` has dropped the page cache, so this call reads the medium
     found = content(work)
     for name in disk.listdir(work):
         if name != DATA:  # LMDB's lock file

@@ -19,10 +19,11 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tidelog.snapshot.errors import SnapshotRefused, SnapshotUnreachable
 
-# A request takes about as long as reading this many bytes, so that a smaller read saves nothing.
+# A request takes about as long as reading this many bytes, so a smaller read saves no time.
 REMOTE_READ_BYTES: Final = 64 << 10
 REASON_LENGTH_MAX: Final = 300
-# A request to S3 fails after this long without a byte, and is sent at most so often. pyarrow alone goes on for 100 s.
+# A request to S3 fails after STALL_S without a byte, and is sent at most ATTEMPTS times. Without these limits, pyarrow
+# would go on for 100 s.
 STALL_S = 10.0
 ATTEMPTS = 3
 S3_OPTIONS: Final = frozenset(("region", "scheme", "endpoint_override"))

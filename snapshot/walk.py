@@ -462,7 +462,8 @@ def _of_node(
     before: the ID of the last live entry before the node. Deleted slots at the end of a node may have greater IDs than
     the next node, because after XSETID these IDs can be given again.
     """
-    first = page.firsts[at]  # the result for a damaged node, because no greater ID of it is certain
+    # for a damaged node the result is its first ID, because no greater ID of the node is certain
+    first = page.firsts[at]
     try:
         found = cold.block(page, at).decoded()
     except CorruptBlock as error:

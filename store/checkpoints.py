@@ -218,7 +218,7 @@ class Checkpoints:
         self._press_at = now + PRESS_S
         with core.lock:
             logged, _ = core.log.since(self.position)
-            # Add what pending entries take in memory, because a pending entry takes more bytes there than in the log.
+            # Add the memory of pending entries, because a pending entry takes more bytes in memory than in the log.
             streams = islice(core.state.changes.streams.values(), SAMPLE)
             groups = (group for each in streams for group in each.groups.values())
             pending = sum(len(group.pending) for group in groups if not group.lost)
@@ -322,7 +322,7 @@ class Checkpoints:
                             raise StoreClosed(
                                 "the store was closed while a checkpoint was being written"
                             ) from None
-                        # Either memory was rebuilt meanwhile, or it is about to be rebuilt. Try again.
+                        # The store is open, so memory was rebuilt meanwhile, or is about to be. Try again.
         finally:
             relief = core.durability.relief
             # Let the waiting writers go on, even after a failure: too much memory is better than a hang.
@@ -368,8 +368,8 @@ class Checkpoints:
                 meta,
                 lock=core.lock,
                 sync=lambda: core.log.sync_through(position.lsn),
-                # `trouble` means that a unit broke off. It may have broken off while it copied what it was about to
-                # change, so the frozen state may be incomplete.
+                # `trouble` means that an exception interrupted a unit. If that unit was copying what it was about to
+                # change, the frozen state is incomplete.
                 cancelled=lambda: bool(core.state is not state or core.trouble or self._abandoned),
                 progress=lambda rows: self._press(core),
             )
@@ -382,7 +382,8 @@ class Checkpoints:
                     settle(state, frozen)
                     self._beneath = meta.number
                 elif self._beneath != meta.number:
-                    # Memory was rebuilt from the previous checkpoint just before this commit.
+                    # Just before this commit, memory was rebuilt from the previous checkpoint. So memory does not fit
+                    # the new rows, and has to be rebuilt.
                     core.doubt(NEWER)
         except BaseException as error:
             if frozen is not None and state.changes.frozen is frozen:

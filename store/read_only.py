@@ -192,7 +192,8 @@ class ReadOnlyCore(Core):
         log: Any = reading.log
         super().__init__(log, State(), Settings(), reading.anew, clock, _decide_read)
         self.landing.expiring = False
-        # There was no log when this core was made. Measure the pauses that the writer stored from the time of opening.
+        # This core has no log from which to take the time. So measure the pauses that the writer stored from now, the
+        # time of opening.
         self.opened_at = clock.time_ns() // 1_000_000, clock.monotonic()
         self.root = root
         self.beneath = reading.beneath
@@ -240,7 +241,8 @@ def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
     if "write" in resolve(args).flags:
         raise CommandError(READONLY)
     reply = decide(ctx, args)
-    ctx.effects.clear()  # the effects only delete expired keys, and the writer logs such deletions
+    # a read's effects only delete expired keys, and the writer logs these deletions itself
+    ctx.effects.clear()
     return reply
 
 

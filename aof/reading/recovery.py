@@ -118,7 +118,8 @@ def survey(
 
     released   the oldest segments may be missing, since a checkpoint holds their records
     """
-    # Read DURABLE first. Then each promise is for a record in one of the segments listed after it.
+    # Read DURABLE before the list of segments. Then the list has the segment of every promised record, even if the
+    # writer adds segments meanwhile.
     promises = durable.read(disk, directory, uuid)
     found = segments(disk, directory, uuid)
     check_emptied(disk, directory, found)
@@ -201,8 +202,8 @@ def read_beside(
             return read_all(disk, directory, uuid, apply, live=True, start=start)
         except (Vanished, MissingSegment, DoesNotFit) as error:
             newest, apply = begin()
-            # Try again also if the checkpoint is the same: if a segment ends at the checkpoint, the writer may release
-            # it without a newer checkpoint.
+            # After a Vanished, try again even if the checkpoint is still the same. The writer may release a segment
+            # that ends exactly at the checkpoint, and needs no newer checkpoint for that.
             vanished += isinstance(error, Vanished)
             if newest == start and not (isinstance(error, Vanished) and vanished < _VANISHED_MAX):
                 raise

@@ -142,7 +142,7 @@ class Transaction:
         except CommandError as error:
             self._aborted = self.active
             if name == b"exec":
-                # A malformed EXEC also ends the transaction. Without a transaction, it drops the watches.
+                # A malformed EXEC also ends the transaction. If there is no transaction, it only drops the watches.
                 self._end()
                 raise discarded(error) from None
             raise

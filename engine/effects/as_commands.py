@@ -118,9 +118,9 @@ def _xadd_many(effect: Effect) -> list[Command]:
 def _xtrim(effect: Effect) -> list[Command]:
     _, _, key, length, _, _, _, slots, ids = effect
     command = [b"XTRIM", key, b"MAXLEN", b"=", _number(length)]
-    # The effect has slots or IDs only after XTRIM ... ACKED removed single entries and left referenced ones before
-    # them. Redis's ACKED walks from the head until the stream has the given length, so with the resulting length it
-    # removes the same entries.
+    # The effect has slots or IDs only if XTRIM ... ACKED removed single entries behind older ones that a group still
+    # needs. In Redis, XTRIM ... ACKED walks from the head until the stream has the given length. So with the resulting
+    # length it removes the same entries.
     return [[*command, b"ACKED"] if slots or ids else command]
 
 

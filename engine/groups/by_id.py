@@ -48,7 +48,7 @@ class IdOrder(Order):
         wide = self.new is list
         if wide or is_narrow(id):
             return id if wide else key_of(id)
-        ms = (id >> 64) + 1  # no key with this ms is as large, so take the next ms
+        ms = (id >> 64) + 1  # the seq is too great for a key, so the next key has the next ms
         return KEY_END if ms >> MS_BITS else key_of(ms << 64)
 
     def key_to(self, id: int) -> int:

@@ -25,7 +25,8 @@ class TimeOrder(Order):
 
     def __init__(self, shelf: Shelf, new: Callable[[Iterable[int]], Column]) -> None:
         super().__init__(shelf, new)
-        # serial -> last ID, at least of each chunk that is not in memory
+        # Maps the serial of a chunk to the chunk's last ID. Every chunk that is not in memory is in this dict; others
+        # may be.
         self.lasts: dict[int, int] = {}
 
     # --- finding

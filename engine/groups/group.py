@@ -133,8 +133,8 @@ class Group:
         """Delete a consumer and its pending entries."""
         consumer = self.consumers.pop(name)
         self.owners[consumer.index] = None
-        # Mark the waiting consumers as seen again next time. If one of them waits under the deleted name, this creates
-        # the consumer again.
+        # Forget that the waiting consumers were marked as seen, so that the store marks them again next time. If one of
+        # them waits under the deleted name, the store then creates the consumer again.
         self.all_seen = None
         self.pending.drop_owner(consumer.index)
 

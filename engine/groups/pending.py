@@ -48,8 +48,8 @@ from tidelog.engine.idlist import (
 
 # longest ID list kept as a young delivery; a longer list goes into the orders
 YOUNG_BYTES: Final = 16 * 8
-# After this many young deliveries, flush all of them into the orders. Together with one more ID list of YOUNG_BYTES
-# they are fewer than two chunks of entries, so they become a single chunk.
+# With this many young entries, flush all of them into the orders. The last delivery can add up to YOUNG_BYTES of IDs,
+# which are 16 entries. Even then they are fewer than 2 * LOAD, so they become a single chunk.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)

@@ -126,8 +126,8 @@ class FrozenKeys:
         """
         to_end, self._to_end = self._to_end, []
         for number, changed in to_end:
-            # Streams that were in memory have ended one by one (`Changes.ended`). End the other streams here, except
-            # those whose KEY row is damaged.
+            # `Changes.ended` names the streams that were in memory. Delete here the rows of the table's other streams,
+            # except those whose KEY row is damaged.
             for _, row in read.rows(key_prefix(number)):
                 yield REST
                 key, (_, kind, held) = keyrow.unpack(row)

@@ -117,7 +117,7 @@ class Waiting:
             place = waiter.keys[0]
             queue = self._queues.get(place)
             if queue and self.groups.get(place) == reader[0]:
-                # In the common case the waiter is another consumer of the same group.
+                # the usual case: other consumers of the same group wait for this key already
                 queue[waiter] = None
                 return
         for place in waiter.keys:

@@ -39,7 +39,7 @@ from tidelog.engine.streams.columns import values_of
 Pair = tuple[bytes, dict[bytes, bytes] | None]
 
 CRC_BYTES: Final = 4
-# the first time a block is asked for at most this many ID texts, it makes only these
+# if the first request to a block is for at most this many ID texts, the block makes only these texts
 FEW_TEXTS: Final = 8
 
 # All threads share one packer. This is safe, because with autoreset pack() keeps no state between calls and never

@@ -321,7 +321,8 @@ class Stream:
         """Initialise the size bound for a node that starts with this entry."""
         self.tail_counted = 0
         self.tail_bound = NODE_BYTES_BASE + row_bytes_max(row)
-        # If the first seq is large, even a small seq has a large diff, so the bound cannot be used for this node.
+        # If the node's first seq is large, the small seq of a later ms has a large diff from it. Then the bound does
+        # not hold for this node.
         small = first & SEQ_MAX <= SEQ_SMALL_MAX
         self.tail_until = (first >> 64) + MS_DIFF_MAX + 1 if small else 0
 

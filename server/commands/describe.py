@@ -61,8 +61,8 @@ TIPS: Final[dict[str, tuple[str, ...]]] = {
     "script|exists": (_SHARDS, "response_policy:agg_logical_and"),
 }
 
-# Maps a use of keys to the commands that use their keys so. `_TWO_USES` has the commands that use two keys in different
-# ways.
+# Maps a way of using keys to the commands that use all their keys in this way. `_TWO_USES` has the commands that use
+# two keys in different ways.
 _USES: Final[dict[str, str]] = {
     "RO": "exists type touch strlen xlen watch memory|usage "
     "object|encoding object|freq object|idletime object|refcount",

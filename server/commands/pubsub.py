@@ -54,7 +54,7 @@ def _each(
 ) -> Reply:
     """Change the subscription for each name and confirm each. The last confirmation is the reply, for EXEC."""
     word = args[0].lower()
-    # first deliver earlier events, before a subscription changes
+    # deliver earlier events before a subscription changes
     session.server.pubsub.deliver()
     if not names:
         return Push([word, None, count(session)])

@@ -52,8 +52,8 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(_NOT_POSITIVE)
     timeout_ms = _timeout(session, args[3])
     log = session.core.log
-    # A recovery may have ended the new log before units that were lost. Their callers got an error, so do not wait for
-    # those units.
+    # After a recovery, the new log may end before units that this session wrote. Their callers got an error, so do not
+    # wait for those units.
     lsn = min(session.wrote_lsn, log.next_lsn - 1)
     synced = lsn <= log.synced_lsn
     if (synced >= local and followers <= FOLLOWERS) or session.in_exec:

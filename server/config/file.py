@@ -93,7 +93,8 @@ def rewritten(data: bytes, values: dict[str, Any], users: Sequence[bytes]) -> st
         plain[USERS] = lines
     tables = any(isinstance(value, Table) for value in document.values())
     if any(name not in document for name in plain) and GENERATED not in document.as_string():
-        # With tables, the new keys go before the first table, and not to the end, where this comment would be.
+        # A document with tables gets no comment: the new keys go before the first table, but the comment would go to
+        # the end.
         if not tables:
             if document.as_string():
                 document.add(tomlkit.nl())

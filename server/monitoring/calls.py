@@ -85,6 +85,7 @@ class Calls:
         seen = 0
         for power, count in counts.items():
             seen += count
-            # Redis's bounds lie 1/128 above a power of two, so it shows 33 and 66 and not 32 and 65.
+            # Redis's bounds lie 1/128 above a power of two nanoseconds, so it shows 33 and 66 us where a power of two
+            # would give 32 and 65.
             found += ((1 << power) + (1 << power - 7) - 1) // 1000, seen
         return found

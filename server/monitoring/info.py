@@ -132,7 +132,7 @@ def _persistence(server: Host[Session]) -> Rows:
     yield "aof_last_cow_size", 0
     yield "module_fork_in_progress", 0
     yield "module_fork_last_cow_size", 0
-    # Tidelog has no base file as Redis's rewrite makes it. So the base size is 0, and the current size is that of the
+    # A rewrite in Redis makes a base file; tidelog has none. So the base size is 0, and the current size is that of the
     # log after the checkpoint.
     yield "aof_current_size", facts.get("bytes_since_checkpoint", 0)
     yield "aof_base_size", 0

@@ -27,7 +27,8 @@ from tidelog.store.faces.face import nothing
 
 REQUESTS_MAX: Final = 8  # concurrent requests; more are refused
 REQUEST_S: Final = 10.0  # an idle client is disconnected after so long
-HEALTH_S: Final = 2.0  # the store has this long to answer, and then the event loop has this long
+# time limit for the answer of the store, and then the same for the event loop
+HEALTH_S: Final = 2.0
 RETRY_S: Final = 0.1  # pause after a failed accept
 
 _logger = logging.getLogger("tidelog.server")

@@ -112,7 +112,8 @@ class Stats:
                 row = self._row(name)
                 row[NS] += sum(spent)
                 self._ran += len(spent)
-                # Times that differ by less than the finest step fall into the same range (`place`).
+                # `place` does not distinguish times that differ only in their last STEP_BITS bits. So count such times
+                # together first.
                 for step, count in Counter(map(rshift, spent, repeat(STEP_BITS))).items():
                     row[place(step << STEP_BITS)] += count
                 spent.clear()

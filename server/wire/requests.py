@@ -219,8 +219,8 @@ class Requests:
         while True:
             if not left:
                 if args:
-                    # Refuse the command: even without its last byte, when it was still incomplete, it was already too
-                    # long.
+                    # Refuse the command if it was already too long before its last byte came, that is, while it was
+                    # incomplete.
                     if at - start - 1 > query_bytes_max:
                         raise ProtocolError(b"", commands)
                     commands.append(args)

@@ -66,7 +66,8 @@ PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
 STEP_S: Final = 0.0003  # a check rests after this time of work, or up to 0.1 ms later
 REST_S: Final = 0.0001
-FIRST_S = 0.004  # processor time; a check that needs no more than this ends before the first read
+# processor time; a check that `check_beside` can finish within it runs at once, without a thread
+FIRST_S = 0.004
 
 FORKED: Final = (
     "this checkpoint was opened before a fork and belongs to the parent process; "

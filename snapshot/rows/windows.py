@@ -13,15 +13,17 @@ from typing import Final, NamedTuple
 
 WINDOW_BYTES: Final = 1 << 20
 KEPT: Final = 4
-GAP_BYTES: Final = 64 << 10  # a read that begins this close after a piece counts as sequential
+# a read that begins at most this far behind a kept piece counts as sequential
+GAP_BYTES: Final = 64 << 10
 
 
 class _Piece(NamedTuple):
     """Bytes of the file from `start` on.
 
-    end      where it ends in the file; beyond its bytes if they were too many to keep
-    ahead    a read that goes on beyond its end fetches a window. Not so for a first piece: the header of a value is
-             read first, and then the value, which is no reason to read on behind it
+    end      where the read ended in the file. If it returned too many bytes to keep, `data` is empty
+    ahead    whether a read that goes on beyond the end of this piece fetches a whole window. False for the first
+             piece of a place: it may be the header of a value, and the read of the value that follows it does not
+             mean that the bytes behind the value are wanted too
     """
 
     start: int

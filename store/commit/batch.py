@@ -283,8 +283,8 @@ class _Batch:
         except StoreDamaged as error:
             ctx.effects, count, reply = [], 0, error
         except Exception as error:
-            # Nothing of this command is applied. Perhaps only the frame grew too large. So append the units gathered
-            # before it, then try the command alone.
+            # Nothing of this command was applied. Perhaps it only made the frame too large. So append the units
+            # gathered before it, then try the command alone.
             alone = gathering.count == 0
             self._append()
             if not alone:
@@ -351,7 +351,8 @@ class _Batch:
         """A run of plain XADDs: the hot path of pipelines."""
         landing, gathering, replies = self._landing, self._gathering, self._replies
         if landing.now >= landing.state.next_expiry:
-            # A key has expired, but its deletion could not be logged. Only the general way checks for expired keys.
+            # A key has expired, but its deletion could not be logged. This fast path does not check for expired keys;
+            # the general path does.
             self._plain_as_words(commands)
             return
         keys, rows = zip(*commands)
@@ -460,7 +461,8 @@ class _Batch:
         except Exception:
             if self._one_unit:
                 raise
-            # append the frame without these units; perhaps some of them fit into the next frame
+            # Append the frame without these XADDs. The caller then runs them one by one, and perhaps some of them fit
+            # into the next frame.
             self._append()
             return False
         self._gathering.apply(ctx.effects, records)

@@ -317,8 +317,8 @@ class Waits:
         if not isinstance(stream, Stream):
             return None
         group = stream.groups.get(name)
-        # Only with these values is the stream's next entry also the next one of the group, so that delivering it adds
-        # one to `entries_read`.
+        # Go on only if the stream's next entry is also the group's next one. Then delivering it adds one to
+        # `entries_read`.
         if (
             group is None
             or group.entries_read != stream.entries_added  # first: a lost group has no more fields

@@ -51,7 +51,7 @@ class Durability:
         """Whether a reply may leave now."""
         log, lsn, wrote = promise
         return lsn <= self.through(log, level) or (
-            # Synced data satisfies every level. But a writer also waits for memory.
+            # Synced data satisfies every level. But the reply to a write also waits until memory is within its budget.
             lsn <= log.synced_lsn and not (wrote and self.relief is not None)
         )
 

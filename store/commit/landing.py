@@ -131,7 +131,8 @@ class Landing:
             try:
                 self.land(ctx.effects)
             except OutOfSpace:
-                # Nothing has changed, so go on. Reads are right, because they treat an expired key as missing.
+                # The deletion was not logged, and nothing has changed, so go on. Reads are still right, because they
+                # treat an expired key as missing.
                 ctx.effects = []
                 break
             self.expired_keys += due

@@ -542,7 +542,8 @@ class QueueBase:
 
         reply, promise = self._ask(self._shared.unit, partial(run_unit, self._core, self._db, plan))
         if reply is not None and not dropped:
-            more = True  # this unit only created the group, or only deleted unreadable streams
+            # the unit only created the group or deleted unreadable streams; jobs may remain
+            more = True
         if dropped:
             self._shared.made_room()
         return dropped, promise, more
@@ -703,8 +704,8 @@ class ConsumerBase:
         return promise
 
     def __del__(self) -> None:
-        # As in `Delivery.__del__`, do not wait here. Jobs that were handed out may keep the delivery alive, so return
-        # the other jobs to the queue here.
+        # As in `Delivery.__del__`, do not wait here. The delivery may stay alive, because a caller may still have some
+        # of its jobs. So return the jobs that were never handed out to the queue here.
         delivery: Delivery | None = getattr(self, "_delivery", None)
         if delivery is not None and delivery.jobs:
             unseen = delivery.take_unseen()

@@ -63,8 +63,8 @@ def _encode_json(value: Any) -> bytes:
     try:
         return "".join(_parts(value, 0)).encode()
     except Exception:
-        # The error may be a false cycle, because another thread is encoding the same object. The documented encoder has
-        # no such limit, and raises the right error in all other cases.
+        # The error may be false: `_parts` reports a cycle if another thread is encoding the same object. The documented
+        # encoder, `_json`, does not mix up threads, and raises the right error in all other cases.
         _open.clear()
         return _json.encode(value).encode()
 

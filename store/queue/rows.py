@@ -27,7 +27,7 @@ from tidelog.store.queue.options import Options
 
 VALUE = b"value"
 HEADER = b"header."
-FIELD = b"field."  # in a dead job: prefix of the fields of an entry that no queue has put
+FIELD = b"field."  # prefix of a dead job's fields, if its entry was not put by a queue
 ORIGIN = b"origin"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CHARS = 2_000

@@ -30,7 +30,7 @@ OF_ALL = (e.EPOCH, e.XREOPEN)
 OTHERS = {  # other effects that the demo writes
     JOBS: (e.STREAM_CREATE, e.XGROUP_CREATE, e.XGROUP_CREATECONSUMER, e.XGROUP_SETID),
     DONE: (e.STREAM_CREATE,),
-    # Effects on dead jobs need no count: the state after the replay shows whether all of them were redriven.
+    # These effects on dead jobs are not counted: the state after the replay shows whether all dead jobs were redriven.
     DEAD: (e.STREAM_CREATE, e.XDEL),
     **dict.fromkeys(NOTES, (*ADDS, e.STREAM_CREATE, e.XDEL, e.XTRIM)),
 }

@@ -36,7 +36,7 @@ from tidelog.engine.streams.entries import NO_ENTRIES, ClaimedEntries, Entries, 
 from tidelog.engine.streams.lag import read_on, read_one
 from tidelog.engine.streams.stream import Stream
 
-# stands for `>`; as in Redis, the same ID written in digits also asks for new entries
+# The greatest ID stands for `>`. As in Redis, a client that writes this ID in digits also gets new entries.
 NEW = ids.MAX
 # bytes that CLAIM adds to each entry of a reply, as two integers
 CLAIM_BYTES = len(b":0\r\n:0\r\n")

@@ -40,7 +40,7 @@ from tidelog.engine.streams.node import (
 )
 from tidelog.engine.streams.stream import Stream
 
-# most bytes of the fields and values of one entry, and of one node
+# the most bytes that the fields and values of one entry may have; the same limit holds for one node
 ELEMENTS_BYTES_MAX: Final = 1 << 30
 
 HEAD_ROWS: Final = 16  # how many rows `_head` measures at once

@@ -192,8 +192,9 @@ def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Set
         return False  # removes few entries
     if options.strategy == MAXLEN:
         return 2 * options.threshold < length
-    # After an XSETID, a deleted slot can have a greater ID than the nodes after it. A walk from the end would then stop
-    # too early. If no entry with an ID >= `threshold` was ever removed, no deleted slot has such an ID.
+    # Plan from the end only if no deleted slot has an ID >= `threshold`. After an XSETID such a slot can come before
+    # nodes with smaller IDs, and a walk from the end would then stop too early. There is no such slot if no entry with
+    # an ID >= `threshold` was ever removed.
     cold = stream.cold
     if cold is None or stream.removed_max >= options.threshold:
         return False
@@ -258,7 +259,7 @@ def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None
         deleted = node.deleted
         if deleted & (deleted + 1):
             floor = node.live_slots()[wanted - 1] + 1
-        else:  # the deleted slots are the node's first ones, as after other trims
+        else:  # any deleted slots are the first ones of the node, as after a trim
             floor = deleted.bit_length() + wanted
     plan.removed += taken
     if taken == node.live:

@@ -25,8 +25,8 @@ from tidelog.store.queue.rows import shown
 from tidelog.store.queue.work.fetch import Fetch, closing
 from tidelog.store.queue.work.shared import Delivery, Shared
 
-# How often the drain looks without being woken. Nothing wakes it when the block of a batch ends, when a job is dropped,
-# or when a thread that held a job ends.
+# How often the drain looks without being woken. Nothing wakes it when the `with` block of a batch ends, when a job is
+# dropped, or when a thread that held a job ends.
 LOOK_SECONDS: Final = 0.05
 
 log = logging.getLogger("tidelog.queue")

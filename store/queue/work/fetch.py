@@ -173,8 +173,8 @@ class Fetch:
                 delivery.until = mono + self.time_limit
             return DELIVERED
         if self.timeout_ms is None:
-            # If this unit itself returned jobs to the queue, the next request can get them. AGAIN asks the caller for
-            # it.
+            # This unit itself may have returned jobs to the queue. Only a new request can get them, so AGAIN asks the
+            # caller to make one.
             return AGAIN if any(leftover.unseen for leftover in self._left) else NULL_ARRAY
         return Park(
             [(ctx.db, options.key)],
@@ -393,8 +393,8 @@ class _Look:
             decide_xadd_many(ctx, options.dead_key, [self._dead(job) for job in self._doomed])
         if self._abandoned:
             stream_at(ctx, options.failures_key)
-            # Trim only whole nodes (`~`), and never the last one: `decide_xadd_many` below decides for the stream
-            # before the trim, and must still find its open node. The next failure or beat trims exactly.
+            # Trim only whole nodes (`~`), and never the last one. The trim is not applied before `decide_xadd_many`
+            # below, which adds to the open node of the stream as it is now. The next failure or beat trims exactly.
             latest = list(self._abandoned.items())[-options.max_failures :]
             most = b"%d" % max(1, options.max_failures - len(latest))
             xtrim(ctx, [b"XTRIM", options.failures_key, b"MAXLEN", b"~", most])

@@ -70,7 +70,7 @@ class Delivery:
         self.renewed = 0.0
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
-        self.shared = shared  # last, because from here on `__del__` has something to clean up
+        self.shared = shared  # set it last: with it, `__del__` has something to clean up
         shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
@@ -251,13 +251,13 @@ class Shared:
             if found is None:
                 continue
             job, until = found
-            # The wall clock may have jumped since the store was opened. So never wait longer than the time for which
-            # the hold was made.
+            # The wall clock may have jumped since the store was opened. So never wait longer than the hold was made
+            # for.
             left = min(until - elapsed, until - (entry_id >> 64))
             hold = Hold(mono + max(0, left) / 1000, entry_id)
             pending = group.pending.get(job)
             if pending is None or pending[1] == NOBODY:
-                # Pause the job even if another client acknowledged it; the hold is dropped when it is due.
+                # Pause the job even if another client has acknowledged it. When the pause is over, the hold is dropped.
                 self.pause(job, hold)
             else:
                 self.extended[job] = hold
@@ -270,7 +270,7 @@ class Shared:
                     self.remember_failure(number, entry_id)
 
     def find_paused(self, group: Group, mono: float) -> None:
-        """Make jobs due at once that were given back without a pause."""
+        """Make the jobs due at once that were given back without a pause."""
         for time, job in group.pending.by_age():
             if time >= 0:
                 break
@@ -329,8 +329,8 @@ class Shared:
         return living, lapsed
 
     def leave(self, delivery: Delivery) -> Leftover | None:
-        """End a delivery's hand-out. Lists the jobs never handed out, to go back, and the finished ones, to be written;
-        returns None if there are neither.
+        """End a delivery. Lists its jobs that were never handed out, which go back to the queue, and its finished jobs,
+        which are still to be logged. Returns None if there are neither.
         """
         if not (delivery.jobs or delivery.finished):
             return None
@@ -345,12 +345,12 @@ class Shared:
         return left
 
     def dealt_with(self, left: Iterable[Leftover]) -> None:
-        """These leftovers are in the log."""
+        """Remove these leftovers from the list, because they are in the log now."""
         for leftover in left:
             try:
                 self.leftovers.remove(leftover)
             except ValueError:
-                pass  # another thread wrote the same leftover, and removed it
+                pass  # another thread has already written and removed this leftover
 
     def deliveries(self) -> list[Delivery]:
         """Deliveries that have open jobs."""

@@ -26,10 +26,11 @@ CASES = (
 )
 # fmt: on
 TIMES, QUICK_TIMES = 3, 1
-# With a CPU-bound thread: each run takes minutes, and no target is set for it.
+# Runs beside a CPU-bound thread: only one, because each takes minutes and no target is set for it.
 BUSY_TIMES = 1
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
-# If other processes also sync, medians of nine measurements can differ by a factor of 1.8. So take more of them.
+# If other processes also sync, medians of nine measurements can differ by a factor of 1.8. So a full run takes more of
+# them.
 COST_TIMES, QUICK_COST_TIMES = 41, 9
 APART, CHECKPOINTS = 1_000_000, 10
 MIB = 1 << 20

@@ -35,7 +35,7 @@ LOADS = {
 PAGE = 100
 COUNT = 10
 
-# messages/s; the first rate that both servers reach is measured
+# messages/s, tried in this order; the first rate that both servers reach is measured
 RATES = 10_000, 7_500, 5_000, 2_500, 1_000
 CARRIED = 0.97  # of the rate that was meant
 TRIAL_S = 2.0

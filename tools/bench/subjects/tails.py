@@ -18,7 +18,8 @@ from tidelog.tools.bench.messages import RANDOM
 
 VALUE_BYTES = 100
 WRITTEN_BYTES = 600_000_000  # of values; the log holds half as much again
-# bytes of values, if each call waits for the disk; even so, the log is longer than one segment
+# Bytes of values under `always`, where each call waits for the disk. They are fewer, but the log is still longer than
+# one segment.
 SYNCED_BYTES = 60_000_000
 SLICE = 1_000
 
