@@ -17,7 +17,7 @@ __all__ = ["pin", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("tidelog")` known to a session. `tidelog.spark.session.session` has done it for its own."""
+    """Make `format("tidelog")` known to a session. A session from `tidelog.spark.session.session` knows it already."""
     from tidelog.spark.source.datasource import TidelogDataSource
 
     spark.dataSource.register(TidelogDataSource)

@@ -21,7 +21,7 @@ class TidelogSparkError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         assert code.startswith(CODE_PREFIX)
-        super().__init__(code, message)  # both, so that pickle can make the error again
+        super().__init__(code, message)  # pass on both, so that pickle can build the error again
         self.code, self.message = code, message
 
     def __str__(self) -> str:

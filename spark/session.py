@@ -22,7 +22,8 @@ DEFAULTS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",  # Spark's default is false; then every page is read
     "spark.ui.showConsoleProgress": "false",
 }
-# For a master in this process: nothing of it is reachable from other machines. G1 takes 10 to 25% more processor time.
+# For a master that runs in this process: Spark listens only on loopback addresses. G1, Java's default collector, takes
+# 10 to 25% more processor time.
 LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -36,7 +37,7 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
 
     Args:
         master: Spark's master. "local[*]" runs in this machine's processes, one task for each core.
-        conf: Settings of Spark by their names: `**{"spark.sql.shuffle.partitions": 8}`. They win over ours: UTC,
+        conf: Settings of Spark by their names: `**{"spark.sql.shuffle.partitions": 8}`. They override our own: UTC,
             loopback addresses, no web interface, no progress bar, only errors in the log.
 
     Raises:
@@ -62,12 +63,12 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
 
 
 def _variables(local: bool) -> dict[str, str]:
-    """The environment that Spark's processes are started with, where the user's own says nothing else."""
-    variables = {"PYSPARK_PYTHON": sys.executable}  # else workers run the first `python3` on PATH
+    """Environment variables to start Spark with. Those that the user has set are left out."""
+    # otherwise workers run the first `python3` on PATH
+    variables = {"PYSPARK_PYTHON": sys.executable}
     if local:
-        variables["SPARK_LOCAL_IP"] = (
-            "127.0.0.1"  # else it warns of a host name that is not loopback
-        )
+        # Otherwise Spark warns if this machine's host name is not a loopback address.
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     variables = {name: value for name, value in variables.items() if name not in os.environ}
     if SparkSession.getActiveSession() is None:
         home = java_home()
@@ -78,7 +79,7 @@ def _variables(local: bool) -> dict[str, str]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while Spark starts: it reads them once, and the program's own stay as they were."""
+    """Set environment variables while Spark starts, and restore them afterwards. Spark reads them only once."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

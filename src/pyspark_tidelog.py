@@ -9,7 +9,8 @@ from __future__ import annotations
 
 try:
     from pyspark.sql.datasource import DataSource as _DataSource
-except Exception:  # no PySpark, one before 4.0, or a broken one: then nobody looks for sources here
+# PySpark is missing, broken, or older than 4.0: then nothing looks for sources here
+except Exception:
     pass
 else:
 

@@ -4,12 +4,12 @@
     hot_fields(entries)    db, stream, name, times, bytes, longest, share
 
 entries, fields, times   bigint: of entries; of fields in all of them; of the field with that name
-bytes                    bigint: of names and values, without what storing them adds or saves
+bytes                    bigint: of names and values, before any overhead or savings of the storage
 longest                  bigint: bytes of the longest value
 share                    double: of all bytes, 0 to 1
 
-Both are ordered: most bytes first. They decode every entry they are given; use the options of the source to give them
-less, and the table `streams` where its `length` will do.
+Both are ordered: most bytes first. Both decode every entry of their input. So use the options of the source to select
+fewer entries, and use the table `streams` if its `length` is enough.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def hot_fields(entries: DataFrame) -> DataFrame:
 
 
 def _shared(counted: DataFrame) -> DataFrame:
-    """The same with each row's share of all bytes; 0 if there are none."""
+    """Add each row's share of all bytes: 0 if there are no bytes."""
     total = F.sum("bytes").over(Window.partitionBy())
     share = F.when(total > 0, F.col("bytes") / total).otherwise(F.lit(0.0))
     return counted.withColumn("share", share.cast("double"))

@@ -6,7 +6,7 @@ Output, one row for each group and snapshot:
     db, stream, group, snapshot, snapshot_lsn
     lag, pending    bigint: entries not yet delivered (null: unknown); delivered and not yet acknowledged
     behind          bigint: both together
-    lag_change      bigint: against the snapshot before; null in the first one that has the group
+    lag_change      bigint: `lag` minus that of the snapshot before; null in the first one that has the group
     read            bigint: entries delivered since the snapshot before
     added           bigint: entries added since then: `read` and `lag_change` together
 
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 
 def lag_over_snapshots(groups: DataFrame) -> DataFrame:
-    """The lag of each group in each snapshot, and what changed since the snapshot before. All are of one store.
+    """The lag of each group in each snapshot, and what changed since the snapshot before. One store at a time.
 
     Args:
         groups: The table `groups` of several snapshots.

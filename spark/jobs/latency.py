@@ -9,7 +9,7 @@ analyses, by db, stream (binary), group (binary) and consumer (binary, null: giv
     deliveries_max                messages         different IDs
     latency_ms_p50 ... _max       latency_ms_p50 ... _max    from adding to the first delivery
                                   timed            first deliveries whose adding is in the log too
-                                  acknowledged     deliveries that ended so
+                                  acknowledged     deliveries that an acknowledgement ended
                                   handled_ms_p50 ... _max    from the delivery to its acknowledgement
 
 All counts are bigint; `_ms` columns are bigint milliseconds, null if there is nothing to measure.
@@ -29,7 +29,7 @@ DELIVERED: Final = ("delivered", "claimed", "reread")
 
 
 def pending_latency(pending: DataFrame) -> DataFrame:
-    """Latency of entries that are pending and were delivered once. The first delivery of others is not in a snapshot.
+    """Latency of pending entries that were delivered once. Of other entries, a snapshot lacks the first delivery.
 
     Args:
         pending: The table `pending`. The entries are not needed, since an ID has the time at which it was added.
@@ -49,16 +49,16 @@ def deliveries(events: DataFrame) -> DataFrame:
 
     Columns: db, stream, group, consumer, id, lsn, event, delivery_count, delivered_at, and
 
-        redelivered      boolean: the delivery count was raised above what it had been. A claim that only moves or
-                         renews a message (JUSTID) does not raise it
+        redelivered      boolean: this delivery raised the delivery count above all earlier ones. A claim that only
+                         moves or renews a message (JUSTID) does not raise it
         added_at         timestamp: when the entry was added; null if that is not in these events
         latency_ms       bigint: from adding to this delivery
         acknowledged_at  timestamp: null unless this delivery ended with an acknowledgement
         handled_ms       bigint: from this delivery to its acknowledgement
 
     Args:
-        events: The table `events`. An entry and its deliveries meet by db, stream and ID; a stream that was renamed
-            between the two is another stream.
+        events: The table `events`. An entry and its deliveries are matched by db, stream and ID. They do not match if
+            the stream was renamed in between.
     """
     entry = Window.partitionBy("db", "stream", "id").orderBy("lsn")
     so_far = entry.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -71,7 +71,8 @@ def deliveries(events: DataFrame) -> DataFrame:
         .over(so_far)
         .alias("added_at"),
     )
-    # Deliveries before this one; a message that is given back uncounted has its former count again.
+    # The greatest delivery count before this delivery. XNACK can lower a message's count, so the latest count is not
+    # enough.
     before = F.max(F.when(is_delivery, count)).over(
         message.rowsBetween(Window.unboundedPreceding, -1)
     )
@@ -92,7 +93,7 @@ def deliveries(events: DataFrame) -> DataFrame:
 
 
 def delivery_latency(events: DataFrame) -> DataFrame:
-    """Latency and redeliveries of everything that these events tell.
+    """Latency and redeliveries of all deliveries in these events.
 
     Args:
         events: The table `events`; see `deliveries`.

@@ -8,7 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 MS_MAX: Final = (1 << 63) // 1000 - 1  # the greatest unix ms that a timestamp of Spark holds
-# Beyond so many different values a quantile is an approximation, off by at most this part of the rows.
+# With more distinct values than this, a quantile is an approximation: its rank is off by at most 1 / ACCURACY of the
+# rows.
 ACCURACY: Final = 10_000
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -24,7 +25,7 @@ def order(entry_id: Column) -> Column:
 
 
 def added_at(entry_id: Column) -> Column:
-    """The time in an ID, at which Redis added the entry; null beyond timestamps. An ID that a client chose may lie."""
+    """The time in an ID, at which Redis added the entry; null beyond timestamps. Wrong if a client chose the ID."""
     ms = part(entry_id, 1)
     return F.when(ms <= MS_MAX, F.timestamp_millis(ms.cast("bigint")))
 

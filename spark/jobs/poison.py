@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 
 from tidelog.spark.jobs.measures import added_at, order
 
-DELIVERIES: Final = (
-    5  # so many a queue allows before it gives a job up, if its user says nothing else
-)
+# as many as a queue allows by default before it makes a job a dead job
+DELIVERIES: Final = 5
 
 
 def poison(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
-    """Messages with at least so many deliveries, most of them first, then the oldest.
+    """Messages with at least `deliveries` deliveries: those with the most first, then the oldest.
 
     Args:
         pending: The table `pending`.
@@ -37,7 +36,7 @@ def poison(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
 
 
 def poison_by_group(pending: DataFrame, deliveries: int = DELIVERIES) -> DataFrame:
-    """How many such messages each group has, and the oldest one; most of them first.
+    """How many such messages each group has, and which is the oldest; the group with the most first.
 
     Args:
         pending: The table `pending`.

@@ -8,12 +8,12 @@ Output, one row for each job and each dead job:
     value               string (codec json, str) or binary (bytes, msgpack). Null if the entry has none, is gone, or is
                         no UTF-8 where text is expected
     headers             map<string, string>; invalid UTF-8 is replaced
-    worker              string: has it in hand; of a dead job the last one that failed with it
+    worker              string: the worker that holds the job; of a dead job the last one that failed with it
     deliveries          bigint: 0 = never delivered
-    last_error          string: of the latest recorded failure; of a dead job the reason it was given up for
+    last_error          string: of the latest recorded failure; of a dead job the reason why it is dead
     put_at              timestamp
-    delivered_at        timestamp of the last delivery, or of the last renewal of its lease; null if nobody has it
-    until               timestamp: paused until then, or kept for its worker until then
+    delivered_at        timestamp of the last delivery, or of the last renewal of its lease; null if no worker holds it
+    until               timestamp: the job is paused, or held for its worker, until then
     dead_id, died_at    string, timestamp: of a dead job
     waited_ms           bigint: put to first delivery; put to `at` if it was never delivered
     worked_ms           bigint: last delivery to acknowledgement, or to `at` while it is in flight
@@ -21,7 +21,7 @@ Output, one row for each job and each dead job:
 The states are those of `queue.stats()`: `waiting` (new, or due again), `in_flight`, `paused`, `kept` (done, and still
 stored), `dead`. Without the log, `waited_ms` is null after the first delivery, and `worked_ms` is always null: a
 snapshot has only the time of the last delivery, and each renewal of a lease counts as one there. Jobs that are done and
-deleted are in no snapshot; `latency.deliveries` tells of them.
+deleted are in no snapshot; `latency.deliveries` finds them in the log.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def jobs(
         queue: The queue's name.
         group: The group whose jobs they are. A queue has one, unless it was subscribed to.
         db: The database that the queue is in.
-        at: The moment for which pauses and times are worked out; None: when the query runs. The snapshot's own moment
+        at: The moment for which pauses and times are computed; None: when the query runs. The snapshot's own moment
             is the time of its last write, `now_ms` in its manifest.
         codec: How the values were encoded. Text and JSON become strings; bytes and msgpack stay bytes.
-        events: The table `events`, if the log is at hand: more times are known then.
+        events: The table `events`, if the log is available. With it, `waited_ms` and `worked_ms` have more values.
 
     Raises:
         DataError: The queue's or the group's name is invalid.
@@ -90,7 +90,7 @@ def jobs(
         & (F.col("stream") == F.lit(options.key))
         & (F.col("group") == F.lit(options.group_key))
     )
-    # An aggregate has one row even where the queue has no group yet; then nothing was delivered.
+    # This aggregate has one row even if the queue has no group yet. Then `position` is null: nothing was delivered.
     position = groups.where(of_group).agg(
         F.max(order(F.col("last_delivered_id"))).alias("position")
     )
@@ -102,7 +102,8 @@ def jobs(
     known = (
         _by_job(entries.where(here), options)
         .join(held, ["is_dead", "id"], "full")
-        .where(F.col("fields").isNotNull() | F.col("held"))  # else only notes are left of the job
+        # otherwise only notes about the job are left
+        .where(F.col("fields").isNotNull() | F.col("held"))
         .crossJoin(F.broadcast(position))
         .select(*_columns(group, codec, now))
     )
@@ -158,12 +159,13 @@ def _by_job(entries: DataFrame, options: Options) -> DataFrame:
 
 
 def _columns(group: str, codec: Codec, now: Column) -> list[Column]:
-    """The columns of the result, up to those that tell how long."""
+    """The columns of the result, except `waited_ms` and `worked_ms`."""
     dead, held, entry_id = F.col("is_dead"), F.col("held"), F.col("id")
     unread = F.col("position").isNull() | (order(entry_id) > F.col("position"))
     ends = F.col("hold.until")
     until = F.when(ends <= MS_MAX, F.timestamp_millis(ends))
-    # A hold never lasts longer than it was made for, so one that was over when it was made is over.
+    # A hold lasts from the time in its ID to `until`. If `until` is not the later one, the hold is over, whatever the
+    # clock says now.
     paused = (until > now) & (until > added_at(F.col("hold.id")))
     in_flight = F.col("consumer").isNotNull()
     state = (
@@ -213,7 +215,7 @@ def _worked(now: Column) -> Column:
 def _times(events: DataFrame, key: bytes) -> DataFrame:
     """The times that the log has of the jobs: group, id, first_latency, last_delivered_at, ended_at."""
     every = deliveries(events.where(F.col("stream") == F.lit(key)))
-    # A renewed lease is no new delivery, so it does not raise the count.
+    # Do not count the renewal of a lease as a delivery: it does not raise the delivery count.
     real = F.col("redelivered") | (F.col("event") == "delivered")
     return every.groupBy(_text(F.col("group")).alias("group"), "id").agg(
         F.min_by("latency_ms", "lsn").alias("first_latency"),
@@ -237,7 +239,7 @@ def _text(raw: Column) -> Column:
 
 
 def _headers() -> Column:
-    """The headers as a map. The last of several with one name counts, as in `Job.headers`."""
+    """The headers as a map. If several have the same name, the last one counts, as in `Job.headers`."""
     named = F.filter("fields", lambda field: field["name"].startswith(F.lit(HEADER)))
     start = F.lit(len(HEADER) + 1)
     pairs = F.transform(

@@ -117,9 +117,8 @@ class Batches:
         self._rows = self._bytes = 0
         self._origins: list[Origin] = []
         self._origin_rows: list[int] = []
-        self._runs: list[
-            tuple[int, int, int]
-        ] = []  # (ms, seq of the first slot, slots) of each node
+        # of each node: (ms and seq of its first slot, number of slots)
+        self._runs: list[tuple[int, int, int]] = []
         self._listed: list[tuple[int, list[int], list[int] | None]] = []  # (first row, dms, seqs)
         self._ordinals: list[int] = []
         self._deleted: list[tuple[int, int, int]] = []  # (first row, slots, mask)
@@ -133,7 +132,7 @@ class Batches:
         """Yield the batches of nodes. Raises CorruptBlock."""
         for origin, node in nodes:
             if self._span.meets(node):
-                # One large node would double the size of the batch before it.
+                # End the batch first, because one large node could double its size.
                 if self._rows and self._bytes + node.length > self._bytes_max:
                     yield self._batch()
                 self._add(origin, node)
@@ -251,7 +250,8 @@ class Batches:
         slots = slots.astype(np.int64)
         starts = np.cumsum(slots) - slots
         ms = np.repeat(first_ms, slots)
-        seq = np.repeat(first_seq - starts.astype(np.uint64), slots)  # wraps around, and back
+        # may wrap below 0; the sum in the next line wraps back
+        seq = np.repeat(first_seq - starts.astype(np.uint64), slots)
         seq += np.arange(self._rows, dtype=np.uint64)
         for start, dms, seqs in self._listed:
             end = start + len(dms)
@@ -290,7 +290,8 @@ class Batches:
         return pa.array(each, kind).take(pa.array(np.repeat(np.arange(len(each)), counts)))
 
 
-_repeats: dict[Shape, Array] = {}  # the names of many entries; cut for each batch
+# a long array of repeated names for each shape; each batch takes a slice of it
+_repeats: dict[Shape, Array] = {}
 
 
 def _repeated(shape: Shape, rows: int) -> Array:

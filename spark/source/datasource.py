@@ -30,8 +30,8 @@ from tidelog.spark.source.read import Read, columns_by, columns_of, read
 from tidelog.spark.source.snapshots import resolve
 
 NAME: Final = "tidelog"
-# Spark loads this module only in a process that plans a read with filters to push down. In any other process it refuses
-# a reader that has `pushFilters`, and it offers no other way to find out.
+# Spark refuses a reader that has `pushFilters`, except in the process that plans a read with filters to push down. It
+# offers no other way to recognise that process than this module, which is loaded only there.
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -41,8 +41,8 @@ class TidelogDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._told = {name.lower(): value for name, value in dict(options).items()}
-        # Spark makes the object once per load and copies it into every plan, so "latest" is resolved here. If the
-        # options are those of a stream or a sink, this fails; only a batch read raises the error.
+        # Spark makes the object once per load and copies it into every plan, so resolve "latest" here. Parsing fails if
+        # the options are those of a stream or a sink. So keep the error; only a batch read raises it.
         self._batch: tuple[batch_options.Options, tuple[str, ...]] | TidelogSparkError
         try:
             parsed = batch_options.parse(self._told)
@@ -145,7 +145,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part: Any = partition.value
-        if part is None:  # Spark adds this partition to a read without any
+        if part is None:  # if a read has no partitions, Spark passes one with None
             return iter(())
         return self.planned.batches(part)
 

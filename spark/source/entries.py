@@ -20,7 +20,8 @@ from tidelog.engine.streams.stored import (
 from tidelog.spark.source.columns import Origin, Span
 from tidelog.spark.source.plan import Part, Piece
 
-DENSE: Final = 4  # STREAM rows are read one after the other if at least one in so many is wanted
+# If at least one of this many STREAM rows is wanted, all are read in order; otherwise each wanted one is looked up.
+DENSE: Final = 4
 
 
 def nodes(cold: ColdStore, part: Part, span: Span) -> Iterator[tuple[Origin, StoredNode]]:

@@ -17,14 +17,15 @@ time of its frame, `stream` the key. The rest is null where it does not apply:
     duplicate, idmp_recorded, idmp_changed      id, detail: pid, iid; or duration, maxsize
     key_deleted, key_set, key_appended          detail: bytes, expires_at
     renamed, copied, moved, swapped             detail: to, to_db
-    flushed                                     db is null if all were
+    flushed                                     db is null if all databases were flushed
     expiry                                      detail: expires_at in unix ms, or null
     epoch                                       detail: number, incarnation. A life began
     gap                                         detail: reason, from_lsn, to_lsn. Made by the reader: records are lost
 
-A record tells the outcome. XCLAIM and XREADGROUP both deliver: with a position of the group it was a new delivery,
-without a new active time a read of the consumer's history, else a claim. A trim says how many entries went, DEL and
-FLUSHALL not even that; COPY adds entries that no event lists.
+A record has the outcome of a command, not the command. XCLAIM and XREADGROUP write the same kind of record: if it sets
+the group's position, it was a new delivery; else if it leaves the consumer's active time unchanged, a read of its
+history; else a claim. A trim's record has the number of removed entries. The records of DEL and FLUSHALL do not have
+that number. COPY adds entries that no event lists.
 
 Keys and names in `detail`, a JSON object, are text, or {"base64": "..."} if they are not UTF-8.
 """
@@ -123,7 +124,7 @@ class Events:
         self._waiting = 0  # rows in them
 
     def begin(self, path: Path, frames: Sequence[FrameTuple]) -> None:
-        """State which frames the next records come from."""
+        """Set the frames from which the next records come."""
         self._path = path
         self._lsn = frames[0][1]
         self._frames += [(fields[1], fields[3]) for fields in frames]
@@ -189,7 +190,7 @@ class Events:
                     self._pieces.put(self._batch([part[0]], _of_block(part[1])))
                 elif part.records:
                     self._pieces.put(self._batch(part.records, part.columns()))
-            # The last frame may have more records to come.
+            # Keep the last frame, because more of its records may follow.
             del self._frames[:-1], self._ends[:]
         yield from self._pieces.ready(whole)
 
@@ -244,7 +245,7 @@ _Maker = Callable[[Events, int, Effect], None]
 
 
 def _told(value: Any) -> object:
-    """A value in `detail`."""
+    """A value as `detail` shows it: text, or base64 if it is not UTF-8."""
     if not isinstance(value, bytes):
         return value
     try:
@@ -266,7 +267,7 @@ def _known(count: int) -> int | None:
 
 
 def _nothing(events: Events, lsn: int, record: Effect) -> None:
-    """No row: a node boundary, no data."""
+    """Make no row: the record marks the boundary of a node and changes no data."""
 
 
 def _epoch(events: Events, lsn: int, record: Effect) -> None:
@@ -330,7 +331,7 @@ def _position(event: str) -> _Maker:
 
 
 def _named(event: str) -> _Maker:
-    """Of a stream, a group or a consumer, which the record names in this order."""
+    """Makes an event from a record that names a stream, perhaps its group, and perhaps a consumer, in this order."""
 
     def put(events: Events, lsn: int, record: Effect) -> None:
         events.put(_Record(1, lsn, record[1], event, *record[2:5]))

@@ -115,7 +115,7 @@ def refuse_unknown(told: Iterable[str], known: Iterable[str]) -> None:
 
 
 def refused(name: str, value: str, wanted: str) -> TidelogSparkError:
-    """The error for a value that an option does not take."""
+    """The error for an option whose value is not allowed."""
     return TidelogSparkError(OPTION, f"option {name}: {value!r} is not possible; it takes {wanted}")
 
 

@@ -19,13 +19,12 @@ from tidelog.spark.source.columns import BATCH_BYTES, Origin
 Array = Any  # of Arrow
 Row = Sequence[bytes]  # field, value, field, value, ...
 
-ADDS: Final = frozenset(
-    (e.XADD, e.XADD_NODE, e.XADD_IDMP)
-)  # records of one entry, at the same places
+# records of one entry; its fields are at the same positions in all of them
+ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
 
 
 class Pieces:
-    """Gathers batches until together they are large enough, since Spark takes time for each."""
+    """Gathers small batches into larger ones, because Spark takes some time for each batch."""
 
     def __init__(self, rows: int) -> None:
         self.rows_max = rows

@@ -18,8 +18,8 @@ from tidelog.spark.source.catalog import Key, keys
 from tidelog.spark.source.columns import Span
 from tidelog.spark.source.options import Options
 
-STREAM_BYTES: Final = 400  # reading a small stream costs as much as so many bytes, beside its own
-KEYS: Final = 4_000  # in a partition of a small table
+STREAM_BYTES: Final = 400  # the fixed cost of reading a stream, expressed as a number of bytes
+KEYS: Final = 4_000  # keys in a partition of a small table
 
 
 class Piece(NamedTuple):
@@ -140,14 +140,14 @@ def _pieces(
 
     Pages without entries of the span are left out. The last piece has `until` None, and the tail.
     """
-    # Page 0 may begin before the head, and a reader finds the head itself.
+    # Leave `first` None for page 0: the page may begin before the stream's head, and a reader finds the head itself.
     first: int | None = None
     size = 0
     begun = False
     for at, (page_id, nbytes) in enumerate(pages):
         following = pages[at + 1][0] if at + 1 < len(pages) else None
         if following is not None and following <= span.start:
-            continue  # a live entry of this page has a smaller ID than the next page's first
+            continue  # all live entries of this page are below the first ID of the next page
         if page_id > span.end:
             yield first, page_id, size
             return

@@ -26,7 +26,7 @@ def pairs_of(text: pa.DataType) -> pa.DataType:
 
 PAIRS: Final = pairs_of(BYTES)
 
-# Columns of all tables: on request, and where several snapshots are read.
+# Columns that every table has: on request, or if several snapshots are read.
 WHERE: Final[Mapping[str, pa.DataType]] = {"snapshot": TEXT, "snapshot_lsn": LONG}
 
 ENTRIES: Final[Mapping[str, pa.DataType]] = {

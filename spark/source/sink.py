@@ -1,7 +1,7 @@
 """The sink: `df.write.format("tidelog").mode("append")`, and the same for streams, into a served store or Redis.
 
 The tasks write their partitions at once, each over a connection of its own, in chunks that are stored whole or not at
-all (`writing/chunks.py`). A task that Spark runs again goes on behind the rows that are stored.
+all (`writing/chunks.py`). A task that Spark runs again continues after the rows that are stored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Written(WriterCommitMessage):
 class Task:
     """The plan of a write: all that a task needs besides its rows. Planned once, pickled into every task.
 
-    run      made anew for each plan: attempts of one run are in the order of their numbers
+    run      a new random name for each plan. Within a run, a later attempt has a greater number
     """
 
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
@@ -69,7 +69,7 @@ class Task:
             job: The job or query, the same in each attempt.
             attempt: Greater than that of earlier attempts of this run.
             batch: Number of the micro-batch.
-            expires: Whether the progress is of no use after the job.
+            expires: Whether the progress key expires, because nobody needs it after the job.
         """
         own = Progress(batch, 0, 0, self.run, attempt)
         one = Attempt(self.options, job, partition, own, expires=expires)
@@ -102,7 +102,7 @@ class Task:
         chunk: list[Row] = []
         nbytes = 0
         last_id = 0
-        of_last_id: set[bytes] = set()  # streams that have it
+        of_last_id: set[bytes] = set()  # streams that have an entry with `last_id`
         for batch in batches:
             base = first
 
@@ -131,7 +131,7 @@ class Task:
 
 
 class _Skipped(Iterator[pa.RecordBatch]):
-    """Batches without their first rows. `left` says how many of those have not come."""
+    """Drops the first rows of some batches. `left` is the number of rows that are still to be dropped."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], nrows: int) -> None:
         self.left = nrows
@@ -149,7 +149,7 @@ class _Skipped(Iterator[pa.RecordBatch]):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch write. Without a `jobId` it cannot be run again, so its progress goes when it ends."""
+    """A batch write. Without a `jobId` it cannot be run again, so its progress keys are deleted when it ends."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -181,7 +181,8 @@ class BatchWriter(DataSourceArrowWriter):
             link = Link(self.task.options)
             try:
                 link.call("DEL", *keys)
-            except RedisError as error:  # the rows are stored, and the keys expire by themselves
+            # harmless: the rows are stored, and the keys expire by themselves
+            except RedisError as error:
                 log.warning("%s: %s", self.task.options.place, error)
             finally:
                 link.close()

@@ -4,7 +4,7 @@
     json    a JSON object per entry, as text; a field that repeats appears once, with the first value
     wide    a column per field that the user's schema names, with its type; null if an entry lacks the field
 
-Text is UTF-8. A value that is not, or that does not have its column's type, becomes null or fails the read.
+Text is UTF-8. A value that is not UTF-8, or does not have its column's type, becomes null or fails the read.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def field_columns(
 def _both(cells: Cells, text: bool, null: bool) -> tuple[Array, Array]:
     names, values = cells.names(), cells.values
     if text:
-        # A name cannot be null in a map.
+        # Names that are not UTF-8 always raise, because a key of a map cannot be null.
         return decoded(names, False, "a field's name"), decoded(values, null, "a value")
     return names, values
 
 
 def decoded(array: Array, null: bool, what: str) -> Array:
-    """Bytes as text. Bytes that are no UTF-8 become null, or raise TidelogSparkError."""
+    """Bytes as text. Bytes that are not UTF-8 become null, or raise TidelogSparkError."""
     try:
         return pc.cast(array, schemas.TEXT)
     except pa.ArrowInvalid:
@@ -122,7 +122,7 @@ def _quoted(texts: Array) -> Array:
 
 
 def _first_of_each(cells: Cells) -> Cells:
-    """The same without fields that repeat in their entry."""
+    """The same cells without repeated fields: only the first field of each name in an entry stays."""
     doubled = [len(set(shape)) < len(shape) for shape in cells.shapes]
     if not any(doubled):
         return cells
@@ -158,7 +158,7 @@ def _column_of(cells: Cells, name: bytes) -> Array:
 
 
 def typed(column: Array, kind: pa.DataType, null: bool, name: str) -> Array:
-    """Bytes as another type. A value that has not that type becomes null, or raises TidelogSparkError."""
+    """Bytes as another type. A value that is not of that type becomes null, or raises TidelogSparkError."""
     what = f"column {name}: a value"
     if kind == schemas.BYTES:
         return column
@@ -182,7 +182,8 @@ def typed(column: Array, kind: pa.DataType, null: bool, name: str) -> Array:
 
 def _cast(texts: Array, kind: pa.DataType) -> Array:
     if kind == schemas.TIME:
-        # A time without a zone is UTC. Arrow refuses to mix both forms.
+        # If no time has a zone, all are UTC: cast them without a zone first. Arrow refuses a column that mixes both
+        # forms.
         zoned = pc.match_substring_regex(texts, r"(Z|[+-]\d\d(:?\d\d)?)$")
         if not pc.any(zoned).as_py():
             return pc.cast(pc.cast(texts, pa.timestamp("us")), kind)

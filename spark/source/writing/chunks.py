@@ -5,9 +5,10 @@ whole. So the progress key says exactly which rows are stored, whatever became o
 
     tidelog:spark:JOB:PARTITION  ->  v1 BATCH ROWS LAST_ID RUN ATTEMPT
 
-An attempt begins by writing its own name (RUN ATTEMPT) into the key. Each chunk is sent under WATCH of the key, after
-the attempt has read there what it wrote itself. If another attempt has begun meanwhile, the key has that one's name,
-and the transaction is dropped: the new attempt goes on behind the rows that are stored, and the old one fails.
+An attempt begins by writing its own name (RUN ATTEMPT) into the key. Before each chunk it watches the key (WATCH),
+reads it, and checks that the key still has its own name. If another attempt begins meanwhile, it writes its name into
+the key, and the server drops the transaction of the old attempt. The new attempt continues after the rows that are
+stored, and the old one fails.
 
 If the connection breaks before the answer, the attempt connects again and reads the key. There are three cases:
 
@@ -37,13 +38,13 @@ T = TypeVar("T")
 
 PREFIX: Final = "tidelog:spark"
 VERSION: Final = "v1"
-# A batch write without a name cannot be run again. Its keys are deleted when it ends, or by this if it never does.
+# A batch write without a name cannot be run again. Its keys are deleted when it ends; if it is killed before, they
+# expire after this time.
 UNNAMED_EXPIRES_MS: Final = 7 * 24 * 3600 * 1000
-PAUSE_S: Final = 0.05  # before the second new connection of one step; doubled for each later one
+PAUSE_S: Final = 0.05  # pause before the second reconnection in a step; doubled for each later one
 PAUSE_S_MAX: Final = 1.0
-CONFLICTS_MAX: Final = (
-    1000  # foreign changes of a stream, between the look at its last ID and the transaction
-)
+# how often other clients may change a stream between the read of its last ID and the transaction
+CONFLICTS_MAX: Final = 1000
 STREAMS_KNOWN_MAX: Final = 100_000
 
 
@@ -100,7 +101,7 @@ class Attempt:
         """
         Args:
             own: Batch, run and attempt of this attempt, with no rows.
-            expires: Whether the progress is of no use after the job.
+            expires: Whether the progress key expires, because nobody needs it after the job.
         """
         self.key = progress_key(job, partition)
         self.progress = own
@@ -108,7 +109,7 @@ class Attempt:
         self._place = options.place
         self._retry_s = options.retry_s
         self._expires = (b"PX", b"%d" % UNNAMED_EXPIRES_MS) if expires else ()
-        self._streams: set[bytes] = set()  # known to be streams, or to be missing
+        self._streams: set[bytes] = set()  # keys that are known to be streams or to be missing
         self._failure = ""  # why a part of the last chunk was refused
 
     def begin(self) -> Progress:
@@ -116,7 +117,8 @@ class Attempt:
 
         Raises:
             TidelogSparkError: TIDELOG_WRITE_SUPERSEDED: a later attempt or batch has begun. TIDELOG_WRITE_PARTIAL: an
-                earlier one has failed for ever. TIDELOG_WRITE_SERVER: the server refuses or does not answer.
+                earlier one has failed, and no retry can help. TIDELOG_WRITE_SERVER: the server refuses or does not
+                answer.
         """
         return self._insist(self._begin)
 
@@ -156,11 +158,11 @@ class Attempt:
         return own
 
     def _store(self, rows: Sequence[Row], after: Progress, *, with_ids: bool) -> bool | None:
-        if self._failure:  # the link broke before it was written down
+        if self._failure:  # the last call broke off before the server had the failure in the key
             self._give_up(after)
         found = self._watch({row.stream for row in rows} if with_ids else ())
         if found == after:
-            return True  # the answer to the transaction was lost, and nothing else
+            return True  # the chunk is stored; only the answer to its transaction was lost
         if found != self.progress:
             name = (
                 f"attempt {found.attempt} of run {found.run}"
@@ -186,7 +188,10 @@ class Attempt:
         raise self._partial(self._failure)
 
     def _check_types(self, new: set[bytes]) -> None:
-        """A row that a transaction refuses does not undo the others, so the usual cause is looked for before it."""
+        """Check that the new keys are streams or missing.
+
+        If the server refuses one row of a transaction, it still stores the others. So exclude the usual cause first.
+        """
         for stream, kind in zip(
             new, self._link.calls([("TYPE", stream) for stream in new]), strict=True
         ):
@@ -222,9 +227,10 @@ class Attempt:
     # --- the connection
 
     def _insist(self, step: Callable[[], T | None]) -> T:
-        """Take a step until it has an outcome. It may be taken again at any point: it reads first where things stand.
+        """Repeat a step until it has an outcome, over new connections if the old one breaks.
 
-        None as an outcome: a watched key was changed.
+        A step can be repeated at any time, because it first reads what is stored. It returns None, and is repeated, if
+        a watched key was changed.
         """
         broken = conflicts = 0
         deadline = 0.0
@@ -255,7 +261,7 @@ class Attempt:
         return None if raised(text) is None else progress_of(text, self.key)
 
     def _execute(self, commands: list[bytes], after: Progress) -> list[Any] | None:
-        """The replies of a transaction; None if a watched key was changed. Raises RedisError: it is refused."""
+        """The replies of a transaction; None if a watched key was changed. Raises RedisError if it is refused."""
         return self._link.transaction(commands, "SET", self.key, after.text(), *self._expires)
 
     # --- errors

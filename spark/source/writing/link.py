@@ -55,14 +55,14 @@ class Link:
         queued = [self._reply() for _ in range(len(packed) + 2)]
         replies: list[Any] | None | RedisError = self._reply()
         for reply in queued:
-            raised(reply)  # the cause, before the EXECABORT that follows from it
+            raised(reply)  # raise the cause, and not the EXECABORT that follows from it
         return None if replies is None else list(raised(replies))
 
     def close(self) -> None:
         self._connection.disconnect()
 
     def _send(self, data: bytes) -> None:
-        self._connection.connect()  # if it is not connected
+        self._connection.connect()  # does nothing if it is connected
         self._connection.send_packed_command([data])
 
     def _reply(self) -> Any:

@@ -17,13 +17,13 @@ CHUNK_ROWS_MAX: Final = 100_000
 TIMEOUT_S: Final = 30.0
 RETRY_S: Final = 30.0
 
-# As users write them. Spark passes the names on in lower case.
+# The names as users write them. Spark passes them on in lower case.
 OF_EVERY_WRITE: Final = (
     "url", "username", "password", "stream", "streamColumn", "idColumn", "chunkRows", "timeoutSeconds",
     "retrySeconds",
 )  # fmt: skip
 OF_A_BATCH: Final = ("jobId",)
-# Spark's own, which it hands on to the sink.
+# Options of Spark itself, which it also passes to the sink.
 OF_SPARK: Final = ("checkpointlocation", "queryname")
 
 
@@ -112,9 +112,9 @@ def _check_url(url: str) -> None:
     try:
         if urlsplit(url).scheme not in SCHEMES:
             raise ValueError
-        ConnectionPool.from_url(url)  # connects to nothing
+        ConnectionPool.from_url(url)  # only parses the URL; does not connect
     except ValueError:
-        # The text of the cause may have the password.
+        # Do not show the cause, because its text may contain the password.
         raise _wrong(
             "url", "is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"
         ) from None

@@ -21,7 +21,7 @@ from tidelog.spark.source.writing.options import WriteOptions
 FIELDS_COLUMN: Final = "fields"
 
 TEXT: Final = (T.StringType, T.BinaryType)
-# They become text as Arrow writes them. Times are written as ISO 8601.
+# Values of these types become text as Arrow writes it; times become ISO 8601.
 SCALARS: Final = (
     *TEXT, T.BooleanType, T.IntegralType, T.FractionalType, T.DateType, T.TimestampType, T.TimestampNTZType,
 )  # fmt: skip
@@ -105,7 +105,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, where: Callable[[int], str]
     """The rows of a batch as entries. `where(n)` describes its n-th row for an error.
 
     Raises:
-        TidelogSparkError: TIDELOG_ROW. A stream, ID or name is null, an ID is none, or there is no field.
+        TidelogSparkError: TIDELOG_ROW. A stream, ID or name is null, an ID is invalid, or a row has no field.
     """
     streams: list[bytes | None] = [columns.stream] * batch.num_rows
     if columns.stream is None:
