@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidelog
 from tidelog.aof import bookmarks, identity
 from tidelog.aof.bookmarks import Bookmark
 from tidelog.disk.real import RealDisk
+from tidelog.tools.info import command
 
 OPTIONS: dict[str, Any] = {
     **{"fsync": "no", "save": (), "checkpoint_bytes": 0},
@@ -111,3 +113,15 @@ def test_a_bookmark_of_another_store_keeps_nothing(tmp_path: Path) -> None:
 def test_names() -> None:
     assert all(map(bookmarks.is_name, ("a", "query-1", "a.b_c", "x" * 64)))
     assert not any(map(bookmarks.is_name, ("", ".", "..", "a/b", "a.new", "-a", "x" * 65, "ä")))
+
+
+def test_info_lists_them(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, retain_bookmark_bytes=0) as db:
+        add(db)
+        db.checkpoint()
+        put(root, 10, "late")
+        put(root, 101, "near")
+    done = CliRunner().invoke(command, [str(root)], catch_exceptions=False)
+    assert "bookmark     late at LSN 10, void: the log behind it is gone\n" in done.output
+    assert "bookmark     near at LSN 101\n" in done.output
