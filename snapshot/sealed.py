@@ -21,7 +21,7 @@ from tidelog.snapshot.errors import (
     SnapshotDamaged,
 )
 from tidelog.snapshot.manifest import Manifest
-from tidelog.snapshot.place import Place
+from tidelog.snapshot.place import LOCAL_READ_BYTES, Place
 from tidelog.snapshot.rows import datafile
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.snapshot.rows.rowfile import RowFile
@@ -99,7 +99,7 @@ def open_place(place: Place) -> Sealed:
     file = _Data(place, manifest.data_bytes)
     try:
         head = datafile.read_head(file)
-        rows = None if head is None else RowFile(data, file.windows.read_at, head)
+        rows = None if head is None else RowFile(data, file.windows.read_at, head, peek=file.peek)
         meta = None if rows is None else read_meta(rows, file.path)
     except DamagedCheckpoint as error:
         reason = error.reason.removeprefix(f"{data}: ")
@@ -122,7 +122,13 @@ class _Data:
         self.windows = Windows(
             lambda offset, nbytes: place.read_at(DATA, offset, nbytes), size, place.least
         )
+        # Where each read is a request, a few bytes cost as much as a window.
+        self.peek = self._exactly if place.least <= LOCAL_READ_BYTES else None
+        self._place = place
         self._size = size
+
+    def _exactly(self, offset: int, nbytes: int) -> bytes:
+        return self._place.read_at(DATA, offset, nbytes)
 
     def size(self) -> int:
         return self._size

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from tidelog.spark.errors import TidelogSparkError
 from tidelog.tools import exits
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
@@ -29,6 +30,8 @@ TOP = {
     "aof":      ("tidelog.tools.cli", "Inspect the append-only log of a store."),
     "info":     ("tidelog.tools.info", "Show what a store contains."),
     "snapshot": ("tidelog.tools.snapshot.group", "Make, check, restore and delete snapshots of a store."),
+    "export":   ("tidelog.tools.export",
+                 "Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export."),
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from typing import Final
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.rows.datafile import PAGE_HEADER, Head
 from tidelog.snapshot.rows.rownames import row_name
-from tidelog.snapshot.rows.seal import opened
+from tidelog.snapshot.rows.seal import CRC_BYTES, opened
 from tidelog.snapshot.rows.sums import part_name, parts_of
 from tidelog.snapshot.rows.treepage import (
     BadPage,
@@ -64,6 +64,7 @@ class RowFile:
     path        of the file, or its URL, for errors
     suspects    parts of the rows (snapshot/rows/sums.py) known to differ from the commit; reading them is refused
     well_keyed  keys of damaged rows that were found by key: the payload is damaged, the key is right
+    peek        reads a few bytes of a large value, without reading ahead; None: as `read_at`
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class RowFile:
         *,
         suspects: Collection[int] = (),
         well_keyed: set[bytes] | None = None,
+        peek: ReadAt | None = None,
     ) -> None:
         self.path, self.head, self.suspects = path, head, suspects
         self.well_keyed = set() if well_keyed is None else well_keyed
         self._read_at = read_at
+        self._peek = peek or read_at
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
     def number(self) -> int:
@@ -100,6 +103,18 @@ class RowFile:
                     raise
             self._check_neighbours(key, place)
             return None
+
+    def pieces(self, key: bytes, spans: Iterable[tuple[int, int]]) -> list[bytes] | None:
+        """Parts of a row's payload, each (offset, bytes); None if there is no such row.
+
+        No more of the value is read than these, so the checksum of the row is not verified. Raises CorruptBlock.
+        """
+        with self._looking_for(key, key):
+            place = self._seek(key)
+            found = self._row(place)
+            if found is None or found[0] != key:
+                return None
+            return self._parts(place, found[1] - CRC_BYTES, spans)
 
     def before(self, key: bytes, prefix: bytes) -> Row | None:
         """The row with the greatest key that begins with `prefix` and is at most `key`, or None.
@@ -327,6 +342,25 @@ class RowFile:
         first, at, nbytes = leaf.values[place.index]
         if not first:
             return leaf.data[at : at + nbytes]
+        start = self._run(first, nbytes, self._read_at)
+        value = self._read_at(start, nbytes)
+        if len(value) != nbytes:
+            raise BadPage(first, PAGE_HEADER + len(value), "the file ends within this value")
+        return value
+
+    def _parts(self, place: _Cursor, end: int, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Parts of the value at a place, up to `end`."""
+        leaf = place.leaf
+        assert leaf is not None
+        first, at, nbytes = leaf.values[place.index]
+        if not first:
+            value = leaf.data[at : at + end]
+            return [value[offset : offset + length] for offset, length in spans]
+        start = self._run(first, nbytes, self._peek)
+        return [self._peek(start + offset, min(length, end - offset)) for offset, length in spans]
+
+    def _run(self, first: int, nbytes: int, read_at: ReadAt) -> int:
+        """Check the header of a run of pages that holds a value. Returns where the value begins in the file."""
         head = self.head
         if not 1 < first <= head.last_page:
             raise BadPage(
@@ -335,11 +369,8 @@ class RowFile:
                 f"the value of a row should begin here, but the last page is {head.last_page}",
             )
         offset = first * head.psize
-        run_pages(self._read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)
-        value = self._read_at(offset + PAGE_HEADER, nbytes)
-        if len(value) != nbytes:
-            raise BadPage(first, PAGE_HEADER + len(value), "the file ends within this value")
-        return value
+        run_pages(read_at(offset, PAGE_HEADER), first, nbytes, head.psize, head.last_page)
+        return offset + PAGE_HEADER
 
 
 def _child(

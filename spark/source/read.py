@@ -6,7 +6,7 @@ The driver makes it, and Spark pickles it into the workers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -78,10 +78,13 @@ class Read:
             return found
         for path in self.paths:
             with opened(path) as sealed, telling(path):
+                planned: Sequence[Parts]
                 if self.options.table == "entries":
-                    found += parts(sealed, self.wanted, self.options, len(self.paths))
+                    planned = parts(sealed, self.wanted, self.options, len(self.paths))
                 else:
-                    found += keys_parts(sealed, self.wanted)
+                    planned = keys_parts(sealed, self.wanted)
+                # The name of a place lacks the options of a URL, which a worker needs to open it.
+                found += [replace(part, path=path) for part in planned]
         return found
 
     def batches(self, part: Parts) -> Iterator[pa.RecordBatch]:
@@ -90,18 +93,21 @@ class Read:
             if sealed.manifest.lsn != part.lsn:
                 raise TidelogSparkError(
                     "TIDELOG_SNAPSHOT",
-                    f"{part.path} holds LSN {sealed.manifest.lsn} now, but LSN {part.lsn} when the read was planned",
+                    f"{sealed.place.name} holds LSN {sealed.manifest.lsn} now, but "
+                    f"LSN {part.lsn} when the read was planned",
                 )
             if isinstance(part, Part):
-                nodes = entries.nodes(sealed.rows, part, self.wanted.span)
-                yield from self._entries().of(nodes)
+                named = replace(part, path=sealed.place.name)
+                nodes = entries.nodes(sealed.rows, named, self.wanted.span)
+                yield from self.maker().of(nodes)
                 return
             wanted = self.wanted._replace(dbs=frozenset((part.db,)))
             found = wanted.keys(sealed, (part.start, part.stop))
             rows = self.options.batch_rows
             yield from tables.batches(self.options.table, sealed, found, list(self.columns), rows)
 
-    def _entries(self) -> Batches:
+    def maker(self) -> Batches:
+        """The maker of the batches of `entries`."""
         options = self.options
         known = schemas.columns_of("entries")
         if options.fields == "wide":

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from tidelog.aof import identity
 from tidelog.aof.errors import AofError
@@ -93,6 +94,7 @@ def opened(path: str) -> Iterator[Sealed]:
 @contextmanager
 def telling(path: str) -> Iterator[None]:
     """Raise the errors of reading a snapshot as TidelogSparkError, whose text survives the way through Spark."""
+    path = shown(path)
     try:
         yield
     except CorruptBlock as error:
@@ -102,3 +104,11 @@ def telling(path: str) -> Iterator[None]:
         raise TidelogSparkError(SNAPSHOT, str(error)) from error
     except OSError as error:
         raise TidelogSparkError(IO, f"{path}: {error.strerror or error}") from error
+
+
+def shown(path: str) -> str:
+    """A path, or a URL without credentials and options."""
+    if "://" not in path:
+        return path
+    parts = urlsplit(path)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

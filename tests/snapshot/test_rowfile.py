@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from tests.snapshot.world import DISK
+from tests.snapshot.world import DISK, environment, write
 
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot.rows import datafile
@@ -141,3 +141,23 @@ def test_rows_of_parts_that_are_suspect_are_refused(tmp_path: Path) -> None:
         rows.after(b"d", b"d")
     assert rows.get(other) == b"x"
     assert rows.after(b"k", b"k") is None, "no key is concerned"
+
+
+def test_parts_of_a_value_are_read_alone(tmp_path: Path) -> None:
+    model = {b"d%d" % at: bytes([at]) * size for at, size in enumerate((10, 300, 5000, 60_000))}
+    with environment(tmp_path) as env:
+        write(env, model)
+    rows, _ = reading(tmp_path / "data.mdb")
+    read: list[int] = []
+
+    def peek(offset: int, nbytes: int) -> bytes:
+        read.append(nbytes)
+        return rows._read_at(offset, nbytes)
+
+    peeking = RowFile(rows.path, rows._read_at, rows.head, peek=peek)
+    for key, payload in model.items():
+        spans = [(0, 4), (len(payload) - 4, 4), (3, 5), (len(payload) - 2, 9)]
+        wanted = [payload[start : start + nbytes] for start, nbytes in spans]
+        assert rows.pieces(key, spans) == peeking.pieces(key, spans) == wanted
+        assert rows.pieces(key + b"x", spans) is None
+    assert read and sum(read) < 200, "no value was read whole"

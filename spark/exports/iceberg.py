@@ -1,0 +1,124 @@
+"""Iceberg: a table in a directory, without a catalog service.
+
+The layout is that of Hadoop tables, which Spark, DuckDB and pyiceberg read by the directory alone:
+
+    metadata/v1.metadata.json, v2.metadata.json, ...   one per commit
+    metadata/version-hint.text                         the number of the newest; replacing it is the commit
+    metadata/, data/                                   manifests and Parquet files, written by pyiceberg
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, Table
+
+from tidelog.disk import recipe
+from tidelog.disk.real import RealDisk
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.options import OPTION
+
+HINT: Final = "metadata/version-hint.text"
+NAME: Final = ("tidelog", "export")  # pyiceberg wants a name; the directory has none
+APPEND_BYTES: Final = 256 << 20  # of rows that are held in memory and become files together
+
+
+class Iceberg:
+    """A table in a local directory."""
+
+    def __init__(self, place: str) -> None:
+        if "://" in place:
+            raise TidelogSparkError(
+                OPTION, f"iceberg:{place}: a table of Iceberg is written to a local directory only"
+            )
+        self._root = Path(place).absolute()
+        self._catalog: Any = _Directory(self._root)
+
+    def told(self) -> tuple[int, Mapping[str, str]] | None:
+        number = self._catalog.version()
+        if not number:
+            return None
+        table = self._catalog.load_table(NAME)
+        known = dict(table.properties)
+        found = table.current_snapshot()
+        rows = found.summary["total-records"] if found is not None and found.summary else 0
+        return number, known | {"rows": str(rows)}
+
+    def commit(
+        self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], told: Mapping[str, str]
+    ) -> int:
+        if self._catalog.version():
+            change = self._catalog.load_table(NAME).transaction()
+            change.delete(AlwaysTrue())
+            change.set_properties(dict(told))
+        else:
+            recipe.make_directory(RealDisk(), self._root)
+            change = self._catalog.create_table_transaction(
+                NAME, schema, location=str(self._root), properties=dict(told)
+            )
+        held: list[pa.RecordBatch] = []
+        nbytes = 0
+        for batch in batches:
+            held.append(batch)
+            nbytes += batch.nbytes
+            if nbytes >= APPEND_BYTES:
+                change.append(pa.Table.from_batches(held, schema))
+                held, nbytes = [], 0
+        if held:
+            change.append(pa.Table.from_batches(held, schema))
+        change.commit_transaction()
+        return int(self._catalog.version())
+
+
+class _Directory(MetastoreCatalog):
+    """The one table of a directory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("tidelog", warehouse=str(root))
+        self._root, self._disk = root, RealDisk()
+
+    def version(self) -> int:
+        """The number of the newest metadata; 0 if there is no table."""
+        try:
+            return int(recipe.read(self._disk, self._root / HINT, 20))
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    def load_table(self, identifier: Any) -> Table:
+        number = self.version()
+        if not number:
+            raise NoSuchTableError(str(self._root))
+        place = self._metadata(number)
+        io = load_file_io(self.properties, place)
+        metadata = FromInputFile.table_metadata(io.new_input(place))
+        return Table(NAME, metadata, place, io, self)
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> CommitTableResponse:
+        number = self.version()
+        current = self.load_table(NAME) if number else None
+        staged = self._update_and_stage_table(current, NAME, requirements, updates)
+        place = self._metadata(number + 1)
+        self._write_metadata(staged.metadata, staged.io, place)
+        recipe.publish(self._disk, self._root / HINT, b"%d" % (number + 1))
+        return CommitTableResponse.model_validate(
+            {"metadata": staged.metadata, "metadata-location": place}
+        )
+
+    def _metadata(self, number: int) -> str:
+        return str(self._root / f"metadata/v{number}.metadata.json")
+
+    def _unused(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a directory has one table")
+
+    create_namespace = create_table = create_view = drop_namespace = drop_table = _unused
+    drop_view = list_namespaces = list_tables = list_views = load_namespace_properties = _unused
+    load_view = register_table = register_view = rename_table = _unused
+    update_namespace_properties = view_exists = _unused

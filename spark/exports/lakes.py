@@ -1,0 +1,177 @@
+"""Lakes: a table of a snapshot as a Delta or Iceberg table, in one atomic commit.
+
+The libraries deltalake and pyiceberg write the files and the commit, in this process. The commit says which snapshot it
+holds. A table that an earlier export of the same store made gets a new version; any other table is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.exports.export import ENTRIES, Advance, Progress, silent
+from tidelog.spark.exports.target import EXPORT, telling
+from tidelog.spark.exports.task import in_order
+from tidelog.spark.source import schemas, snapshots
+from tidelog.spark.source.options import OPTION, parse
+from tidelog.spark.source.plan import Part
+from tidelog.spark.source.read import Read, columns_of, read
+
+UUID: Final = "tidelog.uuid"
+LSN: Final = "tidelog.lsn"
+TABLE: Final = "tidelog.table"
+
+
+class Committed(NamedTuple):
+    """A table of a lake.
+
+    Attributes:
+        path: Its directory or URL.
+        version: Of the table, after the commit.
+        rows: How many it has.
+        lsn: The last LSN of the snapshot.
+        existed: This snapshot was committed before; nothing was written.
+    """
+
+    path: str
+    version: int
+    rows: int
+    lsn: int
+    existed: bool = False
+
+
+class Lake(Protocol):
+    """One table of a lake."""
+
+    def told(self) -> tuple[int, Mapping[str, str]] | None:
+        """The version of the existing table and what its commit says; None if there is no table."""
+        ...
+
+    def commit(
+        self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], told: Mapping[str, str]
+    ) -> int:
+        """Replace the content in one commit. Returns the version."""
+        ...
+
+
+def export(
+    snapshot: str,
+    kind: str,
+    place: str,
+    *,
+    tables: Sequence[str] = (ENTRIES,),
+    since: str | None = None,
+    options: Mapping[str, str] = {},
+    format: str = "parquet",
+    partition_by: Sequence[str] = (),
+    progress: Progress = silent,
+) -> Committed:
+    """Export one table of a snapshot as a table of a lake. Arguments as of `export.export`.
+
+    Raises TidelogSparkError.
+    """
+    if len(tables) != 1 or since is not None or partition_by or format != "parquet":
+        raise TidelogSparkError(
+            OPTION, f"an export to {kind}: takes one table, whole, without partitions, as Parquet"
+        )
+    told = dict(options)
+    (path,) = snapshots.resolve((snapshot,), told.pop("snapshot", "latest"))
+    parsed = parse({"path": path, "table": tables[0], **told})
+    planned = _planned(parsed, path)
+    with snapshots.opened(path) as sealed, telling(place):
+        manifest = sealed.manifest
+        facts = {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: tables[0]}
+        lake = _lake(kind, place)
+        there = lake.told()
+        if there is not None:
+            version, known = there
+            if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
+                raise TidelogSparkError(
+                    EXPORT,
+                    f"{place} holds a table that no export of table {tables[0]} of this store made; give another place",
+                )
+            if known.get(LSN) == facts[LSN]:
+                return Committed(place, version, _Counted.of(known), manifest.lsn, existed=True)
+        parts = planned.parts()
+        with progress("exporting", len(parts)) as advance:
+            batches = _Counted(planned, parts, advance)
+            schema = pa.schema(list(planned.columns.items()))
+            version = lake.commit(schema, iter(batches), facts)
+        return Committed(place, version, batches.rows, manifest.lsn)
+
+
+def _planned(parsed: Any, path: str) -> Read:
+    columns = columns_of(parsed)
+    if parsed.table == ENTRIES:
+        known = schemas.columns_of(ENTRIES)
+        for name in ("stream_number", "id_key", "db", "stream"):
+            columns.setdefault(name, known[name])
+    return read(parsed, (path,), columns)
+
+
+class _Counted:
+    """The batches of a read, in order within each partition. `rows`: how many rows they had."""
+
+    def __init__(self, planned: Read, parts: Sequence[Any], advance: Advance) -> None:
+        self._planned, self._parts, self._advance = planned, parts, advance
+        self._schema = pa.schema(list(planned.columns.items()))
+        self.rows = 0
+
+    @staticmethod
+    def of(known: Mapping[str, str]) -> int:
+        """How many rows a commit says."""
+        return int(known.get("rows", 0))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for part in self._parts:
+            batches = self._planned.batches(part)
+            if isinstance(part, Part) and len(part.pieces) > 1:
+                batches = iter(in_order(pa.Table.from_batches(batches, self._schema)).to_batches())
+            for batch in batches:
+                self.rows += len(batch)
+                yield batch
+            self._advance(1)
+
+
+def _lake(kind: str, place: str) -> Lake:
+    if kind == "delta":
+        return _Delta(place)
+    if kind == "iceberg":
+        # Loaded here, because each library is needed for its own kind of table only.
+        from tidelog.spark.exports.iceberg import Iceberg
+
+        return Iceberg(place)
+    raise TidelogSparkError(OPTION, f"{kind}: is no kind of table; there are delta and iceberg")
+
+
+class _Delta:
+    def __init__(self, place: str) -> None:
+        self._place = place if "://" in place else str(Path(place).absolute())
+
+    def told(self) -> tuple[int, Mapping[str, str]] | None:
+        import deltalake
+
+        if not deltalake.DeltaTable.is_deltatable(self._place):
+            return None
+        table = deltalake.DeltaTable(self._place)
+        history = table.history(1)
+        known = {name: str(value) for name, value in history[0].items()} if history else {}
+        known["rows"] = str(table.to_pyarrow_dataset().count_rows() if known.get(UUID) else 0)
+        return table.version(), known
+
+    def commit(
+        self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], told: Mapping[str, str]
+    ) -> int:
+        import deltalake
+
+        deltalake.write_deltalake(
+            self._place,
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="overwrite",
+            commit_properties=deltalake.CommitProperties(custom_metadata=dict(told)),
+        )
+        return int(deltalake.DeltaTable(self._place).version())

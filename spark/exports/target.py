@@ -1,0 +1,307 @@
+"""Target: the directory or URL that an export is written to and read from.
+
+A local file is written beside its name, fsynced and renamed (disk/recipe.py), so a file with a final name is whole. At
+a URL, pyarrow.fs publishes a file when it is closed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidelog.disk import recipe
+from tidelog.disk.interface import File
+from tidelog.disk.plain import Kind
+from tidelog.disk.real import RealDisk
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.source.snapshots import shown
+
+EXPORT: Final = "TIDELOG_EXPORT"  # the export cannot be made or used; the text says why
+DAMAGED: Final = "TIDELOG_DAMAGED"
+IO: Final = "TIDELOG_IO"
+
+HASH_BYTES: Final = 32
+PIECE_BYTES: Final = 1 << 20
+LOCK: Final = "_LOCK"
+
+
+class Written(NamedTuple):
+    """A file of an export: its size and BLAKE2b, hexadecimal."""
+
+    nbytes: int
+    blake2b: str
+
+
+class Target(Protocol):
+    """A directory of files. Their names are relative and use `/`. Errors are OSError.
+
+    name    the path or URL, for errors; without credentials
+    """
+
+    name: str
+
+    def files(self) -> dict[str, int]:
+        """All files below it and their sizes; empty if there is nothing."""
+        ...
+
+    def read(self, file: str) -> bytes: ...
+
+    def source(self, file: str) -> Any:
+        """A file that pyarrow can read."""
+        ...
+
+    def create(self, file: str) -> Sink: ...
+
+    def remove(self, file: str) -> None: ...
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other exports out, where the file system can. Raises TidelogSparkError."""
+        ...
+
+
+class Sink:
+    """A file that is being written, for pyarrow. `publish` gives it its name; `drop` removes it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=HASH_BYTES)
+        self._nbytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._nbytes
+
+    def write(self, data: Any) -> int:
+        data = bytes(data)
+        self._hash.update(data)
+        self._put(self._nbytes, data)
+        self._nbytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """A writer of pyarrow closes its file; the file is published separately."""
+
+    def publish(self) -> Written:
+        """Make the file durable and give it its name."""
+        self._finish()
+        return Written(self._nbytes, self._hash.hexdigest())
+
+    def drop(self) -> None:
+        raise NotImplementedError
+
+    def _put(self, offset: int, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class LocalTarget:
+    """A directory of this machine, or of a file system that all workers have mounted."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.disk, self.path = RealDisk(), path
+
+    def files(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        kind = self.disk.kind(self.path)
+        if kind is not None:
+            self._walk(self.path, "", found)
+        return found
+
+    def _walk(self, folder: Path, prefix: str, found: dict[str, int]) -> None:
+        for name in self.disk.listdir(folder):
+            try:
+                if self.disk.kind(folder / name) is Kind.DIRECTORY:
+                    self._walk(folder / name, f"{prefix}{name}/", found)
+                else:
+                    found[prefix + name] = recipe.size(self.disk, folder / name)
+            except FileNotFoundError:  # another process has just renamed or removed it
+                continue
+
+    def read(self, file: str) -> bytes:
+        return recipe.read(self.disk, self.path / file)
+
+    def source(self, file: str) -> Any:
+        return fs.LocalFileSystem().open_input_file(str(self.path / file))
+
+    def create(self, file: str) -> Sink:
+        path = self.path / file
+        self.make(path.parent)
+        return _LocalSink(self.disk, path)
+
+    def make(self, folder: Path) -> None:
+        """Create a directory and those above it."""
+        if not self.disk.exists(folder):
+            self.make(folder.parent)
+            with suppress(FileExistsError):  # another task has just made it
+                self.disk.mkdir(folder)
+            self.disk.sync_directory(folder.parent)
+
+    def remove(self, file: str) -> None:
+        with suppress(FileNotFoundError):
+            self.disk.unlink(self.path / file)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        self.make(self.path)
+        # A disk that holds a lock refuses to work once its file is gone, so the lock has a disk of its own.
+        held = RealDisk().lock(self.path / LOCK)
+        if held is None:
+            raise TidelogSparkError(
+                EXPORT,
+                f"{self.name}: another export is being written there; wait until it has ended",
+            )
+        try:
+            yield
+        finally:
+            self.remove(LOCK)
+            held.unlock()
+            held.close()
+
+
+class _LocalSink(Sink):
+    def __init__(self, disk: RealDisk, path: Path) -> None:
+        super().__init__()
+        # Two attempts at the same file may overlap: the process of a killed export may still be ending.
+        self._beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{recipe.BESIDE}")
+        self._disk, self._path = disk, path
+        self._file: File = disk.create(self._beside)
+
+    def _put(self, offset: int, data: bytes) -> None:
+        self._file.write(offset, data)
+
+    def _finish(self) -> None:
+        try:
+            recipe.publish_open(self._disk, self._file, self._path)
+        finally:
+            self._file.close()
+
+    def drop(self) -> None:
+        self._file.close()
+        with suppress(OSError):
+            self._disk.unlink(self._beside)
+
+
+class RemoteTarget:
+    """A folder in an object store or a distributed file system, through pyarrow.fs."""
+
+    def __init__(self, url: str) -> None:
+        self.name = shown(url)
+        try:
+            self._fs, self._root = fs.FileSystem.from_uri(url)
+        except (pa.ArrowException, ValueError) as error:
+            raise TidelogSparkError(IO, f"{self.name}: {error}") from error
+        self._root = self._root.rstrip("/")
+
+    def files(self) -> dict[str, int]:
+        wanted = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        return {
+            info.path[len(self._root) + 1 :]: info.size
+            for info in self._fs.get_file_info(wanted)
+            if info.type == fs.FileType.File
+        }
+
+    def read(self, file: str) -> bytes:
+        with self._fs.open_input_stream(self._at(file)) as stream:
+            found: bytes = stream.read()
+        return found
+
+    def source(self, file: str) -> Any:
+        return self._fs.open_input_file(self._at(file))
+
+    def create(self, file: str) -> Sink:
+        path = self._at(file)
+        with suppress(OSError):  # an object store has no folders
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        return _RemoteSink(self._fs, path)
+
+    def remove(self, file: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.delete_file(self._at(file))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        yield
+
+    def _at(self, file: str) -> str:
+        return f"{self._root}/{file}"
+
+
+class _RemoteSink(Sink):
+    def __init__(self, filesystem: Any, path: str) -> None:
+        super().__init__()
+        self._fs, self._path = filesystem, path
+        self._stream = filesystem.open_output_stream(path)
+
+    def _put(self, offset: int, data: bytes) -> None:
+        self._stream.write(data)
+
+    def _finish(self) -> None:
+        self._stream.close()
+
+    def drop(self) -> None:
+        with suppress(OSError):
+            self._stream.close()
+            self._fs.delete_file(self._path)
+
+
+def target_of(place: str) -> Target:
+    """The target at a path or URL. Raises TidelogSparkError."""
+    return RemoteTarget(place) if "://" in place else LocalTarget(Path(place).absolute())
+
+
+def put(target: Target, file: str, data: bytes) -> Written:
+    """Publish a small file."""
+    with writing(target, file) as sink:
+        sink.write(data)
+        return sink.publish()
+
+
+@contextmanager
+def writing(target: Target, file: str) -> Iterator[Sink]:
+    """A new file. The block publishes it; if the block fails, the file is removed."""
+    sink = target.create(file)
+    try:
+        yield sink
+    except BaseException:
+        sink.drop()
+        raise
+
+
+def written(target: Target, file: str) -> Written:
+    """Read a file and say its size and BLAKE2b."""
+    digest = blake2b(digest_size=HASH_BYTES)
+    nbytes = 0
+    with target.source(file) as stream:
+        while piece := stream.read(PIECE_BYTES):
+            digest.update(piece)
+            nbytes += len(piece)
+    return Written(nbytes, digest.hexdigest())
+
+
+@contextmanager
+def telling(place: str) -> Iterator[None]:
+    """Raise errors of files as TidelogSparkError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or shown(place)
+        raise TidelogSparkError(IO, f"{where}: {error.strerror or error}") from error
+    except pa.ArrowException as error:
+        raise TidelogSparkError(DAMAGED, f"{shown(place)}: {error}") from error

@@ -1,0 +1,335 @@
+"""Task: one part of an export. It reads the snapshot, writes its files, and says what it wrote.
+
+A task is plain data, so it runs in a process of this machine or in a worker of Spark. It publishes its files and then
+its own record, `_task-00000.json`. So an export that was killed goes on where it was: a task whose record matches the
+plan, and whose files match their checksums, is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.engine.cold import ColdStore
+from tidelog.engine.ids import text
+from tidelog.engine.streams.pages import Page
+from tidelog.engine.streams.stored import (
+    StoredNode,
+    StoredStream,
+    nodes_of,
+    page_with,
+    stored_pages,
+    stored_stream,
+    tail_node,
+)
+from tidelog.snapshot.manifest import check_of
+from tidelog.snapshot.sealed import Sealed
+from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.exports import index
+from tidelog.spark.exports.formats import FORMATS
+from tidelog.spark.exports.incremental import Piece, page_of
+from tidelog.spark.exports.index import Head, blocks_of, index_of, write_index
+from tidelog.spark.exports.seal import ExportFile
+from tidelog.spark.exports.target import Target, put, target_of, telling, writing, written
+from tidelog.spark.source import snapshots
+from tidelog.spark.source.columns import Origin
+from tidelog.spark.source.plan import KeysPart, Part
+from tidelog.spark.source.read import Read
+
+INDEX: Final = "_index"  # the table name of the index file
+RUNS: Final = 256  # streams of a part that are put in order piece by piece
+KEY_BYTES: Final = 100  # a longer key is named by its hash in a path
+DAY_MS: Final = 86_400_000
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_SORT_KEYS: Final = ("stream", "db", "id_key")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The rows of a partition of a table."""
+
+    read: Read
+    part: Part | KeysPart
+
+
+@dataclass(frozen=True)
+class Added:
+    """Entries that an incremental export adds: nodes, or slots of nodes, of some streams."""
+
+    read: Read
+    path: str
+    lsn: int
+    streams: tuple[tuple[Head, tuple[Piece, ...]], ...]
+
+
+@dataclass(frozen=True)
+class MakeIndex:
+    """The index of the streams of a read."""
+
+    read: Read
+    path: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. `number` counts the tasks of an export, `part` those of its table.
+
+    drop          columns that are read only for the order, and not written
+    partition_by  any of "stream" and "date"
+    """
+
+    number: int
+    plan: str
+    to: str
+    table: str
+    part: int
+    work: Whole | Added | MakeIndex
+    format: str = "parquet"
+    partition_by: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+def record_name(number: int) -> str:
+    """The name of a task's record."""
+    return f"_task-{number:05d}.json"
+
+
+def run(task: Task) -> list[ExportFile]:
+    """Run a task. Raises TidelogSparkError."""
+    with telling(task.to):
+        target = target_of(task.to)
+        if isinstance(task.work, MakeIndex):
+            files = [_index(target, task.work)]
+        else:
+            files = list(_files(target, task, task.work))
+        facts = {"plan": task.plan, "files": [file.facts() for file in files]}
+        facts["check"] = check_of(facts)
+        put(target, record_name(task.number), json.dumps(facts).encode())
+        return files
+
+
+def recorded(target: Target, task: Task) -> list[ExportFile] | None:
+    """The files of a task that was run before; None if it was not, or if they are not as it said."""
+    try:
+        facts = json.loads(target.read(record_name(task.number)))
+        check = facts.pop("check")
+        if check != check_of(facts) or facts["plan"] != task.plan:
+            return None
+        files = [ExportFile.of(file) for file in facts["files"]]
+        for file in files:
+            if written(target, file.name) != (file.nbytes, file.blake2b):
+                return None
+        return files
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _index(target: Target, work: MakeIndex) -> ExportFile:
+    with (
+        snapshots.opened(work.path) as sealed,
+        telling(target.name),
+        writing(target, index.NAME) as sink,
+    ):
+        heads = heads_of(work.read, sealed)
+        write_index(sink, index_of(sealed.rows, heads))
+        nbytes, digest = sink.publish()
+    return ExportFile(index.NAME, INDEX, len(heads), nbytes, digest)
+
+
+def heads_of(planned: Read, sealed: Sealed) -> list[Head]:
+    """The streams of a read, by number."""
+    return sorted(
+        Head(key.number, key.db, key.key)
+        for key in planned.wanted.keys(sealed)
+        if key.number is not None
+    )
+
+
+# --- rows
+
+
+def _files(target: Target, task: Task, work: Whole | Added) -> Iterator[ExportFile]:
+    schema = pa.schema(list(work.read.columns.items()))
+    batches = _added(work) if isinstance(work, Added) else work.read.batches(work.part)
+    suffix, _ = FORMATS[task.format]
+    name = f"part-{task.part:05d}{suffix}"
+    if task.table != "entries":
+        tables = (pa.Table.from_batches([batch], schema) for batch in batches)
+        yield _write(target, task, f"{task.table}/{name}", schema, tables)
+    elif task.partition_by:
+        whole = pa.Table.from_batches(batches, schema)
+        for folder, table in _partitioned(whole, task.partition_by):
+            yield _write(target, task, f"entries/{folder}/{name}", schema, iter([table]))
+    elif _streams_of(work) == 1:
+        tables = (pa.Table.from_batches([batch], schema) for batch in batches)
+        yield _write(target, task, f"entries/{name}", schema, tables)
+    else:
+        whole = in_order(pa.Table.from_batches(batches, schema))
+        yield _write(target, task, f"entries/{name}", schema, iter([whole]))
+
+
+def _streams_of(work: Whole | Added) -> int:
+    if isinstance(work, Added):
+        return len(work.streams)
+    return len(work.part.pieces) if isinstance(work.part, Part) else 0
+
+
+def _write(
+    target: Target, task: Task, name: str, schema: pa.Schema, tables: Iterator[Any]
+) -> ExportFile:
+    kept = [each for each in schema.names if each not in task.drop]
+    rows = 0
+    first = last = None
+    with writing(target, name) as sink:
+        writer = FORMATS[task.format][1](sink, pa.schema([schema.field(each) for each in kept]))
+        for table in tables:
+            if len(table):
+                rows += len(table)
+                if task.table == "entries":
+                    first = first or _place(table, 0)
+                    last = _place(table, len(table) - 1)
+                writer.write(table.select(kept))
+        writer.close()
+        nbytes, digest = sink.publish()
+    ranges = None
+    if first is not None and last is not None:
+        ranges = {"stream": [first[0], last[0]], "id": [first[1], last[1]]}
+    return ExportFile(name, task.table, rows, nbytes, digest, ranges)
+
+
+def _place(table: Any, at: int) -> tuple[Any, str]:
+    """Stream and ID of a row, as JSON has them."""
+    key = table["stream"][at].as_py()
+    entry_id = int.from_bytes(table["id_key"][at].as_py(), "big")
+    try:
+        return key.decode(), text(entry_id).decode()
+    except UnicodeDecodeError:
+        return {"hex": key.hex()}, text(entry_id).decode()
+
+
+def in_order(table: Any) -> Any:
+    """Sort rows by stream and ID. The rows of one stream are together, and in order."""
+    if not len(table):
+        return table
+    numbers = table["stream_number"].to_numpy()
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(table)]))
+    if len(starts) - 1 > RUNS:
+        whole = table.combine_chunks()
+        return whole.take(pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in _SORT_KEYS]))  # fmt: skip
+    runs = sorted(
+        (table["stream"][start].as_py(), table["db"][start].as_py(), int(start), int(stop))
+        for start, stop in zip(starts, starts[1:])
+    )
+    return pa.concat_tables([table.slice(start, stop - start) for _, _, start, stop in runs])
+
+
+def _partitioned(table: Any, by: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """(folder, rows) of each partition, the rows in order."""
+    if not len(table):
+        return
+    table = in_order(table).combine_chunks()
+    keys: dict[tuple[Any, ...], int] = {}
+    parts = [_stream_keys(table) if each == "stream" else _dates(table) for each in by]
+    group = np.array([keys.setdefault(each, len(keys)) for each in zip(*parts)])
+    order = np.argsort(group, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(group))))
+    names = {"stream": "stream_key", "date": "date"}
+    for values, number in keys.items():
+        folder = "/".join(f"{names[each]}={value}" for each, value in zip(by, values))
+        yield folder, table.take(pa.array(order[bounds[number] : bounds[number + 1]]))
+
+
+def _stream_keys(table: Any) -> list[str]:
+    """A name for each row's stream that every reader of paths takes as it is: `k-` and hex digits."""
+    coded = table["stream"].combine_chunks().dictionary_encode()
+    names = [stream_key(key) for key in coded.dictionary.to_pylist()]
+    return [names[at] for at in coded.indices.to_pylist()]
+
+
+def stream_key(key: bytes) -> str:
+    """The encoded name of a stream in a path; of a long key its hash."""
+    if len(key) > KEY_BYTES:
+        return f"h-{blake2b(key, digest_size=16).hexdigest()}"
+    return f"k-{key.hex()}"
+
+
+def _dates(table: Any) -> list[str]:
+    days = pc.divide(table["ms"], DAY_MS)
+    coded = days.combine_chunks().dictionary_encode(null_encoding="encode")
+    names = [_date(day) for day in coded.dictionary.to_pylist()]
+    return [names[at] for at in coded.indices.to_pylist()]
+
+
+def _date(day: int | None) -> str:
+    if day is None:
+        return NO_DATE
+    try:
+        return str(np.datetime64(day, "D"))
+    except (ValueError, OverflowError):
+        return NO_DATE
+
+
+# --- entries that were added
+
+
+def _added(work: Added) -> Iterator[Any]:
+    with snapshots.opened(work.path) as sealed, snapshots.telling(work.path):
+        if sealed.manifest.lsn != work.lsn:
+            raise TidelogSparkError(
+                snapshots.SNAPSHOT,
+                f"{sealed.place.name} holds LSN {sealed.manifest.lsn} now, but "
+                f"LSN {work.lsn} when the export was planned",
+            )
+        yield from work.read.maker().of(_added_nodes(sealed, work))
+
+
+def _added_nodes(sealed: Sealed, work: Added) -> Iterator[tuple[Origin, StoredNode]]:
+    cold = sealed.rows
+    for head, pieces in work.streams:
+        origin = Origin(head.db, head.key, head.number, sealed.place.name, work.lsn)
+        stream = stored_stream(cold, head.number)
+        for piece in pieces:
+            for node in piece_nodes(cold, stream, piece):
+                yield origin, node
+
+
+def piece_nodes(cold: ColdStore, stream: StoredStream, piece: Piece) -> Iterator[StoredNode]:
+    """The nodes of a piece. The slots that it hides are deleted in them. Raises CorruptBlock."""
+    stop = min(piece.stop, stream.stop)
+    if piece.start < stop:
+        if piece.first is not None:
+            page = page_of(cold, stream.number, piece.first)
+        else:
+            page = page_with(cold, stream, piece.start)
+        for each in stored_pages(cold, stream, page.first):
+            wanted = range(max(piece.start, each.ordinal), min(stop, each.stop))
+            if len(wanted) == len(each.counts) and piece.hide is None:
+                yield from nodes_of(cold, stream, each)
+            else:
+                yield from _some_nodes(cold, stream, each, wanted, piece.hide)
+            if each.stop >= stop:
+                break
+    if piece.start <= stream.stop < piece.stop:
+        tail = tail_node(stream)
+        if tail is not None:
+            yield tail if piece.hide is None else tail._replace(deleted=piece.hide)
+
+
+def _some_nodes(
+    cold: ColdStore, stream: StoredStream, page: Page, wanted: range, hide: int | None
+) -> Iterator[StoredNode]:
+    """Some nodes of a page. Only their blocks are read if possible."""
+    blocks = blocks_of(cold, stream.number, page, wanted.start, wanted.stop)
+    start = wanted.start - page.ordinal
+    for node in nodes_of(cold, stream, page, data=False):
+        if node.ordinal in wanted:
+            end = sum(page.lengths[start : node.ordinal - page.ordinal + 1])
+            data = blocks[end - node.length : end]
+            yield node._replace(data=data, deleted=node.deleted if hide is None else hide)

@@ -1,0 +1,55 @@
+"""Exports that Spark's workers write, and their combination as a DataFrame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.spark.exports.test_chain import change
+from tests.spark.exports.test_export import rows
+from tests.spark.histories import Life
+from tests.spark.test_tables import assert_same
+
+import tidelog.spark
+from tidelog.spark.errors import TidelogSparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_chain_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "store", 11)
+    try:
+        life.play(60)
+        base = life.told()
+        whole = tidelog.spark.export(spark, base.path, tmp_path / "base", tables=("entries", "groups"))  # fmt: skip
+        assert_same(rows(whole, "entries"), base.tables["entries"])
+        assert_same(rows(whole, "groups"), base.tables["groups"])
+        for _ in range(4):
+            change(life)
+        newer = life.told()
+    finally:
+        life.close()
+    tidelog.spark.export(spark, newer.path, tmp_path / "newer", since=tmp_path / "base")
+    frame = tidelog.spark.combine([tmp_path / "base", tmp_path / "newer"])
+    found = [row.asDict(recursive=True) for row in frame.drop("ts").collect()]
+    for row in found:
+        for name in ("stream", "id_key"):
+            row[name] = bytes(row[name])
+        row["fields"] = [{name: bytes(part) for name, part in each.items()} for each in row["fields"]]  # fmt: skip
+    assert_same(found, newer.tables["entries"])
+
+
+def test_the_error_of_a_worker_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "store", 12)
+    try:
+        life.play(30)
+        life.run(b"XADD", b"s", b"*", b"\xff", b"\xfe")
+        told = life.told()
+    finally:
+        life.close()
+    with pytest.raises(TidelogSparkError) as failed:
+        tidelog.spark.export(spark, told.path, tmp_path / "to", options={"decode": "utf8"})
+    assert failed.value.code == "TIDELOG_BAD_VALUE"
+    assert "Traceback" not in str(failed.value) and "\n" not in str(failed.value)

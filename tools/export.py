@@ -1,0 +1,175 @@
+"""`tidelog export`: the tables of a snapshot as files, whole or as what changed since an earlier export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tidelog.tools import console, exits
+from tidelog.tools.queue.store import Failed
+from tidelog.tools.text import examples
+
+if TYPE_CHECKING:
+    from tidelog.spark.exports.run import Runner
+
+TABLES: Final = ("entries", "streams", "groups", "consumers", "pending", "keys")
+FORMATS: Final = ("parquet", "csv", "json", "orc")
+LAKES: Final = ("delta", "iceberg")
+NO_SPARK: Final = "none"
+
+# Flags with the names of the batch source's options.
+# fmt: off
+FILTERS: Final = {
+    "db": ("N", "Only this database."),
+    "streams": ("NAME", "Only this stream, or those in a JSON list."),
+    "streamsPattern": ("GLOB", "Only streams whose names match."),
+    "startId": ("ID", "Only entries from this ID on."),
+    "endId": ("ID", "Only entries up to this ID."),
+    "startTimestamp": ("TIME", "Only entries from this time on: ISO 8601, or Unix milliseconds."),
+    "endTimestamp": ("TIME", "Only entries up to this time."),
+    "columns": ("NAMES", "Only these columns of entries, separated by commas."),
+    "fields": ("FORM", "Fields as array (default), map or json."),
+    "decode": ("HOW", "Names and values of fields as bytes (none, the default) or text (utf8)."),
+    "onBadValue": ("WHAT", "A value that is no UTF-8: fail (default) or null."),
+    "snapshot": ("WHICH", "Snapshot of a store: latest (default), now, or an LSN."),
+}
+# fmt: on
+
+
+class Missing(Failed):
+    """A package that the command needs is not installed."""
+
+    exit_code = exits.REFUSED
+
+
+def filters(command: Any) -> Any:
+    """Add a flag for each option of the batch source."""
+    for name, (metavar, text) in reversed(FILTERS.items()):
+        flag = "--" + "".join(f"-{each.lower()}" if each.isupper() else each for each in name)
+        command = click.option(flag, name.lower(), metavar=metavar, help=text)(command)
+    return command
+
+
+@click.command(
+    help="Export a snapshot as Parquet, CSV, JSON or ORC files, or what changed since an earlier export.",
+    epilog=examples(
+        "tidelog export orders-data --to monday",
+        "tidelog export orders-data --to tuesday --since monday",
+        "tidelog export backup/00000000000000004711 --to s3://bucket/orders --table entries --table groups",
+        "tidelog export orders-data --to files --partition-by stream,date --streams-pattern 'orders:*'",
+        "tidelog export orders-data --to csv --format csv --master none",
+        "tidelog export orders-data --to delta:tables/orders --master none",
+    ),
+)
+@click.argument("path", metavar="SNAPSHOT")
+@click.option(
+    "--to",
+    required=True,
+    metavar="DIR|URL",
+    help="Where to write: an empty directory or URL; delta:DIR or iceberg:DIR for a table of that kind. If an export "
+    "was interrupted, the same command goes on with it.",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    default=("entries",),
+    show_default=True,
+    type=click.Choice(TABLES),
+    help="A table; repeatable.",
+)
+@click.option(
+    "--since",
+    metavar="EXPORT",
+    help="An earlier export of the same store: write only what was added and removed since.",
+)
+@click.option("--format", "form", default="parquet", show_default=True, type=click.Choice(FORMATS))
+@click.option(
+    "--partition-by", default="", metavar="COLUMNS", help="Folders by stream, date or stream,date."
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Master of Spark, which runs the tasks; none: processes of this machine, without Java.",
+)
+@filters
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    path: str,
+    to: str,
+    tables: tuple[str, ...],
+    since: str | None,
+    form: str,
+    partition_by: str,
+    master: str,
+    as_json: bool,
+    **options: str | None,
+) -> None:
+    _installed("pyarrow")
+    from tidelog.spark.exports import export, lakes
+
+    told: dict[str, Any] = {
+        "tables": tables,
+        "since": since,
+        "format": form,
+        "partition_by": [each.strip() for each in partition_by.split(",") if each.strip()],
+        "options": {name: value for name, value in options.items() if value is not None},
+    }
+    kind, _, place = to.partition(":")
+    if kind in LAKES and not place.startswith("//"):
+        _installed("deltalake" if kind == "delta" else "pyiceberg")
+        made = lakes.export(path, kind, place, **told, progress=console.progress)
+        facts: dict[str, Any] = made._asdict()
+        text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"
+    else:
+        with _runner(master) as runner:
+            done = export.export(path, to, **told, runner=runner, progress=console.progress)
+        seal = done.seal
+        facts = {
+            "path": done.path,
+            "lsn": seal.snapshot.position.lsn,
+            "since": None if seal.since is None else seal.since.lsn,
+            "existed": done.existed,
+            "kept": done.kept,
+            "tables": seal.tables,
+            "files": len(seal.files),
+            "bytes": sum(file.nbytes for file in seal.files),
+        }
+        rows = ", ".join(f"{count:,} rows of {table}" for table, count in seal.tables.items())
+        text = f"{done.path}: {rows}, through LSN {seal.snapshot.position.lsn}"
+        if done.existed:
+            text += " (exported before; nothing was written)"
+    click.echo(json.dumps(facts) if as_json else text)
+
+
+def _installed(package: str) -> None:
+    if find_spec(package) is None:
+        raise Missing(
+            f"tidelog export needs the package {package}; install it with: pip install 'tidelog[spark]'"
+            if package == "pyarrow"
+            else f"this needs the package {package}; install it with: pip install {package}"
+        )
+
+
+@contextmanager
+def _runner(master: str) -> Iterator[Runner]:
+    """The runner of the tasks."""
+    from tidelog.spark.exports.run import in_processes, in_spark
+
+    if master == NO_SPARK:
+        yield in_processes()
+        return
+    _installed("pyspark")
+    from tidelog.spark.session import session
+
+    spark = session(master)
+    try:
+        yield in_spark(spark)
+    finally:
+        spark.stop()
