@@ -239,3 +239,26 @@ def test_removals_are_told_as_ids_and_ranges(tmp_path: Path) -> None:
     ]
     assert [(row["stream"], row["id"]) for row in table("entries")] == [(b"bills", "1001-0")]
     assert done.seal.since is not None and done.seal.since.lsn == int(first.path.name)
+
+
+@pytest.mark.parametrize("first", (6, 1))
+def test_an_open_node_with_the_same_ids_and_other_values(tmp_path: Path, first: int) -> None:
+    """It has the first ID and the IDs of all slots of the one before, and more behind them."""
+    life = Life(tmp_path / "store", 1)
+    life.core.settings.stream_node_max_entries = 5
+    try:
+        for at in range(1, 8):
+            life.run(b"XADD", b"s", b"%d-0" % at, b"f", b"a%d" % at)
+        exported(life.told(), tmp_path / "first")
+        life.number = 0
+        life.run(b"XDEL", b"s", *(b"%d-0" % at for at in range(first, 8)))
+        life.run(b"XSETID", b"s", b"7-0", b"MAXDELETEDID", b"0-1")
+        life.run(b"XSETID", b"s", b"%d-1" % (first - 1))
+        for at in range(first, 10):
+            life.run(b"XADD", b"s", b"%d-0" % at, b"f", b"b%d" % at)
+        told = life.told()
+        done = exported(told, tmp_path / "second", since=str(tmp_path / "first"))
+        assert done.seal.tables["entries"] == 10 - first
+        assert_same(state([str(tmp_path / "first"), str(tmp_path / "second")]), told.tables["entries"])  # fmt: skip
+    finally:
+        life.close()
