@@ -96,7 +96,6 @@ def exit_code(error: Exception) -> int | None:
     from tidelog.aof import errors as aof
     from tidelog.engine.errors import CorruptBlock
     from tidelog.snapshot import errors as snapshot
-    from tidelog.spark.errors import TidelogSparkError
     from tidelog.store import errors as store
 
     if isinstance(error, TidelogSparkError):
