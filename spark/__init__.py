@@ -40,7 +40,7 @@ def pin(path: str | PathLike[str], snapshot: str = "latest") -> Iterator[str]:
         TidelogSparkError: It does not exist, or was pruned.
     """
     from tidelog.snapshot.place import place_of
-    from tidelog.spark.source.snapshots import resolve, telling
+    from tidelog.spark.source.batch.snapshots import resolve, telling
 
     with ExitStack() as held:
         (found,) = resolve((fspath(path),), snapshot)

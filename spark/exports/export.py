@@ -37,9 +37,10 @@ from tidelog.spark.exports.task import (
     record_name,
     recorded,
 )
-from tidelog.spark.source import schemas, snapshots
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch import snapshots
+from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.options import OPTION, parse
-from tidelog.spark.source.read import Read, columns_of, read
 
 PLAN: Final = "_plan.json"
 ENTRIES: Final = "entries"

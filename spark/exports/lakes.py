@@ -16,10 +16,11 @@ from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import ENTRIES, Advance, Progress, silent
 from tidelog.spark.exports.target import EXPORT, telling
 from tidelog.spark.exports.task import in_order
-from tidelog.spark.source import schemas, snapshots
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch import snapshots
+from tidelog.spark.source.batch.plan import Part
+from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.options import OPTION, parse
-from tidelog.spark.source.plan import Part
-from tidelog.spark.source.read import Read, columns_of, read
 
 UUID: Final = "tidelog.uuid"
 LSN: Final = "tidelog.lsn"

@@ -21,7 +21,7 @@ from tidelog.disk.interface import File
 from tidelog.disk.plain import Kind
 from tidelog.disk.real import RealDisk
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source.snapshots import shown
+from tidelog.spark.source.batch.snapshots import shown
 
 EXPORT: Final = "TIDELOG_EXPORT"  # the export cannot be made or used; the text says why
 DAMAGED: Final = "TIDELOG_DAMAGED"

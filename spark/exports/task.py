@@ -38,10 +38,10 @@ from tidelog.spark.exports.incremental import Piece, page_of
 from tidelog.spark.exports.index import Head, blocks_of, index_of, write_index
 from tidelog.spark.exports.seal import ExportFile
 from tidelog.spark.exports.target import Target, put, target_of, telling, writing, written
-from tidelog.spark.source import snapshots
-from tidelog.spark.source.columns import Origin
-from tidelog.spark.source.plan import KeysPart, Part
-from tidelog.spark.source.read import Read
+from tidelog.spark.source.batch import snapshots
+from tidelog.spark.source.batch.columns import Origin
+from tidelog.spark.source.batch.plan import KeysPart, Part
+from tidelog.spark.source.batch.read import Read
 
 INDEX: Final = "_index"  # the table name of the index file
 RUNS: Final = 256  # streams of a part that are put in order piece by piece

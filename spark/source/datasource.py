@@ -23,11 +23,12 @@ from pyspark.sql.datasource import (
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
-from tidelog.spark.source import schemas, stream
-from tidelog.spark.source.filters import narrowed
-from tidelog.spark.source.plan import KeysPart, Part
-from tidelog.spark.source.read import Read, columns_by, columns_of, read
-from tidelog.spark.source.snapshots import resolve
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch.filters import narrowed
+from tidelog.spark.source.batch.plan import KeysPart, Part
+from tidelog.spark.source.batch.read import Read, columns_by, columns_of, read
+from tidelog.spark.source.batch.snapshots import resolve
+from tidelog.spark.source.log import stream
 
 NAME: Final = "tidelog"
 # Spark refuses a reader that has `pushFilters`, except in the process that plans a read with filters to push down. It
@@ -82,12 +83,12 @@ class TidelogDataSource(DataSource):
     # The sink is imported when a write is planned: reading needs no client of Redis.
 
     def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
-        from tidelog.spark.source import sink
+        from tidelog.spark.source.writing import sink
 
         return sink.writer(self._told, schema, overwrite)
 
     def streamWriter(self, schema: types.StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from tidelog.spark.source import sink
+        from tidelog.spark.source.writing import sink
 
         return sink.stream_writer(self._told, schema, overwrite)
 

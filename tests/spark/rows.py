@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tidelog.spark.source.batch.read import columns_of, read
+from tidelog.spark.source.batch.snapshots import resolve
 from tidelog.spark.source.options import parse
-from tidelog.spark.source.read import columns_of, read
-from tidelog.spark.source.snapshots import resolve
 
 
 def rows(path: Path | str, **options: str) -> list[dict[str, Any]]:

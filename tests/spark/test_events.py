@@ -26,7 +26,8 @@ from tidelog.engine.effects.as_commands import added
 from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.ids import text
 from tidelog.engine.streams.block import encode_run
-from tidelog.spark.source import events, records, schemas
+from tidelog.spark.source import schemas
+from tidelog.spark.source.log import events, records
 from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import LogFiles
 

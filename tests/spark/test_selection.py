@@ -28,9 +28,9 @@ from tests.spark.histories import Told, lives
 from tests.spark.rows import rows
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source.filters import narrowed
+from tidelog.spark.source.batch.filters import narrowed
+from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.options import parse
-from tidelog.spark.source.read import Read, columns_of, read
 
 COLUMNS = "db,stream,id,ms,seq,ts,fields"
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ from tidelog import testing
 from tidelog.disk.real import RealDisk
 from tidelog.snapshot.restore import restore
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source import stream
+from tidelog.spark.source.log import stream
 
 OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
 LIMITLESS = ReadAllAvailable()

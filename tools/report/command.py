@@ -117,7 +117,7 @@ def command(
     from tidelog.snapshot.place import place_of
     from tidelog.snapshot.sealed import read_manifest
     from tidelog.spark import pin
-    from tidelog.spark.source.snapshots import resolve, telling
+    from tidelog.spark.source.batch.snapshots import resolve, telling
     from tidelog.tools.report.content import Source, plan
     from tidelog.tools.report.log_events import written
     from tidelog.tools.report.page import page

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tidelog.aof.reading.reader import FrameTuple
 from tidelog.aof.tail import Tail
 from tidelog.disk.real import RealDisk
-from tidelog.spark.source import records
+from tidelog.spark.source.log import records
 from tidelog.tools import console
 from tidelog.tools.logfiles import LogFiles, store_root
 

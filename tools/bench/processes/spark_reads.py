@@ -13,11 +13,12 @@ from pyspark.sql import types
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tidelog.spark.session import session
-from tidelog.spark.source import entries, schemas
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch import entries
+from tidelog.spark.source.batch.plan import Part
+from tidelog.spark.source.batch.read import Read, columns_of, read
+from tidelog.spark.source.batch.snapshots import opened, resolve
 from tidelog.spark.source.options import parse
-from tidelog.spark.source.plan import Part
-from tidelog.spark.source.read import Read, columns_of, read
-from tidelog.spark.source.snapshots import opened, resolve
 
 PAGE = 10_000
 

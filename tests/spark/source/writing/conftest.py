@@ -15,8 +15,7 @@ from tests.server.real_redis import real_redis
 from tests.spark.source.writing.faulty import Proxy
 
 import tidelog
-from tidelog.spark.source import sink
-from tidelog.spark.source.writing import chunks
+from tidelog.spark.source.writing import chunks, sink
 
 SCHEMA = T.StructType([T.StructField("stream", T.StringType()), T.StructField("n", T.LongType())])
 

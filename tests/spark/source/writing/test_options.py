@@ -8,7 +8,7 @@ import pytest
 from tests.spark.source.writing.conftest import SCHEMA
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source import sink
+from tidelog.spark.source.writing import sink
 from tidelog.spark.source.writing.options import write_options
 
 URL = {"url": "redis://localhost:1/0"}

@@ -22,7 +22,7 @@ from tidelog.engine.streams.stored import stored_nodes, stored_stream
 from tidelog.engine.streams.stream import Stream
 from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.source import schemas
-from tidelog.spark.source.catalog import Key
+from tidelog.spark.source.batch.catalog import Key
 
 Row = tuple[Any, ...]
 _TS_MS_MAX: Final = (1 << 63) // 1000 - 1

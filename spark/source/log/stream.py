@@ -36,12 +36,13 @@ from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
-from tidelog.spark.source import records, schemas
-from tidelog.spark.source.offsets import RELEASED, REWOUND, Log, Loss, Offset, offset_of
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch.plan import KeysPart, Part
+from tidelog.spark.source.batch.read import Read, columns_of, read
+from tidelog.spark.source.batch.snapshots import DAMAGED, IO, resolve
+from tidelog.spark.source.log import records
+from tidelog.spark.source.log.offsets import RELEASED, REWOUND, Log, Loss, Offset, offset_of
 from tidelog.spark.source.options import OPTION, choice, ms_of, number, refuse_unknown, refused
-from tidelog.spark.source.plan import KeysPart, Part
-from tidelog.spark.source.read import Read, columns_of, read
-from tidelog.spark.source.snapshots import DAMAGED, IO, resolve
 
 NAMES: Final = (
     *("path", "table", "startingOffsets", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),

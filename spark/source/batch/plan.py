@@ -14,8 +14,8 @@ from tidelog.engine.glob import matcher
 from tidelog.engine.rowkeys import DATA, STREAM, data_prefix, key_prefix, page_first, stream_row
 from tidelog.snapshot.rows.rowfile import RowFile
 from tidelog.snapshot.sealed import Sealed
-from tidelog.spark.source.catalog import Key, keys
-from tidelog.spark.source.columns import Span
+from tidelog.spark.source.batch.catalog import Key, keys
+from tidelog.spark.source.batch.columns import Span
 from tidelog.spark.source.options import Options
 
 STREAM_BYTES: Final = 400  # the fixed cost of reading a stream, expressed as a number of bytes

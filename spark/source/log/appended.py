@@ -16,8 +16,8 @@ from tidelog.engine.effects.effect import OPCODE, Effect
 from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.streams.stored import StoredNode
 from tidelog.spark.source import schemas
-from tidelog.spark.source.columns import Batches, Origin, bigint, texts, times
-from tidelog.spark.source.pieces import ADDS, Pieces, Row, fields_of, nodes_of
+from tidelog.spark.source.batch.columns import Batches, Origin, bigint, texts, times
+from tidelog.spark.source.log.pieces import ADDS, Pieces, Row, fields_of, nodes_of
 
 _COLUMNS: Final = tuple(schemas.ENTRIES)
 

@@ -14,7 +14,7 @@ from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.streams.stored import StoredNode
 from tidelog.spark.source import schemas
-from tidelog.spark.source.columns import BATCH_BYTES, Origin
+from tidelog.spark.source.batch.columns import BATCH_BYTES, Origin
 
 Array = Any  # of Arrow
 Row = Sequence[bytes]  # field, value, field, value, ...

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source import entries, schemas, tables, values
-from tidelog.spark.source.columns import Batches
+from tidelog.spark.source import schemas
+from tidelog.spark.source.batch import entries, tables, values
+from tidelog.spark.source.batch.columns import Batches
+from tidelog.spark.source.batch.plan import KeysPart, Part, Selection, keys_parts, parts, selection
+from tidelog.spark.source.batch.snapshots import opened, telling
 from tidelog.spark.source.options import OPTION, Options, check_columns
-from tidelog.spark.source.plan import KeysPart, Part, Selection, keys_parts, parts, selection
-from tidelog.spark.source.snapshots import opened, telling
 
 Parts = Part | KeysPart
 

@@ -17,8 +17,8 @@ from tidelog.engine.streams.stored import (
     tail_node,
     unpack_stream,
 )
-from tidelog.spark.source.columns import Origin, Span
-from tidelog.spark.source.plan import Part, Piece
+from tidelog.spark.source.batch.columns import Origin, Span
+from tidelog.spark.source.batch.plan import Part, Piece
 
 # If at least one of this many STREAM rows is wanted, all are read in order; otherwise each wanted one is looked up.
 DENSE: Final = 4

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import schemas
-from tidelog.spark.source.columns import Array, Cells, FieldColumns
+from tidelog.spark.source.batch.columns import Array, Cells, FieldColumns
 
 BAD_VALUE: Final = "TIDELOG_BAD_VALUE"
 SHOWN_BYTES: Final = 60

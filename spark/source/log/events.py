@@ -49,8 +49,8 @@ from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.spark.source import schemas
-from tidelog.spark.source.columns import Batches, texts, times
-from tidelog.spark.source.pieces import Array, Pieces, Row, fields_of, nodes_of
+from tidelog.spark.source.batch.columns import Batches, texts, times
+from tidelog.spark.source.log.pieces import Array, Pieces, Row, fields_of, nodes_of
 
 # fmt: off
 EVENTS: Final = {

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.engine.ids import MAX, SEQ_MAX
-from tidelog.spark.source.columns import Span
-from tidelog.spark.source.plan import Selection
+from tidelog.spark.source.batch.columns import Span
+from tidelog.spark.source.batch.plan import Selection
 
 
 def narrowed(selection: Selection, filters: Iterable[Filter]) -> Selection:

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from tidelog.aof.reading.reader import FrameTuple, Replay
 from tidelog.spark.source import schemas
-from tidelog.spark.source.appended import Appended
-from tidelog.spark.source.columns import BATCH_ROWS
-from tidelog.spark.source.events import EVENTS, Events
+from tidelog.spark.source.batch.columns import BATCH_ROWS
+from tidelog.spark.source.log.appended import Appended
+from tidelog.spark.source.log.events import EVENTS, Events
 
 COLUMNS: Final = {"entries": schemas.ENTRIES, "events": EVENTS}
 

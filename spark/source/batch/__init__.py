@@ -1,0 +1,1 @@
+"""Batch reads: the tables of snapshots."""

@@ -1,0 +1,1 @@
+"""Streaming reads: the log of a store, as entries and as events."""
