@@ -16,7 +16,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.streams.entries import Entries
 
 SESSION = frozenset((b"multi", b"exec", b"discard", b"watch", b"unwatch", b"select", b"xaddmany"))
-DATABASES = 3
+DATABASES = 16  # COPY and MOVE reach each of them
 
 
 def plain(reply: Any) -> Any:
