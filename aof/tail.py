@@ -1,12 +1,13 @@
-"""Follows a log beside its writer: each look reads the frames behind a position, and little else.
+"""Follows a log while its writer appends: each look reads the frames behind a position, and little else.
 
-A look reads the file DURABLE, the names of the segments, the header of the newest one and the first bytes behind the
-position. If these bytes are zeros and nothing is promised there, the log has not grown. Otherwise a `Scan` reads on, in
-windows that grow, and its rules say which frames may be believed. So a look costs what was written since the last one.
+A look reads the file DURABLE, the names of the segments, the header of the newest segment and the first bytes behind
+the position. If these bytes are zeros and DURABLE promises nothing there, the log has not grown. Otherwise a `Scan`
+reads on, in windows that grow, and decides which frames are valid. So the cost of a look is proportional to what was
+written since the last one.
 
-The first look that comes to the end of a log from its beginning reads the prepared space too, as recovery does.
-Afterwards zeros in the place of the next header count as the end: whether a later byte is damaged shows when the
-segment ends, when DURABLE promises the record, and whenever the whole log is read.
+The first look that reads a log from its beginning to its end also reads the prepared space, as recovery does. In later
+looks, zeros in the place of the next header count as the end of the log. They may hide damage behind them; that is
+found when the segment ends, when DURABLE promises the record, or when the whole log is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.segment import Position, SegmentHeader
 from tidelog.disk.interface import Disk
 
-LOOK_BYTES: Final = 4 << 20  # enough that the cost of a look does not count
+LOOK_BYTES: Final = 4 << 20  # so many that the fixed cost of a look does not matter
 
 
 class Stretch(NamedTuple):
@@ -60,18 +61,21 @@ class Tail:
         self._disk = disk
         self._directory = directory
         self._uuid = uuid
-        self._newest: Segment | None = None  # the last segment, as it was found
+        self._newest: Segment | None = None  # the last segment that a look has found
         self._brief = position is not None
-        self._torn: Position | None = None  # where an unfinished frame was found
+        # the position of an unfinished frame, if a look has found one
+        self._torn: Position | None = None
 
     def look(self, nbytes: int = LOOK_BYTES) -> Stretch | None:
-        """The frames behind `position`, up to the end of a segment, or one more than `nbytes` bytes hold.
+        """The frames behind `position`, up to the end of a segment, or until they have `nbytes` bytes or more.
 
         None if there are none yet. Raises Vanished if the log no longer continues `position`: the writer released the
-        segment, or the records before were taken back by a restore or a power cut. Raises Damage, NewerFormat, OSError.
+        segment, or a restore or a power cut has taken back records before the position. Raises Damage, NewerFormat,
+        OSError.
         """
         while True:
-            promises = durable.read(self._disk, self._directory, self._uuid)  # before the segments
+            # read DURABLE before the list of segments
+            promises = durable.read(self._disk, self._directory, self._uuid)
             stretch, same = self._read(self._segments(), promises, nbytes)
             if same:
                 return stretch
@@ -85,7 +89,7 @@ class Tail:
         return segments(self._disk, self._directory, self._uuid, after=after)
 
     def _is_last(self, info: Segment) -> bool:
-        """Whether the position lies in this segment, and no later one has appeared."""
+        """Whether the position lies in this segment, and no later segment has appeared."""
         at = self.position
         if at is None or info.header.first_lsn != at.segment:
             return False
@@ -95,7 +99,7 @@ class Tail:
     def _read(
         self, found: list[Segment], promises: list[Promise], nbytes: int
     ) -> tuple[Stretch | None, bool]:
-        """(the next stretch, whether the segments were still those that were found)."""
+        """(the next stretch, whether the directory still had the same segments)."""
         at = self.position
         if at is not None and (found[0].header.first_lsn > at.lsn + 1 if found else at.lsn):
             raise Vanished(self._directory / segment.file_name(at.segment))
@@ -119,7 +123,7 @@ class Tail:
                 return None, False
             if start is not None and scan.size < start.offset:
                 scan.close()
-                raise Vanished(info.path)  # records that were read have been cut off
+                raise Vanished(info.path)  # records that this tail has read were cut off
             frames = _some(scan, nbytes)
             if info.end is None:
                 self._newest = info

@@ -1,15 +1,15 @@
-"""Copying: bring a snapshot from one place to another, verified, so that a copy that was cut short can go on.
+"""Copying: copy a snapshot from one place to another and verify it. An interrupted copy can be continued.
 
 The target directory while it is copied to:
 
     COPYING       text: which snapshot, and below it the BLAKE2b of each piece of data.mdb that was written (local only)
     data.mdb.new  the pieces so far (local only; an object store shows data.mdb only when all of it is there)
-    data.mdb      under this name its BLAKE2b was that of the manifest when it was read back
-    manifest.json written last: the copy is a snapshot from here on. The bytes are those of the source
+    data.mdb      gets this name after it was read back and its BLAKE2b was that in the manifest
+    manifest.json the bytes of the source's manifest, written last: from then on the copy is a snapshot
 
-A local copy that goes on reads the pieces that are there again, and continues at the first one that does not match its
-hash in COPYING. So pieces that a power cut spoiled are copied again. COPYING is locked while a process copies. At a URL
-data.mdb is sent as a whole again, unless it is already there and its hash is right.
+A local copy that is continued first reads the pieces that exist, and goes on at the first one that does not match its
+hash in COPYING. So pieces that a power cut damaged are copied again. A process locks COPYING while it copies. To a URL,
+data.mdb is sent again as a whole, unless it exists and its hash is right.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NEW: Final = DATA + recipe.BESIDE
 PIECE_BYTES: Final = 4 << 20
 SUM_BYTES: Final = 16
 NOT_RETURNED: Final = "the data that is read back is not the data that was written"
-_LINE: Final = 2 * SUM_BYTES + 1  # of one piece in COPYING
+_LINE: Final = 2 * SUM_BYTES + 1  # bytes of the line of one piece in COPYING
 _OURS: Final = frozenset((MARK, NEW, DATA, NAME + recipe.BESIDE))
 
 
@@ -52,8 +52,8 @@ class Copied(NamedTuple):
 
     name      path or URL of the copy
     manifest  of the snapshot
-    kept      bytes of data.mdb that an earlier copy had left there, and that were right
-    existed   the whole snapshot was there already, and was only verified
+    kept      bytes of data.mdb that an earlier, interrupted copy wrote, and that were right
+    existed   the whole snapshot existed already, and was only verified
     """
 
     name: str
@@ -63,7 +63,7 @@ class Copied(NamedTuple):
 
 
 def copy_snapshot(source: Place, target: Place, progress: Progress = silent) -> Copied:
-    """Copy the snapshot at one place to another, or go on with a copy that was cut short. The caller closes both.
+    """Copy the snapshot at one place to another, or continue an interrupted copy. The caller closes both places.
 
     Raises NotASnapshot, SnapshotDamaged, NewerSnapshot of the source; SnapshotRefused if the target contains anything
     else; SnapshotUnreachable, OSError.
@@ -76,7 +76,7 @@ def copy_snapshot(source: Place, target: Place, progress: Progress = silent) -> 
             check_name(target.name, job.manifest)
         except SnapshotDamaged as error:
             raise SnapshotRefused(
-                f"{target.name}: {error.reason}; name a directory of another name, or end the path with "
+                f"{target.name}: {error.reason}; choose another name for the copy, or end its path with "
                 f"{job.manifest.lsn:020d}"
             ) from None
         if isinstance(target, LocalPlace):
@@ -86,7 +86,7 @@ def copy_snapshot(source: Place, target: Place, progress: Progress = silent) -> 
 
 
 class _Job:
-    """The source, and what the copy must be."""
+    """The source of a copy, and its manifest, which the copy must match."""
 
     def __init__(self, source: Place, manifest: Manifest, progress: Progress) -> None:
         self.source, self.manifest, self.progress = source, manifest, progress
@@ -186,7 +186,7 @@ class _Local:
         return Copied(str(self.directory), self.manifest, self.manifest.data_bytes, True)
 
     def _pieces(self, mark: File) -> int:
-        """Copy data.mdb and give it its name. Returns how many of its bytes were there already."""
+        """Copy data.mdb and give it its name. Returns how many of its bytes an earlier copy had written."""
         disk, head = self.disk, self.job.mark
         found = mark.pread(mark.size(), 0)
         if not found.startswith(head):
@@ -317,7 +317,7 @@ class _Remote:
                 advance(len(piece))
 
     def _is_right(self) -> bool:
-        """Whether data.mdb at the target is that of the manifest."""
+        """Whether data.mdb at the target has the hash in the manifest."""
         place, size = self.place, self.manifest.data_bytes
         try:
             if place.size(DATA) != size:

@@ -47,8 +47,8 @@ def _held(disk: Disk, directory: Path) -> File:
             raise SnapshotGone(directory) from None
         if time.monotonic() - begun > WAIT_S:
             raise SnapshotRefused(
-                f"{path}: another process has held its flock exclusively for {WAIT_S:.0f} s. A prune does so only "
-                "while it deletes the snapshot; check which process it is"
+                f"{path}: another process has held an exclusive flock on this file for {WAIT_S:.0f} s. A prune "
+                "does so only while it deletes the snapshot; find out which process it is"
             )
         time.sleep(POLL_S)
 

@@ -189,11 +189,11 @@ def parse(path: Path | str, data: bytes) -> Manifest:
         raise NewerSnapshot(path, version, FORMAT)
     if version != FORMAT:
         raise SnapshotDamaged(
-            path, f"the field format is {version!r}, which no version of tidelog writes"
+            path, f"the field 'format' is {version!r}, which no version of tidelog writes"
         )
     check = facts.pop("check", None)
     if check != check_of(facts):
-        raise SnapshotDamaged(path, "the content does not match the checksum in the field check")
+        raise SnapshotDamaged(path, "the content does not match the checksum in the field 'check'")
     try:
         return _manifest(_Fields(facts, ""))
     except _Fault as fault:

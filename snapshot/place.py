@@ -1,7 +1,7 @@
 """Places: where a sealed snapshot lies, and how its files are read there.
 
-A place is a local directory, or the URL of one in an object store. It only reads, creates no file, and reads no more
-than it is asked for. snapshot/sealed.py reads a snapshot over it.
+A place is a local directory, or the URL of a directory in an object store. It creates no file and reads only what the
+caller asks for. snapshot/sealed.py reads a snapshot through a place.
 
 `hold` is the lease of a local snapshot (snapshot/lease.py). At a URL it does nothing, because prune works on local
 directories only.
@@ -27,7 +27,7 @@ FILE_URL: Final = "file://"
 
 
 class Place(Protocol):
-    """Where a snapshot lies. `close` it. Not safe for use by several threads at once.
+    """Where a snapshot lies. The caller must `close` it. Not safe for use by several threads at once.
 
     name    the path or URL, for errors; without credentials
     least   the fewest bytes that are worth one read here
@@ -56,7 +56,7 @@ class Place(Protocol):
 
 
 class LocalPlace:
-    """A directory. Its files stay open until `close`, so they can be read on even if the snapshot is deleted."""
+    """A directory. Its files stay open until `close`, so they stay readable even if the snapshot is deleted."""
 
     least = LOCAL_READ_BYTES
 
@@ -103,6 +103,6 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 def local(path: str | os.PathLike[str]) -> Path:
-    """The local path that a path or a file:// URL means."""
+    """The local path for a path or a file:// URL."""
     text = os.fspath(path)
     return Path(unquote(text.removeprefix(FILE_URL))) if text.startswith(FILE_URL) else Path(text)

@@ -4,8 +4,9 @@
     gs://bucket/path
     hdfs://namenode:8020/path
 
-Credentials come from the environment, as pyarrow documents it. Those in a URL work too, and no error shows them. Local
-files and S3 are tested; the other schemes are not. pyarrow is optional, so it is imported when the first URL is opened.
+Credentials come from the environment, as pyarrow documents it. Credentials in a URL work too, and no error shows them.
+Local files and S3 are tested; the other schemes are not. pyarrow is optional, so it is imported when the first URL is
+opened.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class RemotePlace:
         while self._files:
             try:
                 self._files.popitem()[1].close()
-            except OSError:  # it was only read
+            except OSError:  # ignore the error: the file was only read
                 pass
 
     def _file(self, name: str) -> Any:
@@ -114,12 +115,13 @@ class RemotePlace:
 
     def make_directory(self) -> None:
         """Create the directory, where the file system has directories. Raises SnapshotUnreachable."""
-        if self._fs.type_name not in ("s3", "gcs"):  # there it would only put an empty object
+        # an object store has no directories: there this would only write an empty object
+        if self._fs.type_name not in ("s3", "gcs"):
             with self._telling("", None):
                 self._fs.create_dir(self._path, recursive=True)
 
     def write(self, file: str, pieces: Iterator[bytes]) -> None:
-        """Create or replace a file. In an object store it appears whole, once all pieces are written.
+        """Create or replace a file. In an object store the file appears only when all pieces are written.
 
         Raises SnapshotUnreachable, and what `pieces` raises.
         """

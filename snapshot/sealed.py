@@ -1,7 +1,7 @@
 """Sealed: a published snapshot, read with plain reads: without LMDB, without a mapping, and without creating a file.
 
-So it can be read where LMDB cannot: in an object store, in a process with limited address space, and beside a file that
-somebody cuts. It costs one read for each MiB of rows that are read in order (snapshot/rows/windows.py).
+So it can be read where LMDB cannot: in an object store, in a process with limited address space, and while another
+process may shorten the file. Rows that are read in order cost one read per MiB (snapshot/rows/windows.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.snapshot.rows.windows import Windows
 
 
 class Sealed(NamedTuple):
-    """A snapshot that is open for reading. `close` it.
+    """A snapshot that is open for reading. The caller must `close` it.
 
     rows   an `engine.cold.ColdStore`; one thread at a time
     """
@@ -40,7 +40,7 @@ class Sealed(NamedTuple):
     rows: RowFile
 
     def state(self) -> State:
-        """The state that the snapshot holds, all of it cold."""
+        """The state in the snapshot. Nothing of it is in memory yet."""
         return load_state(self.rows, self.meta.tables)
 
     def close(self) -> None:

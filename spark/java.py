@@ -62,7 +62,7 @@ def java_home(environ: Mapping[str, str] = os.environ) -> str | None:
             found = f"Java {named.major}" if named else "no Java"
             raise TidelogSparkError(
                 "TIDELOG_NO_JAVA",
-                f"JAVA_HOME is {home}, where there is {found}; Spark needs Java {JAVA_MAJOR_MIN} or later: unset "
+                f"JAVA_HOME is {home}, which contains {found}; Spark needs Java {JAVA_MAJOR_MIN} or later: unset "
                 f"JAVA_HOME, or {REMEDIES}",
             )
         return home if named.optional else _without_module(named)
@@ -76,7 +76,7 @@ def java_home(environ: Mapping[str, str] = os.environ) -> str | None:
         return _without_module(packaged)
     found = f"`java` on PATH is Java {on_path.major}" if on_path else "there is no `java` on PATH"
     raise TidelogSparkError(
-        "TIDELOG_NO_JAVA", f"Spark needs Java, JAVA_HOME is not set and {found}: {REMEDIES}"
+        "TIDELOG_NO_JAVA", f"Spark needs Java, but JAVA_HOME is not set, and {found}: {REMEDIES}"
     )
 
 

@@ -149,12 +149,12 @@ def restore_order(order: Order, tops: bytes, serials: bytes) -> None:
     wide = order.new is list and order.TOP == 0
     order.restore(ids_of(tops, wide), column_of(serials).tolist())
     if len(order.tops) != len(order.serials):
-        raise ValueError("the lists of its directory have different lengths")
+        raise ValueError("the lists of chunks in the row have different lengths")
 
 
 def restore_lasts(order: TimeOrder, lasts: bytes) -> None:
     """Restore the last IDs of the time order's chunks. Raises ValueError if the lengths differ."""
     column = ids_of(lasts, order.new is list)
     if len(column) != len(order.serials):
-        raise ValueError("the lists of its directory have different lengths")
+        raise ValueError("the lists of chunks in the row have different lengths")
     order.lasts = dict(zip(order.serials, column))

@@ -81,7 +81,7 @@ def parse(given: Mapping[str, str]) -> Options:
     if table != "entries":
         for name in ("startId", "endId", "startTimestamp", "endTimestamp", "fields"):
             if name.lower() in told:
-                raise refused(name, told[name.lower()], f"not used with table={table}")
+                raise TidelogSparkError(OPTION, f"option {name} cannot be used with table={table}")
     return Options(
         paths=_paths(told),
         snapshot=snapshot,
@@ -108,7 +108,7 @@ def refuse_unknown(told: Iterable[str], known: Iterable[str]) -> None:
     for name in told:
         if name not in names:
             close = get_close_matches(name, names, 1)
-            hint = f"known are {', '.join(names.values())}"
+            hint = f"the options are {', '.join(names.values())}"
             if close:
                 hint = f"did you mean {names[close[0]]}?"
             raise TidelogSparkError(OPTION, f"unknown option {name}; {hint}")
@@ -116,7 +116,7 @@ def refuse_unknown(told: Iterable[str], known: Iterable[str]) -> None:
 
 def refused(name: str, value: str, wanted: str) -> TidelogSparkError:
     """The error for an option whose value is not allowed."""
-    return TidelogSparkError(OPTION, f"option {name}: {value!r} is not possible; it takes {wanted}")
+    return TidelogSparkError(OPTION, f"option {name}: {value!r} is not allowed; give {wanted}")
 
 
 def choice(told: Mapping[str, str], name: str, choices: Iterable[str], default: str) -> str:
@@ -142,7 +142,8 @@ def _paths(told: Mapping[str, str]) -> tuple[str, ...]:
         return _list(told["paths"], "paths", "a JSON list of paths")
     if not told.get("path"):
         raise TidelogSparkError(
-            OPTION, "which snapshot or store? Give its path: .load(PATH) or .option('path', PATH)"
+            OPTION,
+            "no snapshot or store is named; give its path with .load(PATH) or .option('path', PATH)",
         )
     return (told["path"],)
 

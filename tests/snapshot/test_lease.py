@@ -114,7 +114,9 @@ def test_a_foreign_lock_is_named(store: Path, monkeypatch: pytest.MonkeyPatch) -
     first, *_ = paths(store)
     with lease.unleased(DISK, first) as free:
         assert free
-        with pytest.raises(SnapshotRefused, match=f"{NAME}: another process has held its flock"):
+        with pytest.raises(
+            SnapshotRefused, match=f"{NAME}: another process has held an exclusive flock"
+        ):
             with place_of(first).hold():
                 pass
 

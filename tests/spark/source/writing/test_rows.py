@@ -99,9 +99,10 @@ def test_a_text_column_called_fields_is_a_field() -> None:
 
 # fmt: off
 @pytest.mark.parametrize("ddl, options, text", [
-    ("v int", {}, "column stream must be there once (the option stream or streamColumn says the stream); there are v"),
+    ("v int", {},
+     "column stream must appear exactly once (or give the option stream or streamColumn); the columns are v"),
     ("v int", {"stream": "s", "idColumn": "id"},
-     "column id must be there once (the option idColumn names it); there are v"),
+     "column id must appear exactly once (the option idColumn names it); the columns are v"),
     ("stream int, v int", {}, "column stream is int; a stream is a string or binary"),
     ("stream string", {}, "no column is left for the entries' fields"),
     ("v array<int>", {"stream": "s"},
@@ -109,8 +110,8 @@ def test_a_text_column_called_fields_is_a_field() -> None:
     ("id double, v int", {"stream": "s", "idColumn": "id"},
      "column id is double; an ID is `ms-seq` as a string, or milliseconds"),
     ("stream string, id string, fields map<string,string>", {},
-     "column id would not be written, since the column fields has the entries' fields: select the stream, the ID and "
-     "fields only"),
+     "column id would not be written, because the column fields has the entries' fields: select the stream, the ID "
+     "and fields only"),
 ])
 # fmt: on
 def test_a_wrong_column_is_named(ddl: str, options: dict[str, str], text: str) -> None:
@@ -145,5 +146,5 @@ def test_a_wrong_id_is_named(text: str | None) -> None:
     with pytest.raises(TidelogSparkError) as raised:
         commands("id string, v int", [pa.array([text], pa.string()), pa.array([1])], stream="s", idColumn="id")
     assert str(raised.value) == (
-        f"[TIDELOG_ROW] row 0: its ID is {shown}, and must be `ms-seq` or `ms`, above 0-0"
+        f"[TIDELOG_ROW] row 0: its ID is {shown}, but must be `ms-seq` or `ms`, above 0-0"
     )
