@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import of_checkpoint, of_engine, of_log, of_recovery, of_store
+from tests.mutants import of_checkpoint, of_engine, of_exports, of_log, of_recovery, of_store
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -13,4 +13,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_checkpoint.MUTANTS,
     *of_engine.MUTANTS,
     *of_store.MUTANTS,
+    *of_exports.MUTANTS,
 )
