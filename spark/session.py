@@ -19,7 +19,6 @@ LOGGING: Final = "log4j2.configurationFile"
 DEFAULTS: Final = {
     "spark.app.name": "tidelog",
     "spark.sql.session.timeZone": "UTC",  # times in a store are UTC; Spark would show them in the machine's zone
-    "spark.sql.python.filterPushdown.enabled": "true",  # Spark's default is false; then every page is read
     "spark.ui.showConsoleProgress": "false",
 }
 # For a master that runs in this process: Spark listens only on loopback addresses. G1, Java's default collector, takes

@@ -5,8 +5,7 @@ Spark makes the object in one process, plans the read in a second and reads in a
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,23 +16,18 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import options as batch_options
 from tidelog.spark.source import schemas
-from tidelog.spark.source.batch.filters import narrowed
 from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read, columns_by, columns_of, read
 from tidelog.spark.source.batch.snapshots import resolve
 from tidelog.spark.source.log import stream
 
 NAME: Final = "tidelog"
-# Spark refuses a reader that has `pushFilters`, except in the process that plans a read with filters to push down. It
-# offers no other way to recognise that process than this module, which is loaded only there.
-PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class TidelogDataSource(DataSource):
@@ -74,8 +68,7 @@ class TidelogDataSource(DataSource):
     def reader(self, schema: types.StructType) -> DataSourceReader:
         options, paths = self._resolved()
         columns = columns_by(options, arrow_columns(schema))
-        kind = PushingReader if PUSHING in sys.modules else Reader
-        return kind(read(options, paths, columns))
+        return Reader(read(options, paths, columns))
 
     def streamReader(self, schema: types.StructType) -> DataSourceStreamReader:
         return stream.reader(self._told, arrow_columns(schema))
@@ -136,7 +129,12 @@ class EntriesPartition(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Reads tables of snapshots."""
+    """Reads tables of snapshots.
+
+    It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for each DataFrame, and pushed filters replace
+    that plan. Every later use of the DataFrame, and every other branch of the same query, would then miss the rows that
+    the filters exclude.
+    """
 
     def __init__(self, planned: Read) -> None:
         self.planned = planned
@@ -149,14 +147,3 @@ class Reader(DataSourceReader):
         if part is None:  # if a read has no partitions, Spark passes one with None
             return iter(())
         return self.planned.batches(part)
-
-
-class PushingReader(Reader):
-    """A reader that skips what pushed filters exclude. Spark applies all filters again."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        planned = self.planned
-        self.planned = Read(
-            planned.options, planned.paths, planned.columns, narrowed(planned.wanted, filters)
-        )
-        return filters

@@ -1,35 +1,21 @@
-"""Options and pushed filters select what they say, for random stores and random choices of them."""
+"""Options select what they say, for random stores and random choices of them."""
 
 from __future__ import annotations
 
 import json
-import operator
 import random
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
 from tests.rounds import rest_slow
 from tests.spark.histories import Told, lives
 from tests.spark.rows import rows
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source.batch.filters import narrowed
-from tidelog.spark.source.batch.read import Read, columns_of, read
 from tidelog.spark.source.options import parse
 
 COLUMNS = "db,stream,id,ms,seq,ts,fields"
@@ -85,39 +71,6 @@ def choices(r: random.Random, all_rows: list[Row]) -> tuple[dict[str, str], Call
     return options, lambda row: all(test(row) for test in tests)
 
 
-KINDS: dict[str, tuple[Callable[[tuple[str], Any], Filter], Callable[[Any, Any], bool]]] = {
-    "=": (EqualTo, operator.eq),
-    "in": (In, lambda found, values: found in values),
-    "not": (lambda at, value: Not(EqualTo(at, value)), operator.ne),
-    "<": (LessThan, operator.lt),
-    "<=": (LessThanOrEqual, operator.le),
-    ">": (GreaterThan, operator.gt),
-    ">=": (GreaterThanOrEqual, operator.ge),
-}
-
-
-def holds_of(column: str, holds: Callable[[Any, Any], bool], wanted: Any, row: Row) -> bool:
-    return row[column] is not None and holds(row[column], wanted)
-
-
-def pushed(r: random.Random, all_rows: list[Row]) -> tuple[list[Filter], Callable[[Row], bool]]:
-    """Random filters, and whether they keep a row, judged as Spark does: null keeps nothing."""
-    filters: list[Filter] = []
-    tests: list[Callable[[Row], bool]] = []
-    for _ in range(r.choice((1, 1, 2))):
-        some, other = r.choice(all_rows), r.choice(all_rows)
-        column = r.choice(("db", "stream", "id", "ms", "ts"))
-        value, second = some[column], other[column]
-        if value is None or second is None:
-            continue
-        kind = r.choice(list(KINDS))
-        make, holds = KINDS[kind]
-        wanted = (value, second) if kind == "in" else value
-        filters.append(make((column,), wanted))
-        tests.append(partial(holds_of, column, holds, wanted))
-    return filters, lambda row: all(test(row) for test in tests)
-
-
 def check(told: Told, r: random.Random) -> None:
     whole = rows(told.path, columns=COLUMNS)
     if not whole:
@@ -126,23 +79,10 @@ def check(told: Told, r: random.Random) -> None:
         options, selected = choices(r, whole)
         found = rows(told.path, columns=COLUMNS, **options)
         assert counted(found) == counted([row for row in whole if selected(row)]), options
-    parsed = parse({"path": str(told.path), "columns": COLUMNS, "targetPartitionBytes": "300"})
-    planned = read(parsed, (str(told.path),), columns_of(parsed))
-    for _ in range(8):
-        filters, kept = pushed(r, whole)
-        narrow = Read(parsed, planned.paths, planned.columns, narrowed(planned.wanted, filters))
-        found = [
-            row
-            for part in narrow.parts()
-            for each in narrow.batches(part)
-            for row in each.to_pylist()
-        ]
-        expected = counted([row for row in whole if kept(row)])
-        assert counted([row for row in found if kept(row)]) == expected, filters
 
 
 @pytest.mark.parametrize("first", rest_slow(range(5_000, 5_400, 10), 2))
-def test_options_and_filters_select_what_they_say(tmp_path: Path, first: int) -> None:
+def test_options_select_what_they_say(tmp_path: Path, first: int) -> None:
     r = random.Random(first)
     for seed, told in lives(tmp_path, range(first, first + 4), 40):
         print("seed", seed)

@@ -57,7 +57,7 @@ class KeysPart:
 
 
 class Selection(NamedTuple):
-    """Which keys and entries a read wants: by its options, and by the filters that Spark pushed down."""
+    """Which keys and entries a read wants."""
 
     dbs: frozenset[int] | None = None
     names: frozenset[bytes] | None = None

@@ -122,7 +122,6 @@ class Read:
         return Batches(
             list(self.columns),
             fields,
-            # Filters narrow to whole nodes, and Spark filters the rows; the options' range is exact.
             self.wanted.span,
             verify=options.verify,
             rows=options.batch_rows,
