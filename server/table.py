@@ -67,8 +67,8 @@ class Commands(Generic[S]):
         command = table.resolve(args)
         handler = self.handlers.get(command.name)
         spelling = args[0]
-        # Store the way only if `spellings` has this spelling: the number of these is limited, and none of their
-        # commands has subcommands.
+        # Cache the result only for the spellings in `spellings`. There are few of them, so the cache stays small, and
+        # none of their commands has subcommands, so the first word decides.
         if spelling in table.spellings:
             least, most = command.arity, command.arity
             if least < 0:

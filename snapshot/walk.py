@@ -417,7 +417,8 @@ class _Walker:
     def group(self, number: int, group: Any) -> None:
         row = self.rows.get(rowkeys.group_row(number, group.number))
         assert row is not None  # the group was loaded from it
-        # The group's directory row (engine.groups.frozen_pending) lists the serials of the chunks of each order.
+        # A group's pending entries lie in chunks, once sorted by ID and once by time. The group's directory row
+        # (engine.groups.frozen_pending) lists the serial numbers of the chunks of each order.
         directory = msgpack.unpackb(row)[4]
         by_id, by_time, by_owner = directory[5:8]
         told = sum(len(order[1]) // 8 for order in (by_id, by_time))

@@ -45,8 +45,9 @@ XREOPEN: Final = 6  # (op, db, key, ids, rows, deleted)   the last sealed node b
 #                      deleted: bit mask of its deleted slots, as little-endian bytes
 XTRIM: Final = 7  # (op, db, key, length, removed, drop, floor, slots, ids)
 #                    length: entries of the stream afterwards. removed: number of entries removed.
-#                    drop: number of whole nodes dropped from the head. floor: in the node after them, the slots below
-#                    this one are removed. slots, ids: entries that ACKED removed singly, else ()
+#                    drop: number of whole nodes dropped from the head. floor: a slot of the first node that
+#                    remains; the slots below it are removed. slots, ids: the entries that a trim with the option ACKED
+#                    removed one by one, else ()
 XDEL: Final = 8  # (op, db, key, ids, slots)              deletes entries; raises max-deleted-entry-id
 XSETID: Final = 9  # (op, db, key, ms, seq, entries_added, max_deleted_ms, max_deleted_seq)
 XCFGSET: Final = 10  # (op, db, key, duration_s, maxsize) sets the limits; clears the dedup tables

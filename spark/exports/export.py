@@ -229,7 +229,8 @@ def _checked(
         told[known[name.lower()]] = value
     if told.get("fields") == "wide":
         raise _wrong(
-            "fields=wide needs a schema; read the snapshot with Spark and write it from there"
+            "fields=wide needs a schema, which an export does not take; read the snapshot with a schema in Spark, and "
+            "write that DataFrame"
         )
     if since is not None:
         if any(name in told for name in RANGES):

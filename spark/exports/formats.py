@@ -23,7 +23,7 @@ from tidelog.spark.exports.target import Sink
 GROUP_ROWS: Final = 128 << 10
 GROUP_BYTES: Final = 64 << 20
 SORTED_BY: Final = ("stream", "id_key")
-# Columns with few distinct values, and the paths of names within `fields`.
+# Columns to encode with a dictionary, because they have few distinct values. The dotted ones hold the field names.
 REPEATED: Final = (
     *("db", "stream", "stream_number", "group", "consumer", "type", "event", "snapshot"),
     *("fields.list.element.name", "fields.key_value.key"),

@@ -23,7 +23,7 @@ from tidelog.tools.demo.child import LINES, POISON, RESULTS, decode, result
 JOBS = LINES.encode()
 DONE = RESULTS.encode()
 DEAD = JOBS + b":dead"
-# The streams of pauses and failures. The proof does not need them, because the other streams show what it checks.
+# The streams in which a queue notes paused and failed jobs. The proof does not read them; the other streams suffice.
 NOTES = JOBS + b":holds", JOBS + b":failures"
 ADDS = (e.XADD, e.XADD_NODE, e.XADD_MANY)
 OF_ALL = (e.EPOCH, e.XREOPEN)
