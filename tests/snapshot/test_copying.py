@@ -292,7 +292,7 @@ def test_other_targets(snapshot: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SnapshotRefused, match="is not a directory"):
         copied(snapshot, tmp_path / "file")
-    with pytest.raises(SnapshotRefused, match=f"end the path with {snapshot.name}"):
+    with pytest.raises(SnapshotRefused, match=f"end its path with {snapshot.name}"):
         copied(snapshot, tmp_path / ("1" * 20))
     made = tmp_path / "copy"
     copied(snapshot, made)

@@ -84,8 +84,8 @@ def changed(**changes: Any) -> bytes:
     ({"more": 1}, "the field more is unknown"),
     ({"counts__largest": [{"db": 0, "key": 5, "entries": 1, "groups": 0, "pending": 0}]}, "[0].key is not a key"),
     ({"counts__largest": [{"db": 0, "key": {"base64": "?"}, "entries": 1, "groups": 0, "pending": 0}]}, "is not a key"),
-    ({"format": 0}, "format is 0"),
-    ({"format": "1"}, "format is '1'"),
+    ({"format": 0}, "the field 'format' is 0"),
+    ({"format": "1"}, "the field 'format' is '1'"),
 ])
 # fmt: on
 def test_a_field_that_cannot_be(changes: dict[str, Any], reason: str) -> None:
