@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import ADDED, ENTRIES, KEYS, REMOVED
+from tidelog.spark.exports.formats import parquet_batches
 from tidelog.spark.exports.incremental import COPIED, ENDED
 from tidelog.spark.exports.seal import Export, read_export, verify
 from tidelog.spark.exports.target import EXPORT, target_of, telling
@@ -92,7 +93,7 @@ class Files(NamedTuple):
         place = self.exports[at]
         surviving = Surviving(self.later[at:])
         with telling(f"{place}/{name}"), target_of(place).source(name) as source:
-            yield from surviving.of(pq.ParquetFile(source).iter_batches(BATCH_ROWS))
+            yield from surviving.of(parquet_batches(pq.ParquetFile(source), BATCH_ROWS))
 
     def columns(self) -> dict[str, pa.DataType]:
         """The columns of the entries. Raises TidelogSparkError."""
@@ -188,7 +189,7 @@ def _later(export: Export) -> Later:
 def _rows(export: Export, table: str) -> Iterator[dict[str, Any]]:
     for file in export.seal.of_table(table):
         with telling(export.name), export.target.source(file.name) as source:
-            for batch in pq.ParquetFile(source).iter_batches(BATCH_ROWS):
+            for batch in parquet_batches(pq.ParquetFile(source), BATCH_ROWS):
                 yield from batch.to_pylist()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -185,3 +185,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return value
+
+
+def parquet_batches(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Iterate over the batches of a Parquet file. pyarrow 19 fails for a file without row groups."""
+    if file.num_row_groups:
+        yield from file.iter_batches(rows)

@@ -41,6 +41,7 @@ from tidelog.engine.streams.stored import (
     tail_node,
 )
 from tidelog.snapshot.rows.rowfile import RowFile
+from tidelog.spark.exports.formats import parquet_batches
 
 NAME: Final = "_index.parquet"
 FORMAT: Final = 1
@@ -227,7 +228,7 @@ def read_index(source: Any) -> Iterator[Indexed]:
 
 def _rows(file: Any) -> Iterator[tuple[Head, IndexNode | None]]:
     number_of = int.from_bytes
-    for batch in file.iter_batches(ROWS):
+    for batch in parquet_batches(file, ROWS):
         columns = [column.to_pylist() for column in batch.columns]
         for number, db, key, ordinal, first, last, slots, length, crc, deleted in zip(*columns):
             if ordinal is None:
