@@ -368,12 +368,16 @@ class ColdPages:
     def _behind(self, page: Page) -> int:
         """A lower bound for the IDs of the entries after the page, for error messages.
 
-        The last slot's ID + 1; but if the last slot is deleted, its ID may be too great (XSETID), so the first slot's.
+        The last slot's ID + 1; but if the last slot is deleted, its ID may be too great, so the first slot's.
         """
-        at = len(page.counts) - 1
-        deleted = self.marks.mask(page.ordinal + at, page.masks[at])
-        ends_deleted = deleted.bit_length() >= page.counts[at] > 0
-        return (page.firsts if ends_deleted else page.lasts)[at] + 1
+        return (page.firsts if self._ends_deleted(page) else page.lasts)[-1] + 1
+
+    def _ends_deleted(self, page: Page) -> bool:
+        """Whether the page's last slot is deleted. Then smaller IDs may follow it, since XSETID can set the last ID
+        back.
+        """
+        deleted = self.marks.mask(page.stop - 1, page.masks[-1])
+        return deleted.bit_length() >= page.counts[-1] > 0
 
     def _with(self, ordinal: int, entry_id: int) -> tuple[Page, int]:
         """(page, index in the page) of a node. `entry_id`: an ID of this node, or of one near it."""
@@ -427,7 +431,9 @@ class ColdPages:
         page = _cache.get((self._serial, self._recent))
         if page is not None and page.firsts[0] <= entry_id <= page.lasts[-1]:
             at = bisect_right(page.firsts, entry_id) - 1
-            if self.head <= page.ordinal + at < self.stop:
+            if self.head <= page.ordinal + at < self.stop and (
+                at < len(page.counts) - 1 or not self._ends_deleted(page)
+            ):
                 return page, at
         page = self._seek(entry_id)
         if page is None:
