@@ -158,8 +158,15 @@ def test_a_server_whose_metrics_get_no_thread_does_not_start(
         begin = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
+            if thread.name == "tidelog-serve":
+                run = thread.run
+
+                def run_alone() -> None:
+                    limit.reached = True
+                    run()
+
+                monkeypatch.setattr(thread, "run", run_alone)
             begin(thread)
-            limit.reached = thread.name == "tidelog-serve"
 
         monkeypatch.setattr(threading.Thread, "start", start)
         with pytest.raises(tidelog.CannotOpen, match="a thread to serve metrics.*ulimit"):
