@@ -19,8 +19,8 @@ from typing import Final
 import crcmod.predefined  # type: ignore[import-untyped]
 
 _crcmod: Final[Callable[[bytes, int], int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
-# The flag is in the submodule `crcmod.crcmod`. The package `crcmod` gives that name to something else, so get the
-# submodule from sys.modules.
+# `_usingExtension` is in the submodule `crcmod.crcmod`. But the attribute `crcmod` of the package is the package
+# itself, so get the submodule from sys.modules.
 _CRCMOD_IN_C: Final = bool(getattr(sys.modules["crcmod.crcmod"], "_usingExtension", False))
 
 

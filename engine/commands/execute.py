@@ -81,7 +81,7 @@ def expire_due(ctx: Context, limit: int) -> list[CorruptBlock]:
             if limit <= 0:
                 return damage
     if not ctx.effects:
-        # No key was deleted. While some keys are not in memory, `next_expiry` is only a lower bound, and it was too
-        # early. The calls of `due` above have raised the bound, so compute `next_expiry` again.
+        # No key was deleted, so `next_expiry` was too early. That can happen while some keys are not in memory, because
+        # then it is only a lower bound. The calls of `due` above have raised the bound, so compute `next_expiry` again.
         ctx.state.find_next_expiry()
     return damage

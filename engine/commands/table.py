@@ -28,7 +28,7 @@ class Command(NamedTuple):
 
     name: bytes
     arity: int
-    flags: frozenset[str]  # the words of COMMAND's reply: write readonly denyoom fast blocking ...
+    flags: frozenset[str]  # as in the reply of COMMAND: write readonly denyoom fast blocking ...
     first_key: int  # 0 = no keys
     last_key: int
     key_step: int

@@ -30,7 +30,7 @@ VOLATILE: Final = 48  # opcodes 48..63 are never logged
 
 # fmt: off
 # --- the life of a leader
-EPOCH: Final = 1  # (op, number, incarnation)             a life of the writer begins; changes no data
+EPOCH: Final = 1  # (op, number, incarnation)             a writer starts to append to the log; changes no data
 
 # --- streams
 XADD: Final = 2  # (op, db, key, ms, seq, row)            adds an entry to the open tail node
@@ -66,7 +66,8 @@ DELIVER: Final = 19  # (op, db, key, group, consumer, ids, time, counts, now[, m
 #                      consumer. counts: delivery counts, one int for all or a tuple. now: the consumer's new active
 #                      time; -1 leaves it unchanged (history re-read). ms, seq, entries_read: the group's new position
 XACK: Final = 20  # (op, db, key, group, ids)             removes pending entries, even of deleted entries
-XNACK: Final = 21  # (op, db, key, group, ids, counts)    moves to the end of the NACK zone, in order; removes owner
+XNACK: Final = 21  # (op, db, key, group, ids, counts)    moves `ids`, in this order, to the end of the NACK zone;
+#                      removes their owner
 XACKDEL: Final = 22  # (op, db, key, group, ids, slots)   acknowledges and deletes exactly these entries
 
 # --- keys

@@ -102,7 +102,7 @@ class Order:
         self.chunks: list[Chunk | None] = []
         self.serials: list[int] = []
         self.shelf = shelf
-        # Makes a column of IDs: an array of their keys, or in the wide form, if an ID has no key, a list of the IDs.
+        # Makes a column of IDs: an array of their keys or, if an ID has no key, a list of the IDs (the wide form).
         self.new = new
         self.tops = self.new_tops(())
 

@@ -43,7 +43,7 @@ class Expiries(dict[bytes, int]):
     def __len__(self) -> int:
         return self.count
 
-    # --- changing: only apply calls these methods, and only for keys in memory
+    # --- changing: called only while effects are applied, and only for keys in memory
 
     def put(self, key: bytes, at: int) -> None:
         """Set a key's time: it lives up to and including `at`, in unix ms."""

@@ -59,7 +59,7 @@ class Frozen:
         changes = state.changes
         self.generation = changes.generation
         self._committed = changes.committed
-        # Never insert into this dict: the garbage collector tracks a dict again after an insert.
+        # Never insert into this dict: it is hidden from the garbage collector, and an insert would end that.
         self._streams = untracked(changes.streams)
         self._taken: list[Stream] = []
         self._undo: dict[int, Undo] = {}  # by number

@@ -126,8 +126,8 @@ class FrozenKeys:
         """
         to_end, self._to_end = self._to_end, []
         for number, changed in to_end:
-            # `Changes.ended` names the streams that were in memory. Delete here the rows of the table's other streams,
-            # except those whose KEY row is damaged.
+            # The table was flushed, so delete the rows of its streams, except streams whose KEY row is damaged. Streams
+            # that were in memory are not deleted here: `Changes.ended` names them.
             for _, row in read.rows(key_prefix(number)):
                 yield REST
                 key, (_, kind, held) = keyrow.unpack(row)

@@ -297,7 +297,7 @@ class Keyspace(dict[bytes, Value]):
             try:
                 return self.load(key)
             except CorruptBlock:
-                # Only a replay comes here. In live execution, decide has already called `lose`.
+                # Only a replay comes here: in live execution, `lose` was called while the command was decided.
                 if not self.lose(key):
                     raise
                 number = self.lost[key]

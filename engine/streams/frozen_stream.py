@@ -77,8 +77,8 @@ _pack = msgpack.Packer(autoreset=True).pack
 Undo = tuple[int, tuple[tuple[int, FrozenGroup | Given], ...]]
 
 
-# A stream whose only row is its STREAM row: its number, the first fields of the row, the ordinal of the tail, the
-# tail's IDs, the tail's rows, and the other fields of the row on the tail (`_tail`).
+# A tuple for a stream whose only row is its STREAM row: its number, the first fields of the row, the ordinal of the
+# tail, the tail's IDs, the tail's rows, and the row's other fields about the tail (`_tail`).
 Plain = tuple[int, tuple[int, ...], int, list[int], list[EntryRow], "tuple[bytes, bool] | None"]
 
 

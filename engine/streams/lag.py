@@ -38,7 +38,7 @@ def read_on(stream: Stream, last_id: int, entries_read: int, delivered: Entries)
     first, count = delivered.first_id(), len(delivered)
     entries_read = read_one(stream, last_id, entries_read, first)
     if entries_read != UNKNOWN:
-        # No entry after `first` was deleted, so each of the later delivered entries adds one.
+        # No entry after `first` was deleted, so each of the other delivered entries adds one to `entries_read`.
         return entries_read + count - 1
     last_id = first
     for at, entry_id in enumerate(delivered.ids()[1:], 2):

@@ -25,7 +25,7 @@ KEY_REQUIRED = (
     b" the MKSTREAM option to create an empty stream automatically."
 )
 BUSYGROUP = b"BUSYGROUP Consumer Group name already exists"
-CREATE_ARGS_MAX = 8  # XGROUP CREATE key group id MKSTREAM ENTRIESREAD n
+CREATE_ARGS_MAX = 8  # as in XGROUP CREATE key group id MKSTREAM ENTRIESREAD n
 SETID_ARGS_MAX = 7
 
 HELP = b"""\

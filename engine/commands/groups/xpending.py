@@ -12,7 +12,7 @@ from tidelog.engine.groups.pending import NOBODY
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import NULL_ARRAY, Reply
 
-ARGS_MAX = 9  # Redis ignores surplus arguments up to this total, so we do too
+ARGS_MAX = 9  # as in Redis, surplus arguments up to this total are ignored
 
 
 @command("xpending", -3, "readonly")

@@ -17,7 +17,8 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     for arg in args[3:]:
         word = arg.lower()
         if word not in _CONDITIONS:
-            # Strip line ends from the option, because the error line ends with it, and Redis strips line ends there.
+            # The error ends with the option. Redis strips line ends from the end of an error, so strip them from the
+            # option.
             shown = echo(arg.partition(b"\0")[0].rstrip(b"\r\n"), len(arg))
             raise CommandError(b"ERR Unsupported option %b" % shown)
         words.add(word)

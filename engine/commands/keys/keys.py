@@ -175,7 +175,7 @@ def keys(ctx: Context, args: list[bytes]) -> Reply:
 @command("randomkey", 1, "readonly", _NO_KEYS)
 def randomkey(ctx: Context, args: list[bytes]) -> Reply:
     """One key, chosen by the current time: the engine has no source of randomness."""
-    # Multiply the time by the constant of Fibonacci hashing, so that consecutive milliseconds choose keys far apart.
+    # Multiply the time by the constant of Fibonacci hashing, so that consecutive times choose distant keys.
     names = ctx.database.keys.spread(ctx.now * 0x9E3779B97F4A7C15 >> 16)
     return next((key for key in names if not ctx.passed(key)), None)
 

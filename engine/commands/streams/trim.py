@@ -123,7 +123,7 @@ class Plan:
         self.removed = 0
         self.drop = 0  # whole nodes from the head
         self.floor = 0  # and the slots of the next node below this one
-        # for ACKED: the entries removed singly, as (ordinal, slot, ordinal, slot, ...)
+        # for the policy ACKED: the entries removed one by one, as (ordinal, slot, ordinal, slot, ...)
         self.slots: list[int] = []
         self.ids: list[int] = []  # and their IDs
         self.gone: list[Callable[[], list[int]]] = []  # DELREF: IDs that drop and floor remove
@@ -186,7 +186,7 @@ def plan_trim(
 def _keeps_less(stream: Stream, length: int, options: TrimOptions, settings: Settings) -> bool:
     """Whether to plan a trim from the end: fewer nodes stay than go."""
     if stream.groups and options.policy in (ACKED, DELREF):
-        # These policies have to look up each removed entry in the groups, so they need its ID.
+        # ACKED and DELREF have to look up each removed entry in the groups, so the plan needs the ID of each.
         return False
     if options.entries_max(settings):
         return False  # removes few entries
@@ -259,7 +259,7 @@ def _take_part(plan: Plan, node: Node, wanted: int | None, minimum: int) -> None
         deleted = node.deleted
         if deleted & (deleted + 1):
             floor = node.live_slots()[wanted - 1] + 1
-        else:  # any deleted slots are the first ones of the node, as after a trim
+        else:  # if the node has deleted slots, they are its first ones, as after a trim
             floor = deleted.bit_length() + wanted
     plan.removed += taken
     if taken == node.live:
