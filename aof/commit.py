@@ -31,8 +31,7 @@ Callback = Callable[[LogPoisoned | None], object]
 
 EVERY_S: Final = 1.0
 PARK_S: Final = 2.0
-# After this time a waiter suspects that no thread leads the rounds, or that the chain broke before it reached the
-# waiter.
+# After this time a waiter suspects that no thread syncs, or that an interrupted thread did not wake it.
 DOUBT_S: Final = 1.0
 _PARKED_POLL_S: Final = 0.02
 
@@ -115,7 +114,7 @@ class GroupCommit:
                 while not waiter.lock.acquire(timeout=DOUBT_S):
                     with self._gate:
                         if waiter not in self._waiters:
-                            # the waiter is in a chain, so its round is over, but the chain broke before it
+                            # the sync for this waiter is over, but the waiter before it in the chain did not wake it
                             break
                         self._signal()
                 _pass_on(waiter.next)

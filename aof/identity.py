@@ -41,7 +41,7 @@ DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 
-# A power cut while a store is created can leave these names.
+# If power fails while a store is created, its directory may contain these names, and no others.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
 _FIRST_LINE: Final = b"tidelog store\n"

@@ -20,7 +20,7 @@ LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
 # beside a checkpoint's data: names the commit whose structure a check found sound
 CHECKED: Final = "checked"
 WORK: Final = "work"  # in snapshots/: the snapshot being made
-FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint; the log is folded into it
+FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint, into which the log is folded
 
 # Each directory comes before its contents.
 # fmt: off
@@ -50,7 +50,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
 
 def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
     """A NotPlain for each name of the store in `root` that has the wrong kind. Raises OSError."""
-    refused: set[str] = set()  # names of the wrong kind; the names below them are not checked
+    refused: set[str] = set()  # names of the wrong kind; what is below them is not checked
     missing: set[str] = set()
     for name, wanted in PLACES:
         above = name.rpartition("/")[0]

@@ -181,7 +181,7 @@ class Log:
         self._limit = 0
         # when frames reach this offset, the log starts to fill the next chunk
         self._fill_from = NO_OFFSET
-        # offsets for NEAR_END_SHIFTS that frames have not reached yet, the next one last
+        # the offsets that belong to NEAR_END_SHIFTS and that frames have not reached yet, in descending order
         self._near_end: list[int] = []
         self._chunk = self._chunk_min = chunk_bytes_min
         self._chunk_max = chunk_bytes_max
@@ -195,9 +195,9 @@ class Log:
         self._file: File | None = None
         self._durable: DurableFile | None = None
         self._position = recovered.position
-        # Both lists have one item for each segment read or written since the open. `_firsts`: its first LSN. `_bases`:
-        # the number that turns an offset in the segment into the bytes of all frames since the first of these segments.
-        # `_base`: that number for the current segment.
+        # Both lists have one item for each segment read or written since the open. `_firsts`: the segment's first LSN.
+        # `_bases`: what to add to an offset in the segment to get the bytes of all frames up to there.
+        # `_base`: the same for the current segment.
         self._firsts: list[int] = []
         self._bases: list[int] = []
         self._base = 0
@@ -471,7 +471,7 @@ class Log:
 
     def _park(self, parked: bool) -> None:
         self.parked = parked or self._pressed
-        if self._fsync_failed:  # check this last, because an fsync may fail in between
+        if self._fsync_failed:  # check this last: an fsync may fail while `parked` is being set
             self.parked = True
 
     # --- making room: all [lock]
@@ -545,8 +545,8 @@ class Log:
         offset = self.offset
         if offset > segment.HEADER_BYTES:
             self._before = End(self.written_lsn, offset, self._chain)
-        # If the old segment has no frame, it was too small for its first unit, because the unit reserved space in
-        # steps. Then the new segment replaces it under the same name, and continues the last segment that has a frame.
+        # If the old segment has no frame, it was too small for its first unit. Then the new segment replaces it under
+        # the same name, and continues the last segment that has a frame.
         self._new_segment(self._before, HEADER_BYTES + nbytes)
         self._ahead.end(old, offset)
 
@@ -700,7 +700,7 @@ class Log:
             try:
                 file.fdatasync()
             except OSError:
-                # `_stop_answering` sets it too, but an interrupt could come before that
+                # `_stop_answering` also sets `_fsync_failed`, but an interrupt could come first
                 self._fsync_failed = True
                 self._stop_answering()
                 raise

@@ -25,7 +25,7 @@ from tidelog.aof.reading.verdicts import Verdict
 from tidelog.aof.segment import Position, SegmentHeader
 from tidelog.disk.interface import Disk
 
-LOOK_BYTES: Final = 4 << 20  # so many that the fixed cost of a look does not matter
+LOOK_BYTES: Final = 4 << 20  # large enough that the fixed cost of a look is negligible
 
 
 class Stretch(NamedTuple):
@@ -63,7 +63,7 @@ class Tail:
         self._uuid = uuid
         self._newest: Segment | None = None  # the last segment that a look has found
         self._brief = position is not None
-        # the position of an unfinished frame, if a look has found one
+        # the position of an unfinished frame that an earlier `look` has found, else None
         self._torn: Position | None = None
 
     def look(self, nbytes: int = LOOK_BYTES) -> Stretch | None:

@@ -122,7 +122,8 @@ class RealFile:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes) -> None:
-        # like `_naming`, but without its call, because every synced command waits for this method and `fdatasync`
+        # Does what `_naming` does, without the cost of a call, because every synced command waits for this method and
+        # `fdatasync`.
         try:
             done = os.pwrite(self._fd, data, offset)
             # after a short write, a second write either succeeds or raises the error

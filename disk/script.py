@@ -24,5 +24,5 @@ def temporary_program(name: str, text: str) -> Path:
 
 
 def _remove(directory: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not remove its parent's program
+    if os.getpid() == owner:  # a forked child must not remove the program of its parent
         shutil.rmtree(directory, ignore_errors=True)

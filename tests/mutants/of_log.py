@@ -155,7 +155,7 @@ MUTANTS: Final = (
     Mutant(
         "log/unparked-after-failed-fsync",
         "aof/log.py",
-        "        if self._fsync_failed:  # check this last, because an fsync may fail in between\n"
+        "        if self._fsync_failed:  # check this last: an fsync may fail while `parked` is being set\n"
         "            self.parked = True\n",
         "",
         ("tests/aof/test_errors.py::test_everysec_does_not_unpark_a_poisoned_log",),
