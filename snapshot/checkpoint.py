@@ -36,7 +36,7 @@ from tidelog.snapshot.rows.environment import ColdRows, Environment, Writing
 from tidelog.snapshot.rows.meta import Meta
 
 TURN_S: Final = 0.0005  # longest turn: other threads wait at most this long for the interpreter
-# The longest turn while some other thread never sleeps. If a rest takes LONG_REST_S or more, there is such a thread.
+# The longest turn if some other thread never sleeps. A rest that takes LONG_REST_S or more shows that there is one.
 LONG_TURN_S: Final = 0.0025
 REST_S: Final = 0.0001
 LONG_REST_S: Final = 0.004
@@ -47,7 +47,7 @@ TAKE_MIN: Final = 1  # streams and keys copied per slice
 TAKE_MAX: Final = 512
 DELETE_ROWS: Final = 32
 DELETE_ROWS_HELD: Final = 2  # with the lock held
-# After a check found that another thread holds the lock, this many turns hold it.
+# After a check found that another thread holds the lock, this thread holds it for this many turns.
 HELD_TURNS: Final = 8
 # greatest number of turns in a row without the lock; see the module docstring
 FREE_TURNS_MAX: Final = 64
@@ -114,7 +114,7 @@ def write_checkpoint(
             writing.abort()
     finally:
         read.close()
-    # A failure of these steps is harmless: a file that is too short is valid, and the next open extends it.
+    # If these steps fail, no harm is done: a file that is too short is valid, and the next open extends it.
     with contextlib.suppress(OSError, AofError):
         environment.extend()
         environment.remember()

@@ -68,7 +68,7 @@ def copy_snapshot(source: Place, target: Place, progress: Progress = silent) -> 
     Raises NotASnapshot, SnapshotDamaged, NewerSnapshot of the source; SnapshotRefused if the target contains anything
     else; SnapshotUnreachable, OSError.
     """
-    # read it before taking the lease, because its errors are more precise
+    # read the manifest before taking the lease, because its errors are more precise
     manifest = read_manifest(source)
     with source.hold():
         job = _Job(source, manifest, progress)

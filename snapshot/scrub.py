@@ -73,7 +73,7 @@ from tidelog.snapshot.rows.opened import open_copy
 from tidelog.snapshot.sealed import open_place, read_manifest
 from tidelog.snapshot.walk import walk
 
-# These findings do not prevent the store from opening, and mean no loss of promised data.
+# A store with only these findings opens, and has lost no promised data.
 HARMLESS: Final = frozenset(("durable", "time", "tail"))
 
 _ATTEMPTS: Final = 5
@@ -122,7 +122,7 @@ def verify_store(
         for error in layout.all_misplaced(disk, root)
     ]
     if findings:
-        # With these findings the store does not open, and the other checks might read the wrong files.
+        # The store does not open while a name has the wrong kind, and the other checks might read the wrong files.
         return findings
     try:
         uuid = identity.read(disk, root)

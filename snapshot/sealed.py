@@ -122,7 +122,7 @@ class _Data:
         self.windows = Windows(
             lambda offset, nbytes: place.read_at(DATA, offset, nbytes), size, place.least
         )
-        # Where each read is a request, a few bytes cost as much as a window.
+        # On an object store each read is a request, and a request for a few bytes takes as long as one for a window.
         self.peek = self._exactly if place.least <= LOCAL_READ_BYTES else None
         self._place = place
         self._size = size

@@ -51,7 +51,7 @@ class Keeper:
                     if core is None or core.ended:
                         self.checkpoints.release()
                     else:
-                        # The process is exiting, but its daemon threads may still read rows, so do not unmap these.
+                        # The process is exiting, but its daemon threads may still read rows, so do not unmap the rows.
                         self.checkpoints.give_up()
                 if self.lock is not None:
                     # Unlock explicitly. Closing the descriptor might not unlock, because a child that was just forked

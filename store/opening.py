@@ -282,8 +282,8 @@ class _Opener:
         return state
 
     def _began(self, effect: Effect) -> None:
-        # Refer to the core weakly, because the log's threads outlive the last reference to a store, and must not keep
-        # the core alive.
+        # The log's threads outlive the last reference to a store. They must not keep the core alive, so refer to it
+        # weakly.
         core = self._core()
         if core is not None:
             APPLY[effect[0]](core.state, effect)

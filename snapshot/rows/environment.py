@@ -66,7 +66,7 @@ PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
 STEP_S: Final = 0.0003  # a check rests after this time of work, or up to 0.1 ms later
 REST_S: Final = 0.0001
-# processor time; a check that `check_beside` can finish within it runs at once, without a thread
+# if `check_beside` can finish a check within this processor time, it checks at once, without a thread
 FIRST_S = 0.004
 
 FORKED: Final = (
@@ -324,8 +324,8 @@ class Environment:
         stop   called between steps; true abandons the check without a result
         Raises DamagedCheckpoint, CheckpointError, OSError.
         """
-        # In a forked child this call raises. Call it before taking `_one_check`, because there a thread that exists
-        # only in the parent may hold that lock.
+        # In a forked child `_open` raises. Call it before taking `_one_check`: in a child, that lock may be held by a
+        # thread that exists only in the parent.
         self._open()
         with self._one_check:
             self._check_newest(stop, REST_S)
@@ -395,7 +395,7 @@ class Environment:
             checker = threading.Thread(
                 target=self._check_quietly, name="tidelog-check", daemon=True
             )
-            # A RuntimeError says that the limit of threads is reached. The next checkpoint will check.
+            # A RuntimeError means that the limit of threads is reached. Then the next checkpoint starts the check.
             with contextlib.suppress(RuntimeError):
                 checker.start()
                 self._checker = checker

@@ -36,7 +36,7 @@ from tidelog.snapshot.rows.treepage import (
 PAGES_KEPT: Final = 128
 BATCH_ROWS: Final = 64  # `rows` reads this many at a time
 BATCH_BYTES: Final = 256 << 10
-# A row beside a missing one is checked only if it is at most this large.
+# If a row is missing, the rows beside its place are checked, except rows larger than this.
 NEIGHBOUR_BYTES_MAX: Final = 64 << 10
 
 ReadAt = Callable[[int, int], bytes]

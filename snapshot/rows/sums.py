@@ -29,8 +29,8 @@ _PACKED: Final = struct.Struct(f"<{PARTS}I")
 _MASK: Final = 0xFFFFFFFF
 assert _PACKED.size == 6148
 
-# The first byte of a row's key is its kind. Per kind: the number of its first part, and how many leading bytes of the
-# key select the part.
+# The first byte of a row's key is its kind. For each kind: the number of its first part, and how many leading bytes of
+# the key determine the part.
 _OF_KEYS: Final = (0, 9)
 _OF_STREAMS: Final = (_SPREAD, 9)
 _OF_GROUPS: Final = (2 * _SPREAD, 13)

@@ -29,7 +29,7 @@ class Face:
     `db`, `at` and `receipts` return further views on the same store. Views are cheap, and many threads may share one.
     """
 
-    # Store and AsyncStore define these. In AsyncStore they are awaitable.
+    # Store and AsyncStore define the following attributes. In AsyncStore they are awaitable.
     _add: Callable[..., Any]  # XADD of a mapping
     _call: Callable[..., Any]  # run a command and shape its reply
     _hold: Callable[..., Any]  # wait until a promise holds at this view's level

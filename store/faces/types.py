@@ -26,6 +26,6 @@ Text = bytes | str
 """Text in a reply: bytes, or str with `decode_responses=True`."""
 StreamEntry = tuple[Text, dict[Text, Text]]
 """An entry: `(id, {field: value})`."""
-# an item may also be (None, None) or a longer tuple; the methods say when
+# an item may also be (None, None) or a longer tuple; the methods' docstrings say when
 StreamEntries = list[Any]
 """Entries, as the method describes them."""

@@ -102,8 +102,8 @@ class JobBase:
             "a job cannot be pickled: its lease belongs to this process. Send its value, and settle the job here"
         )
 
-    # --- settling: each method returns (whether the worker still had the lease, the promise to wait for before the
-    # caller is told)
+    # --- settling: each method returns whether the worker still had the lease, and the promise to wait for before the
+    # caller is told
 
     def _ack(self) -> Settled:
         if self._state is not OPEN:

@@ -11,7 +11,7 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue.codecs import Codec, codec_of
 
 DELIVERIES_MAX = (1 << 62) - 1
-PAUSE_MAX = 3600.0  # seconds; the pause between retries grows up to this
+PAUSE_MAX = 3600.0  # seconds; the pause between retries is at most this long
 DEDUP_SECONDS = 86_400  # seconds for which a dedup ID is remembered: Redis's maximum
 DEDUP_IDS = 10_000  # number of dedup IDs that are remembered: Redis's maximum
 SUFFIXES = (":holds", ":failures", ":dead")

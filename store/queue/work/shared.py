@@ -70,7 +70,7 @@ class Delivery:
         self.renewed = 0.0
         self.holder: Holder = 0
         self.hands: dict[int, Holder] = {}
-        self.shared = shared  # set it last: with it, `__del__` has something to clean up
+        self.shared = shared  # set it last: once it is set, `__del__` cleans up
         shared.living[id(self)] = weakref.ref(self)
 
     def lives(self, mono: float) -> bool:
