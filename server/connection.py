@@ -384,7 +384,7 @@ class Connection(asyncio.Protocol):
         self.server.turns.run_all()
         self._run_late()
         if self.session.busy and (self.out or self.held) and self.kind != "tls":
-            self.session.end()  # end its blocked call, but still send the earlier replies
+            self.session.end()  # end the blocked call, but still send the replies before it
             self.closing = True
             return True
         if self.session.busy or self.kind == "tls":
@@ -439,7 +439,8 @@ class Connection(asyncio.Protocol):
         """See `session.Outlet`."""
         if log is not self.log:
             self._begin_anew(log)
-        # Keep an earlier promise too: of an earlier call for this reply, or of a reply that CLIENT REPLY suppressed.
+        # The reply may already rest on an earlier promise: of an earlier call, or of a reply that CLIENT REPLY
+        # suppressed. Keep that promise too.
         if self.rests is not None:
             lsn, wrote = max(lsn, self.rests[1]), wrote or self.rests[2]
         self.rests = log, lsn, wrote

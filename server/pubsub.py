@@ -160,7 +160,7 @@ class PubSub:
             return
         try:
             told, promise = self._core.look(self._take)
-        except TidelogError:  # the store has ended; clients learn that in another way
+        except TidelogError:  # the store has ended; other code tells the clients
             self._collected.clear()
             self._woken = False
             return

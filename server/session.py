@@ -49,7 +49,7 @@ _logger = logging.getLogger("tidelog.server")
 _XADD = ENGINE.commands[b"xadd"]
 _XREADGROUP = ENGINE.commands[b"xreadgroup"]  # the only command whose waiter has a `reader`
 _NO_WAY: Way[Session] = _XADD, 1, 0, None  # no number of arguments is right
-# The commands that a RESP2 session may call while it is subscribed (spec 16.1).
+# The commands that a RESP2 session may call while it is subscribed.
 _SUBSCRIBED = frozenset(
     b"subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe ping quit reset".split()
 )

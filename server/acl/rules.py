@@ -71,7 +71,7 @@ def _apply(user: User, rule: bytes, catalog: Catalog) -> bytes | None:
         for each in (b"resetpass", b"resetkeys", b"resetchannels", b"off", b"-@all"):
             _apply(user, each, catalog)
     elif word in (b"clearselectors", b"sanitize-payload", b"skip-sanitize-payload"):
-        pass  # Redis's own user lines contain these; they change nothing here
+        pass  # Redis writes these rules into its lines of users; here they have no effect
     elif word in (b"on", b"off"):
         user.enabled = word == b"on"
     elif word in (b"nopass", b"resetpass"):

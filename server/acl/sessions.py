@@ -38,7 +38,7 @@ def users_changed(server: Host[Session], names: set[bytes], by: Session | None =
         if user.name not in names:
             continue
         if acl.users.get(user.name) is not user:
-            # The session stays parked until its socket is closed.
+            # If a blocked read is served before its socket is closed, it must get NOPERM and no entries.
             session.forbid((COMMAND, session.last_command))
             session.user, session.authenticated = acl.default, False
             if session is not by:  # `by` gets its reply first

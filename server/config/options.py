@@ -208,7 +208,7 @@ _ALL: Final = (
 
 OPTIONS: Final = {option.name: option for option in _ALL}
 PROTECTED: Final = frozenset(("dir", "dbfilename"))  # CONFIG SET refuses them with another message
-# As in Redis, CONFIG SET refuses these even if the new value equals the old one.
+# As in Redis, CONFIG SET refuses these options even if the new value equals the old one.
 IMMUTABLE: Final = frozenset(
     """databases io-threads daemonize cluster-enabled appendfilename appenddirname aclfile enable-protected-configs
     enable-module-command""".split()

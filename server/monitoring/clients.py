@@ -10,7 +10,7 @@ import re
 
 from tidelog.server.session import Session
 
-# These lines separate fields by blanks, so names in them must be printable and without blanks.
+# CLIENT LIST separates fields by blanks, so names must be printable and without blanks.
 _PLAIN = re.compile(rb"[!-~]*")
 
 

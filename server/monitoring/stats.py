@@ -112,8 +112,8 @@ class Stats:
                 row = self._row(name)
                 row[NS] += sum(spent)
                 self._ran += len(spent)
-                # `place` does not distinguish times that differ only in their last STEP_BITS bits. So count such times
-                # together first.
+                # `place` treats times that differ only in their last STEP_BITS bits alike. So count such times together
+                # first.
                 for step, count in Counter(map(rshift, spent, repeat(STEP_BITS))).items():
                     row[place(step << STEP_BITS)] += count
                 spent.clear()
