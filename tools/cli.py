@@ -40,7 +40,7 @@ TOP = {
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),
     "bench":    ("tidelog.tools.bench.command", "Measure tidelog beside other queues on this machine."),
 }
-# Exit codes of errors below spark/. An error that another one caused has the code of that one.
+# Exit codes of the errors of spark/. An error that was caused by another has the exit code of its cause instead.
 SPARK = {
     "TIDELOG_OPTION": exits.USAGE,
     "TIDELOG_SNAPSHOT": exits.NOT_A_STORE,

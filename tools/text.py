@@ -19,7 +19,7 @@ _ESCAPES: Final = {
     0x22: '\\"',
     0x5C: "\\\\",
 }
-# as milliseconds this is in March 1973, as seconds in the year 5138
+# in milliseconds this is March 1973; in seconds, the year 5138
 _MILLISECONDS_FROM: Final = 10**11
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

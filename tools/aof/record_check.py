@@ -70,7 +70,8 @@ def _is_blocks(value: Any) -> bool:
     return type(value) is tuple and all(map(_is_block, value))
 
 
-# d: db, b: bytes, u: unsigned 64 bits, n: any integer, r: row, R: rows, B: blocks, i: IDs, s: slots, c: counts, k: keys
+# Kinds of fields: d: db, b: bytes, u: unsigned 64 bits, n: any integer, r: row, R: rows, B: blocks, i:
+# IDs, s: slots, c: counts, k: keys
 _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "d": _is_db,
     "b": _is_bytes,

@@ -14,7 +14,7 @@ from tidelog.tools.bench.wire import STREAM
 
 XADD = ("XADD", STREAM, "*", "user", "100042", "qty", "7")  # as messages.SMALL
 CALLS_MAX = 4_000_000
-# A server that has just started is slower. So is a slice that spends most of its time connecting.
+# Calls of the first slice, which warms up a new server. With fewer calls, connecting would take most of the time.
 WARM_CALLS = 20_000
 STOP_S_MAX = 600
 

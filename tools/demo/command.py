@@ -191,8 +191,8 @@ def run(
     with console.progress("done", lines) as advance:
         advance(seen.done)
         while True:
-            # If lives are too short for the workers to finish on this machine, or if the time is up, let the children
-            # live longer.
+            # Let the children live longer if their lives are too short to finish the work on this machine, or if the
+            # time is up.
             overtime = course.seconds > seconds
             patience = patience * 1.5 if seen.stalled or overtime else 1.0
             life_s = dice.uniform(*LIFE_SECONDS) * patience

@@ -17,7 +17,7 @@ COLOURS: Final = ("#0b6fa4", "#e08a00", "#3a9d5d", "#b5485d", "#7a5ea8", "#6b768
 WIDTH_INCHES: Final = 8.0
 LABEL_CHARS: Final = 42
 SETTINGS: Final[dict[str, Any]] = {
-    "svg.fonttype": "none",  # text stays text, so it can be selected and searched
+    "svg.fonttype": "none",  # keep text as text, so it can be selected and searched
     "text.parse_math": False,  # a dollar sign in a key is a dollar sign
     "font.family": "sans-serif",
     "font.size": 9,

@@ -11,7 +11,7 @@ from statistics import median
 from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.wire import STREAM, connected, packed
 
-RESERVED = 200  # file descriptors of either process that blocked clients do not use
+RESERVED = 200  # file descriptors that a process needs besides those of blocked clients
 BLOCKED_S_MAX = 60.0
 SETTLED_S = 0.5
 GROUP = "billing"

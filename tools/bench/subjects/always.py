@@ -19,7 +19,8 @@ def rows(bench: Bench) -> Iterator[Figure]:
         closing(Bare(bench.fresh("bare"))) as bare,
         closing(Tidelog(bench.fresh("tidelog"), SMALL, fsync=ALWAYS)) as ours,
     ):
-        # The speed of a disk changes ten times a second. So use many short slices, above all for Bare and Tidelog.
+        # The speed of a disk changes ten times a second. So use many short slices, above all to compare Bare and
+        # Tidelog.
         sides = [ours.adding(), bare.syncing_filled(), bare.syncing_growing()]
         alone = bench.race(sides, more_rounds=3, slice_times=0.5)
         with bench.peers(SMALL, durable=True) as peers:

@@ -26,7 +26,7 @@ CASES = (
 )
 # fmt: on
 TIMES, QUICK_TIMES = 3, 1
-# Runs beside a CPU-bound thread: only one, because each takes minutes and no target is set for it.
+# Number of measurements beside a CPU-bound thread: only one, because each takes minutes and no target is set for it.
 BUSY_TIMES = 1
 FEW, MANY, DIRTY = 10_000, 10_000_000, 10_000
 # If other processes also sync, medians of nine measurements can differ by a factor of 1.8. So a full run takes more of
