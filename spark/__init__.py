@@ -115,5 +115,6 @@ def combine(exports: Sequence[str | PathLike[str]], spark: SparkSession | None =
         )
     session.dataSource.register(CombinedDataSource)
     paths = [fspath(each) for each in exports]
-    chain(paths)  # raises here; an error of planning would arrive in the text of Spark's own
+    # Check now: an error raised while Spark plans the read would be shown inside a text of Spark's own.
+    chain(paths)
     return session.read.format(NAME).option(EXPORTS, json.dumps(paths)).load()

@@ -21,7 +21,8 @@ class TidelogSparkError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         assert code.startswith(CODE_PREFIX)
-        super().__init__(code, message)  # pass on both, so that pickle can build the error again
+        # Exception keeps both arguments, so that pickle can create the error again.
+        super().__init__(code, message)
         self.code, self.message = code, message
 
     def __str__(self) -> str:

@@ -88,7 +88,7 @@ def _ask(java: str) -> Java | None:
             done = subprocess.run(command, capture_output=True, timeout=START_SECONDS_MAX)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        # openjdk version "17.0.15" 2025-04-15. Java 8 calls itself 1.8.
+        # Matches for example: openjdk version "17.0.15" 2025-04-15. Java 8 calls itself 1.8, so it counts as version 1.
         version = re.search(rb' version "(\d+)', done.stderr)
         if done.returncode == 0 and version:
             return Java(java, int(version[1]), optional)

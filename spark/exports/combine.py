@@ -29,7 +29,7 @@ from tidelog.spark.source import schemas
 
 BATCH_ROWS: Final = 64 << 10
 
-Ranges = list[tuple[int, int]]  # first and last ID, ascending, apart from each other
+Ranges = list[tuple[int, int]]  # (first ID, last ID), in ascending order, with gaps between them
 Name = tuple[int, bytes]  # database and key
 
 

@@ -47,7 +47,7 @@ ENTRIES: Final = "entries"
 REMOVED: Final = "removed"
 KEYS: Final = "keys"
 
-# Options that choose keys and entries, those that shape the columns of entries, and the rest.
+# Options by what they determine: which keys and entries, the columns of entries, and the rest.
 RANGES: Final = ("startId", "endId", "startTimestamp", "endTimestamp")
 SELECTING: Final = ("db", "streams", "streamsPattern", *RANGES)
 SHAPING: Final = ("columns", "fields", "decode", "onBadValue")
@@ -80,11 +80,12 @@ KEYS_SCHEMA: Final = pa.schema(
     ]
 )
 
-# A table of a small store is one file; one of a large store is not thousands.
+# Limits of the size of a file, chosen so that a small table is one file and a large one is not thousands of files.
 TARGET_BYTES_MIN: Final = 16 << 20
 TARGET_BYTES_MAX: Final = 128 << 20
 PARTS_WANTED: Final = 256
-NODE_BYTES: Final = 4096  # about what a node has; additions are cut by nodes
+# assumed size of a node: tasks for added entries are limited by nodes, not by bytes
+NODE_BYTES: Final = 4096
 REMOVALS_HELD: Final = 1 << 16
 
 Advance = Callable[[int], object]

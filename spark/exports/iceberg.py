@@ -27,8 +27,8 @@ from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.options import OPTION
 
 HINT: Final = "metadata/version-hint.text"
-NAME: Final = ("tidelog", "export")  # pyiceberg wants a name; the directory has none
-APPEND_BYTES: Final = 256 << 20  # of rows that are held in memory and become files together
+NAME: Final = ("tidelog", "export")  # pyiceberg requires a name for the table; any will do
+APPEND_BYTES: Final = 256 << 20  # rows gathered in memory before they are written to files
 
 
 class Iceberg:

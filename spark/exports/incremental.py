@@ -39,7 +39,7 @@ from tidelog.spark.exports.index import (
     index_nodes,
 )
 
-SAMPLES: Final = 32  # nodes of a new stream that are looked for in the base, at most
+SAMPLES: Final = 32  # look for at most this many nodes of a new stream in the base
 
 CREATED: Final = "created"
 RENAMED: Final = "renamed"

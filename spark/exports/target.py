@@ -23,7 +23,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import shown
 
-EXPORT: Final = "TIDELOG_EXPORT"  # the export cannot be made or used; the text says why
+EXPORT: Final = "TIDELOG_EXPORT"  # code: the export cannot be made or used; the text says why
 DAMAGED: Final = "TIDELOG_DAMAGED"
 IO: Final = "TIDELOG_IO"
 
@@ -131,7 +131,7 @@ class LocalTarget:
                     self._walk(folder / name, f"{prefix}{name}/", found)
                 else:
                     found[prefix + name] = recipe.size(self.disk, folder / name)
-            except FileNotFoundError:  # another process has just renamed or removed it
+            except FileNotFoundError:  # another process has just renamed or removed this name
                 continue
 
     def read(self, file: str) -> bytes:
@@ -160,7 +160,7 @@ class LocalTarget:
     @contextmanager
     def locked(self) -> Iterator[None]:
         self.make(self.path)
-        # A disk that holds a lock refuses to work once its file is gone, so the lock has a disk of its own.
+        # A RealDisk that holds a lock refuses all work once the lock's file is gone, so use a separate RealDisk for it.
         held = RealDisk().lock(self.path / LOCK)
         if held is None:
             raise TidelogSparkError(
@@ -178,7 +178,7 @@ class LocalTarget:
 class _LocalSink(Sink):
     def __init__(self, disk: RealDisk, path: Path) -> None:
         super().__init__()
-        # Two attempts at the same file may overlap: the process of a killed export may still be ending.
+        # Two attempts may write the same file at the same time: the process of a killed export may still be running.
         self._beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{recipe.BESIDE}")
         self._disk, self._path = disk, path
         self._file: File = disk.create(self._beside)

@@ -44,7 +44,7 @@ from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read
 
 INDEX: Final = "_index"  # the table name of the index file
-RUNS: Final = 256  # streams of a part that are put in order piece by piece
+RUNS: Final = 256  # if a part has at most this many streams, sort it stream by stream
 KEY_BYTES: Final = 100  # a longer key is named by its hash in a path
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -164,8 +164,8 @@ def _columns(group: str, codec: Codec, now: Column) -> list[Column]:
     unread = F.col("position").isNull() | (order(entry_id) > F.col("position"))
     ends = F.col("hold.until")
     until = F.when(ends <= MS_MAX, F.timestamp_millis(ends))
-    # A hold lasts from the time in its ID to `until`. If `until` is not the later one, the hold is over, whatever the
-    # clock says now.
+    # A hold pauses a job from the time in the hold's ID to `until`. If `until` is not later than that time, the pause
+    # is over whatever the clock says.
     paused = (until > now) & (until > added_at(F.col("hold.id")))
     in_flight = F.col("consumer").isNotNull()
     state = (

@@ -73,7 +73,7 @@ class TidelogDataSource(DataSource):
     def streamReader(self, schema: types.StructType) -> DataSourceStreamReader:
         return stream.reader(self._told, arrow_columns(schema))
 
-    # The sink is imported when a write is planned: reading needs no client of Redis.
+    # Import the sink only when a write is planned: it needs redis-py, which a read does not need.
 
     def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
         from tidelog.spark.source.writing import sink

@@ -26,7 +26,7 @@ def pairs_of(text: pa.DataType) -> pa.DataType:
 
 PAIRS: Final = pairs_of(BYTES)
 
-# Columns that every table has: on request, or if several snapshots are read.
+# Every table also has these columns if a read asks for them or covers several snapshots.
 WHERE: Final[Mapping[str, pa.DataType]] = {"snapshot": TEXT, "snapshot_lsn": LONG}
 
 ENTRIES: Final[Mapping[str, pa.DataType]] = {

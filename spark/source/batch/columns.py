@@ -117,7 +117,7 @@ class Batches:
         self._rows = self._bytes = 0
         self._origins: list[Origin] = []
         self._origin_rows: list[int] = []
-        # of each node: (ms and seq of its first slot, number of slots)
+        # for each node: (ms and seq of its first slot, number of slots)
         self._runs: list[tuple[int, int, int]] = []
         self._listed: list[tuple[int, list[int], list[int] | None]] = []  # (first row, dms, seqs)
         self._ordinals: list[int] = []
@@ -290,7 +290,7 @@ class Batches:
         return pa.array(each, kind).take(pa.array(np.repeat(np.arange(len(each)), counts)))
 
 
-# a long array of repeated names for each shape; each batch takes a slice of it
+# For each shape: its field names repeated in a long array, of which each batch takes a slice.
 _repeats: dict[Shape, Array] = {}
 
 

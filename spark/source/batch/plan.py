@@ -147,7 +147,7 @@ def _pieces(
     for at, (page_id, nbytes) in enumerate(pages):
         following = pages[at + 1][0] if at + 1 < len(pages) else None
         if following is not None and following <= span.start:
-            continue  # all live entries of this page are below the first ID of the next page
+            continue  # all live entries of this page have IDs below the first ID of the next page
         if page_id > span.end:
             yield first, page_id, size
             return

@@ -84,7 +84,7 @@ class Read:
                     planned = parts(sealed, self.wanted, self.options, len(self.paths))
                 else:
                     planned = keys_parts(sealed, self.wanted)
-                # The name of a place lacks the options of a URL, which a worker needs to open it.
+                # A worker needs the whole URL to open the snapshot, but the name of a Place lacks the URL's options.
                 found += [replace(part, path=path) for part in planned]
         return found
 

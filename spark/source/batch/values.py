@@ -82,7 +82,7 @@ def field_columns(
 def _both(cells: Cells, text: bool, null: bool) -> tuple[Array, Array]:
     names, values = cells.names(), cells.values
     if text:
-        # Names that are not UTF-8 always raise, because a key of a map cannot be null.
+        # A name that is not UTF-8 always raises, because a key of a map cannot be null.
         return decoded(names, False, "a field's name"), decoded(values, null, "a value")
     return names, values
 

@@ -190,7 +190,7 @@ class Events:
                     self._pieces.put(self._batch([part[0]], _of_block(part[1])))
                 elif part.records:
                     self._pieces.put(self._batch(part.records, part.columns()))
-            # Keep the last frame, because more of its records may follow.
+            # Keep the last frame, because more records of it may follow.
             del self._frames[:-1], self._ends[:]
         yield from self._pieces.ready(whole)
 
@@ -343,7 +343,7 @@ def _deliver(events: Events, lsn: int, record: Effect) -> None:
     _, db, key, group, consumer, ids, at, counts, now, *position = record
     found = idlist.unpack(ids)
     if not found:
-        # A read with NOACK leaves nothing pending, and its record does not name the entries.
+        # A read with NOACK makes no entry pending, so its record does not name the entries.
         if not position:
             events.put(_Record(1, lsn, db, "consumer_created", key, group, consumer))
             return

@@ -160,10 +160,11 @@ class Log:
         found = self.segments(after=at.lsn)
         lives = self.lives()
         known = [number for number, (life, _) in enumerate(lives) if life == at.incarnation]
-        # The records of a life go on to the record before the next life's first.
+        # The last record of a life is the one before the first record of the next life.
         ends = lives[known[0] + 1][1] - 1 if known and known[0] + 1 < len(lives) else None
         if not known:
-            # Another life wrote what lies at this LSN now, so the histories parted no later than where it began.
+            # A life that is unknown to the reader wrote the record that now has this LSN. So the histories differ at
+            # the latest from that life's first record on.
             others = [lsn for _, lsn in lives if lsn <= at.lsn]
             return self._rewound(at, max(others, default=1) - 1)
         if ends is not None and ends < at.lsn:

@@ -19,7 +19,7 @@ from tidelog.spark.source.batch.columns import BATCH_BYTES, Origin
 Array = Any  # of Arrow
 Row = Sequence[bytes]  # field, value, field, value, ...
 
-# records of one entry; its fields are at the same positions in all of them
+# records that add one entry; the entry's fields are at the same positions in each kind
 ADDS: Final = frozenset((e.XADD, e.XADD_NODE, e.XADD_IDMP))
 
 

@@ -131,7 +131,8 @@ def _starting(value: str) -> str | int | tuple[str, int]:
     if plain in (EARLIEST, LATEST, SNAPSHOT):
         return plain
     if plain.isascii() and plain.isdigit():
-        return int(plain)  # an LSN may be as large as a time in ms, so a time says what it is
+        # digits alone are an LSN; a time in ms, which could be the same number, ends in "ms"
+        return int(plain)
     if plain.endswith("ms") and plain[:-2].isascii() and plain[:-2].isdigit():
         return "ms", int(plain[:-2])
     wanted = (
@@ -196,7 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        # Spark asks twice for the first offset. With `latest`, records written in between would be lost.
+        # Spark asks twice for the first offset. With `latest`, the second answer could skip records, so keep the first.
         self._initial: dict[str, Any] | None = None
         self._target: Position | None = None  # of Trigger.AvailableNow
         self._walks: dict[tuple[Position, Position], list[Position]] = {}
@@ -261,7 +262,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The last LSN that is known to be on the disk."""
         promises = durable.read(log.disk, log.directory, log.uuid)
         found = log.segments()
-        # A segment gets its name only after the one before it was fsynced.
+        # The writer fsyncs a segment before it gives the next one its name.
         return max([found[-1].header.before.lsn if found else 0, *(each.lsn for each in promises)])
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -276,7 +277,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = self._promised(log, log.latest())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return None  # finding it reads the log, which the next batch does anyway
+        # Finding the latest offset means to read the log, which the next batch does anyway.
+        return None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         offset = offset_of(start)
@@ -289,7 +291,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 try:
                     end = self._walk(log, begin, limit)
                     break
-                except Vanished:  # released or taken back during the walk: now `find` knows which
+                except Vanished:
+                    # The records were released or taken back during the walk. The next `_begin` finds out which.
                     if attempt == _ATTEMPTS - 1:
                         raise
             if end == begin and offset.uuid == log.uuid and begin.lsn == offset.position.lsn:
@@ -348,7 +351,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if loss is not None and self._options.table == "events":
                 parts.append(GapPart(_now_ms(), max(loss.last, 0), loss.detail))
             if begin.lsn < last.position.lsn and last.uuid == log.uuid:
-                # A batch that is planned again may end with records that were taken back meanwhile.
+                # Spark may plan a batch again, and the batch's last records may have been taken back meanwhile.
                 ending, _ = self._begin(log, last)
                 cuts = self._walks.get((begin, last.position))
                 if cuts is None:
@@ -375,7 +378,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part: Any = partition.value
-        if part is None:  # Spark adds this partition to a batch without any
+        if part is None:  # if a batch has no partitions, Spark passes one with None
             return
         for batch in self._batches(part):
             yield batch.select(list(self._columns)) if self._narrow else batch

@@ -38,8 +38,8 @@ T = TypeVar("T")
 
 PREFIX: Final = "tidelog:spark"
 VERSION: Final = "v1"
-# A batch write without a name cannot be run again. Its keys are deleted when it ends; if it is killed before, they
-# expire after this time.
+# Spark cannot run an unnamed batch write again. Its progress keys are deleted when it ends. If it is killed before
+# that, they expire after this time.
 UNNAMED_EXPIRES_MS: Final = 7 * 24 * 3600 * 1000
 PAUSE_S: Final = 0.05  # pause before the second reconnection in a step; doubled for each later one
 PAUSE_S_MAX: Final = 1.0
@@ -108,7 +108,7 @@ class Attempt:
         self._place = options.place
         self._retry_s = options.retry_s
         self._expires = (b"PX", b"%d" % UNNAMED_EXPIRES_MS) if expires else ()
-        self._streams: set[bytes] = set()  # keys that are known to be streams or to be missing
+        self._streams: set[bytes] = set()  # keys that are known to be streams or not to exist
         self._failure = ""  # why a part of the last chunk was refused
 
     def begin(self) -> Progress:
@@ -157,7 +157,7 @@ class Attempt:
         return own
 
     def _store(self, rows: Sequence[Row], after: Progress, *, with_ids: bool) -> bool | None:
-        if self._failure:  # the last call broke off before the server had the failure in the key
+        if self._failure:  # the last call ended before it stored the failure in the key
             self._give_up(after)
         found = self._watch({row.stream for row in rows} if with_ids else ())
         if found == after:

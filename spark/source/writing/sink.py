@@ -28,7 +28,7 @@ from tidelog.spark.source.writing.options import WriteOptions, write_options
 from tidelog.spark.source.writing.rows import Columns, Row, columns_of, rows_of
 
 CHUNK_BYTES_MAX: Final = 4 << 20
-# Spark sets these for the tasks of a micro-batch.
+# Spark sets these properties for the tasks of a micro-batch.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
