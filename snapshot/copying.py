@@ -165,7 +165,9 @@ class _Local:
         disk.sync_directory(directory.parent)
         lock = disk.lock(directory / MARK)
         if lock is None:
-            raise SnapshotRefused(f"{directory}: another process is copying to it; wait for it")
+            raise SnapshotRefused(
+                f"{directory}: another process is copying to it; wait until it has finished"
+            )
         try:
             kept = self.manifest.data_bytes if DATA in names else self._pieces(lock)
             recipe.remove(disk, lock.path)

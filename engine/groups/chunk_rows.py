@@ -100,10 +100,10 @@ def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:
     """The chunk from its payload. codes: typecodes of its columns. Raises ValueError if it is not such a chunk."""
     row = msgpack.unpackb(payload)
     if not isinstance(row, list) or len(row) != 1 + len(codes):
-        raise ValueError("its row has the wrong number of columns")
+        raise ValueError("the row has the wrong number of columns")
     n, ids = row[:2]
     if not isinstance(n, int) or n < 1:
-        raise ValueError("its number of entries is invalid")
+        raise ValueError("the row's number of entries is invalid")
     if isinstance(ids, int):
         columns = [new_column(range(ids, ids + n))]
     else:
@@ -113,5 +113,5 @@ def unpack_chunk(payload: bytes, codes: str, wide: bool) -> Chunk:
             array(code, [value]) * n if isinstance(value, int) else column_of(value, code)
         )
     if any(len(column) != n for column in columns):
-        raise ValueError("its columns have different lengths")
+        raise ValueError("the row's columns have different lengths")
     return tuple(columns)

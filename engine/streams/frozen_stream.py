@@ -373,7 +373,8 @@ class _StoredPages:
         data = self._read.get(data_row(self._number, page.first))
         if data is None or len(data) < sum(page.lengths):
             raise CorruptBlock(
-                f"stream {self._number}, blocks {page.ordinal} to {page.stop - 1}: their data is missing or incomplete"
+                f"stream {self._number}, blocks {page.ordinal} to {page.stop - 1}: "
+                "the data of the blocks is missing or incomplete"
             )
         return data
 

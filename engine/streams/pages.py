@@ -318,7 +318,11 @@ class ColdPages:
                 before = page.first - 1
         except CorruptBlock as damage:
             raise self._damaged(
-                self.head, self.stop, self.head_id, before, f"their last page is damaged: {damage}"
+                self.head,
+                self.stop,
+                self.head_id,
+                before,
+                f"the page of the last block is damaged: {damage}",
             ) from damage
         if page is None or page.stop <= self.head:
             if entry_id < self.head_id:
@@ -340,7 +344,11 @@ class ColdPages:
             found = self._page(row) if row is not None else None
         except CorruptBlock as damage:
             raise self._damaged(
-                start, self.stop, low, self.last_id, f"their first page is damaged: {damage}"
+                start,
+                self.stop,
+                low,
+                self.last_id,
+                f"the page of the first block is damaged: {damage}",
             ) from damage
         if found is None or found.ordinal != start:
             stop, high = self.stop, self.last_id
@@ -356,7 +364,11 @@ class ColdPages:
             found = self._page_before(high)
         except CorruptBlock as damage:
             raise self._damaged(
-                self.head, stop, self.head_id, high, f"their last page is damaged: {damage}"
+                self.head,
+                stop,
+                self.head_id,
+                high,
+                f"the page of the last block is damaged: {damage}",
             ) from damage
         if found is None or found.stop != stop:
             start, low = self.head, self.head_id
@@ -415,9 +427,11 @@ class ColdPages:
                 page.ordinal, page.stop, page.first, page.lasts[-1], str(damage)
             ) from damage
         if data is None or len(data) != sum(page.lengths):
-            what = "their data is missing"
+            what = "the data of the blocks is missing"
             if data is not None:
-                what = f"their data has {len(data)} bytes instead of {sum(page.lengths)}"
+                what = (
+                    f"the data of the blocks has {len(data)} bytes instead of {sum(page.lengths)}"
+                )
             raise self._damaged(page.ordinal, page.stop, page.first, page.lasts[-1], what)
         page.data = data
         blocks = page.blocks = [None] * len(page.lengths)

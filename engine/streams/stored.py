@@ -193,7 +193,7 @@ def page_data(cold: ColdStore, number: int, page: Page) -> bytes:
         found = "missing" if data is None else f"{len(data)} bytes instead of {sum(page.lengths)}"
         raise CorruptBlock(
             f"stream {number}, blocks {page.ordinal} to {page.stop - 1} (IDs {text(page.first).decode()} to "
-            f"{text(page.lasts[-1]).decode()}): their data is {found}"
+            f"{text(page.lasts[-1]).decode()}): the data of the blocks is {found}"
         )
     return data
 

@@ -129,7 +129,7 @@ class Structure:
                     )
                 if isinstance(page, Branch):
                     if len(page.keys) < 2 and not free:
-                        raise BadPage(number, 12, "it is a branch page with only one child")
+                        raise BadPage(number, 12, "the page is a branch page with only one child")
                     branches += 1
                     keys = page.keys
                     bounds: list[bytes | None] = [*keys[1:], high]
@@ -243,7 +243,7 @@ class Structure:
             raise BadPage(
                 number,
                 start,
-                f"it lists free pages of commit {commit}, but there is no such commit",
+                f"a list of free pages is for commit {commit}, which does not exist",
             )
         pages = 0
         if first:

@@ -63,14 +63,14 @@ def tree_page(
         raise BadPage(number, len(data), "the file ends within this page")
     own, _, flags, lower, upper = PAGE.unpack_from(data)
     if own != number:
-        raise BadPage(number, 0, f"its header gives the page number {own}")
+        raise BadPage(number, 0, f"the header gives the page number {own}")
     if flags not in (BRANCH, LEAF):
-        raise BadPage(number, 10, f"its flags {flags:#x} are not those of a tree page")
+        raise BadPage(number, 10, f"the flags {flags:#x} are not those of a tree page")
     if not PAGE_HEADER < lower <= upper < psize or lower & 1:
         raise BadPage(
             number,
             12,
-            f"its free space cannot go from byte {lower} to byte {upper}",
+            f"the free space cannot go from byte {lower} to byte {upper}",
         )
     pointers = struct.unpack_from(f"={(lower - PAGE_HEADER) >> 1}H", data, PAGE_HEADER)
     if max(pointers) > psize - NODE.size or min(pointers) != upper:
@@ -87,7 +87,7 @@ def tree_page(
         if sys.byteorder == "little":
             keys[:] = [key[::-1] for key in keys]
     if not all(map(lt, keys, keys[1:])):
-        raise BadPage(number, upper, "its keys are not in ascending order")
+        raise BadPage(number, upper, "the keys are not in ascending order")
     return found
 
 
@@ -107,7 +107,7 @@ def _branch(
             raise BadPage(
                 number,
                 at,
-                f"it refers to page {child}, but it can only refer to pages 2 to {last_page}",
+                f"a node refers to page {child}, but only pages 2 to {last_page} can be children",
             )
         keys.append(data[start : start + key_bytes])
         children.append(child)
@@ -149,7 +149,7 @@ def _fill(number: int, psize: int, pointers: tuple[int, ...], ends: list[int]) -
     starts.append(psize)
     ends.sort()
     if ends != starts[1:]:
-        raise BadPage(number, starts[0], "its nodes overlap or leave a gap")
+        raise BadPage(number, starts[0], "the nodes overlap or leave a gap")
 
 
 def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | None) -> None:
@@ -158,9 +158,13 @@ def check_bounds(page: Branch | Leaf, number: int, low: bytes, high: bytes | Non
     first = keys[1:2] if isinstance(page, Branch) else keys[:1]
     # In a branch, keys[0] stands for `low` itself, so keys[1] must be greater than `low`.
     if first and (first[0] < low or (isinstance(page, Branch) and first[0] == low)):
-        raise BadPage(number, PAGE_HEADER, "its first key is below the range that its parent gives")
+        raise BadPage(
+            number, PAGE_HEADER, "the first key is below the range that the parent page gives"
+        )
     if high is not None and keys[-1] >= high:
-        raise BadPage(number, PAGE_HEADER, "its last key is above the range that its parent gives")
+        raise BadPage(
+            number, PAGE_HEADER, "the last key is above the range that the parent page gives"
+        )
 
 
 def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: int) -> int:
@@ -169,9 +173,9 @@ def run_pages(header: bytes, number: int, nbytes: int, psize: int, last_page: in
         raise BadPage(number, len(header), "the file ends within this page")
     own, _, flags, pages = _RUN.unpack(header)
     if own != number:
-        raise BadPage(number, 0, f"its header gives the page number {own}")
+        raise BadPage(number, 0, f"the header gives the page number {own}")
     if flags != OVERFLOW:
-        raise BadPage(number, 10, f"its flags {flags:#x} are not those of a value page")
+        raise BadPage(number, 10, f"the flags {flags:#x} are not those of a value page")
     # More pages than needed are valid: if a transaction overwrites its own value with a shorter one, LMDB keeps the
     # whole run.
     if number + pages - 1 > last_page or pages * psize < PAGE_HEADER + nbytes:

@@ -143,7 +143,7 @@ def test_nothing_is_written_over_damage_and_everything_else_is_read(folder: Path
     change(path, at + 10, b"\7")
     with environment(folder) as env, cold(env) as rows:
         for _ in range(2):
-            with pytest.raises(DamagedCheckpoint, match=f"page {at // 4096}: its flags 0x7"):
+            with pytest.raises(DamagedCheckpoint, match=f"page {at // 4096}: the flags 0x7"):
                 env.write()
         assert env.damage is not None and not trusted(env)
         with pytest.raises(CorruptBlock, match=f"page {at // 4096}, byte {at + 10}"):
