@@ -111,7 +111,7 @@ def combine(exports: Sequence[str | PathLike[str]], spark: SparkSession | None =
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise TidelogSparkError(
-            "TIDELOG_EXPORT", "there is no active Spark session; give one as spark="
+            "TIDELOG_EXPORT", "there is no active Spark session; pass one as the argument spark"
         )
     session.dataSource.register(CombinedDataSource)
     paths = [fspath(each) for each in exports]

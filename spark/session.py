@@ -45,7 +45,7 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
     """
     for name in conf:
         if not name.startswith("spark."):
-            raise ValueError(f"{name}: a setting of Spark has a name that begins with spark.")
+            raise ValueError(f"{name}: the name of a Spark setting must begin with 'spark.'")
     local = master.startswith("local")
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
     java_options = str(settings.get(JAVA_OPTIONS, ""))

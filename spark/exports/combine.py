@@ -62,7 +62,9 @@ def chain(exports: Sequence[str]) -> list[Export]:
     for before, after in pairwise(found):
         since = after.seal.since
         if since is None:
-            raise TidelogSparkError(EXPORT, f"{after.name} is a whole export; combine from it on")
+            raise TidelogSparkError(
+                EXPORT, f"{after.name} is a whole export; leave out the exports before it"
+            )
         if since.check != before.seal.check:
             raise TidelogSparkError(
                 EXPORT,
@@ -72,7 +74,8 @@ def chain(exports: Sequence[str]) -> list[Export]:
     for each in found:
         if ENTRIES not in each.seal.tables or each.seal.write["format"] != "parquet":
             raise TidelogSparkError(
-                EXPORT, f"{each.name} has no entries in Parquet, so it cannot be combined"
+                EXPORT,
+                f"{each.name} cannot be combined, because it does not have the table entries in Parquet",
             )
     return found
 

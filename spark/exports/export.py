@@ -216,7 +216,7 @@ def _checked(
         if table not in schemas.TABLES:
             raise _wrong(f"there is no table {table}; there are {', '.join(schemas.TABLES)}")
     if not tables or len(set(tables)) < len(tables):
-        raise _wrong("name at least one table, and each only once")
+        raise _wrong("name at least one table, and no table twice")
     if format not in FORMATS:
         raise _wrong(f"the format {format!r} is not one of {', '.join(FORMATS)}")
     for each in partition_by:
@@ -240,14 +240,14 @@ def _checked(
             )
         if KEYS in tables:
             raise _wrong(
-                "an incremental export writes its own table keys, of the streams that were renamed, copied or ended"
+                "an incremental export always writes its own table keys; leave keys out of the tables"
             )
         if ENTRIES not in tables:
             raise _wrong(
-                "an incremental export needs the table entries; the others are written whole anyway"
+                "an incremental export must include the table entries: the other tables are always written whole"
             )
         if partition_by or format != "parquet":
-            raise _wrong("an incremental export is written as Parquet without partitions")
+            raise _wrong("an incremental export can only be written as Parquet without partitions")
     (path,) = snapshots.resolve((snapshot,), told.pop("snapshot", "latest"))
     parse({"path": path, **told})  # raises for wrong values
     return _Plan(path, to, tuple(tables), told, format, tuple(partition_by))
@@ -292,17 +292,18 @@ def _existing(target: Target, to: str, identity: str) -> Seal | None:
             begun = json.loads(target.read(PLAN))
             same, what = begun["plan"] == identity, begun["what"]
         except (ValueError, KeyError, TypeError):
-            same, what = False, "the file that says of which is damaged"
+            same, what = False, "the file that names it is damaged"
         if not same:
             raise _refused(
-                f"{target.name} holds an unfinished export of other content ({what}). Run that command again, or "
-                "delete the directory"
+                f"{target.name} holds an unfinished export of other content ({what}). Repeat the command that began "
+                "it, or delete the directory"
             )
         return None
     strange = sorted(name for name in found if name != LOCK and not name.endswith(BESIDE))
     if strange:
         raise _refused(
-            f"{target.name} is not empty: it contains {strange[0]}, which is of no export. Give another directory"
+            f"{target.name} is not empty: it contains {strange[0]}, which is not part of an export. "
+            "Give another directory"
         )
     return None
 

@@ -37,7 +37,8 @@ class Iceberg:
     def __init__(self, place: str) -> None:
         if "://" in place:
             raise TidelogSparkError(
-                OPTION, f"iceberg:{place}: a table of Iceberg is written to a local directory only"
+                OPTION,
+                f"iceberg:{place}: an Iceberg table can only be written to a local directory",
             )
         self._root = Path(place).absolute()
         self._catalog: Any = _Directory(self._root)

@@ -149,7 +149,7 @@ def _pieces(cold: ColdStore, number: int, page: Page, spans: list[tuple[int, int
     if found is None or [len(piece) for piece in found] != [nbytes for _, nbytes in spans]:
         raise CorruptBlock(
             f"stream {number}, blocks {page.ordinal} to {page.stop - 1} (IDs {text(page.first).decode()} to "
-            f"{text(page.lasts[-1]).decode()}): their data is missing or too short"
+            f"{text(page.lasts[-1]).decode()}): the data of the blocks is missing or too short"
         )
     return found
 
@@ -221,7 +221,7 @@ def read_index(source: Any) -> Iterator[Indexed]:
     file = pq.ParquetFile(source)
     told = file.schema_arrow.metadata or {}
     if told.get(b"tidelog") != b"index" or told.get(b"format") != b"%d" % FORMAT:
-        raise ValueError("it is not an index that this version of tidelog reads")
+        raise ValueError("the file is not an index that this version of tidelog reads")
     for head, rows in groupby(_rows(file), itemgetter(0)):
         yield Indexed(head, (node for _, node in rows if node is not None))
 

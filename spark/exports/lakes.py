@@ -77,7 +77,8 @@ def export(
     """
     if len(tables) != 1 or since is not None or partition_by or format != "parquet":
         raise TidelogSparkError(
-            OPTION, f"an export to {kind}: takes one table, whole, without partitions, as Parquet"
+            OPTION,
+            f"an export to {kind}: must be whole, of exactly one table, without partitions, as Parquet",
         )
     told = dict(options)
     (path,) = snapshots.resolve((snapshot,), told.pop("snapshot", "latest"))
@@ -146,7 +147,7 @@ def _lake(kind: str, place: str) -> Lake:
         from tidelog.spark.exports.iceberg import Iceberg
 
         return Iceberg(place)
-    raise TidelogSparkError(OPTION, f"{kind}: is no kind of table; there are delta and iceberg")
+    raise TidelogSparkError(OPTION, f"{kind}: is not a kind of table; use delta: or iceberg:")
 
 
 class _Delta:

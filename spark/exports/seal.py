@@ -197,13 +197,16 @@ def parse(path: str, data: bytes) -> Seal:
     if type(version) is int and version > FORMAT:
         raise TidelogSparkError(
             EXPORT,
-            f"{path}: a newer tidelog wrote it, in format {version}; this one reads format {FORMAT}. Update tidelog",
+            f"{path}: a newer version of tidelog wrote this export in format {version}; this version reads format "
+            f"{FORMAT}. Update tidelog",
         )
     if version != FORMAT:
-        raise _damaged(path, f"the field format is {version!r}, which no version of tidelog writes")
+        raise _damaged(
+            path, f"the field 'format' is {version!r}, which no version of tidelog writes"
+        )
     check = facts.pop("check", None)
     if check != check_of(facts):
-        raise _damaged(path, "the text does not match its own checksum")
+        raise _damaged(path, "the content does not match the checksum in the field 'check'")
     try:
         return _seal(facts)._replace(check=str(check))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -285,7 +285,7 @@ def _added(work: Added) -> Iterator[Any]:
             raise TidelogSparkError(
                 snapshots.SNAPSHOT,
                 f"{sealed.place.name} holds LSN {sealed.manifest.lsn} now, but "
-                f"LSN {work.lsn} when the export was planned",
+                f"held LSN {work.lsn} when the export was planned",
             )
         yield from work.read.maker().of(_added_nodes(sealed, work))
 

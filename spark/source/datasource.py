@@ -117,7 +117,7 @@ def _arrow(column: str, kind: types.DataType) -> pa.DataType:
         return _ARROW[type(kind)]
     except KeyError:
         raise TidelogSparkError(
-            batch_options.OPTION, f"column {column}: {kind.simpleString()} cannot be read"
+            batch_options.OPTION, f"column {column}: no column can be read as {kind.simpleString()}"
         ) from None
 
 

@@ -81,7 +81,9 @@ def parse(given: Mapping[str, str]) -> Options:
     if table != "entries":
         for name in ("startId", "endId", "startTimestamp", "endTimestamp", "fields"):
             if name.lower() in told:
-                raise TidelogSparkError(OPTION, f"option {name} cannot be used with table={table}")
+                raise TidelogSparkError(
+                    OPTION, f"option {name} can only be used with table=entries, not {table}"
+                )
     return Options(
         paths=_paths(told),
         snapshot=snapshot,
@@ -218,7 +220,9 @@ def ms_of(name: str, value: str) -> int:
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
-        raise refused(name, value, "unix milliseconds, or a time as 2026-01-31T12:00:00Z") from None
+        raise refused(
+            name, value, "Unix milliseconds, or a time such as 2026-01-31T12:00:00Z"
+        ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return max(int(time.timestamp() * 1000), 0)

@@ -103,11 +103,11 @@ def test_options_select_what_they_say(tmp_path: Path, first: int) -> None:
         ({"path": "x", "db": "99999"}, "a number from 0 to"),
         ({"path": "x", "startId": "1-2-3"}, "an ID as ms or ms-seq"),
         ({"path": "x", "startId": str(1 << 64)}, "an ID as ms or ms-seq"),
-        ({"path": "x", "startTimestamp": "noon"}, "unix milliseconds, or a time"),
+        ({"path": "x", "startTimestamp": "noon"}, "Unix milliseconds, or a time"),
         ({"path": "x", "snapshot": "newest"}, "latest, all, now or an LSN"),
         (
             {"path": "x", "table": "keys", "startId": "1"},
-            "option startId cannot be used with table=keys",
+            "option startId can only be used with table=entries, not keys",
         ),
         ({"path": "x", "batchRows": "0"}, "a number from 1"),
         ({"path": "x", "streams": "[1]"}, "a name, or a JSON list of names"),

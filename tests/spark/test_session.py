@@ -62,5 +62,7 @@ def test_only_errors_are_logged(spark: SparkSession) -> None:
 
 
 def test_a_setting_that_is_none_of_sparks_is_refused() -> None:
-    with pytest.raises(ValueError, match="shuffle_partitions: a setting of Spark has a name"):
+    with pytest.raises(
+        ValueError, match="shuffle_partitions: the name of a Spark setting must begin"
+    ):
         session(shuffle_partitions=8)

@@ -424,12 +424,15 @@ def test_a_query_that_is_stopped_and_a_writer_that_is_too(tmp_path: Path, seed: 
             {"startingOffsets": "soon"},
             "option startingOffsets: 'soon' is not allowed; give earliest",
         ),
-        ({"startingOffsets": "snapshot", "table": "events"}, "with table=events"),
+        (
+            {"startingOffsets": "snapshot", "table": "events"},
+            "because table=events reads only the log",
+        ),
         ({"level": "safe"}, "give written or fsynced"),
         ({"failOnDataLoss": "no"}, "give true or false"),
         ({"maxOffsetsPerTrigger": "0"}, "a number from 1"),
-        ({"path": "s3://bucket/store"}, "a URL has no log"),
-        ({"path": ""}, "which store?"),
+        ({"path": "s3://bucket/store"}, "a streaming read cannot use a URL"),
+        ({"path": ""}, "no store is named"),
     ],
 )
 def test_options_that_are_refused(tmp_path: Path, options: dict[str, str], text: str) -> None:

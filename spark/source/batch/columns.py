@@ -147,10 +147,12 @@ class Batches:
         except CorruptBlock as damage:
             raise self._damaged(origin, node, str(damage)) from damage
         except Exception as error:
-            raise self._damaged(origin, node, f"it cannot be read: {error!r}") from error
+            raise self._damaged(origin, node, f"the block cannot be read: {error!r}") from error
         ms, seq, slots, *listed = span
         if slots != node.slots or ms << 64 | seq != node.first:
-            raise self._damaged(origin, node, "its entries are not those that its page lists")
+            raise self._damaged(
+                origin, node, "the block's entries are not those that its page lists"
+            )
         start = self._rows
         if not self._origins or self._origins[-1] != origin:
             self._origins.append(origin)
@@ -196,7 +198,7 @@ class Batches:
         if self._verify:
             packed = data[:-CRC_BYTES]
             if crc32c_of(packed).to_bytes(CRC_BYTES, "little") != data[-CRC_BYTES:]:
-                raise CorruptBlock(f"its {len(data)} bytes do not match their checksum")
+                raise CorruptBlock(f"the block of {len(data)} bytes does not match its checksum")
         if self._fields is None:
             unpacker = msgpack.Unpacker(raw=True, max_buffer_size=len(data))
             unpacker.feed(data)

@@ -50,10 +50,12 @@ def columns_by(options: Options, given: Mapping[str, pa.DataType]) -> dict[str, 
             if kind != known[name]:
                 raise TidelogSparkError(
                     OPTION,
-                    f"column {name} has the type {schemas.ddl_of(known[name])}, not the schema's ({kind})",
+                    f"column {name} has the type {schemas.ddl_of(known[name])}, but the schema says {kind}",
                 )
         elif kind not in values.WIDE_TYPES:
-            raise TidelogSparkError(OPTION, f"column {name}: a field cannot be read as {kind}")
+            raise TidelogSparkError(
+                OPTION, f"column {name}: the value of a field cannot be read as {kind}"
+            )
     return dict(given)
 
 
@@ -95,7 +97,7 @@ class Read:
                 raise TidelogSparkError(
                     "TIDELOG_SNAPSHOT",
                     f"{sealed.place.name} holds LSN {sealed.manifest.lsn} now, but "
-                    f"LSN {part.lsn} when the read was planned",
+                    f"held LSN {part.lsn} when the read was planned",
                 )
             if isinstance(part, Part):
                 named = replace(part, path=sealed.place.name)

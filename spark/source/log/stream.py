@@ -97,13 +97,23 @@ def parse(given: Mapping[str, str]) -> StreamOptions:
     refuse_unknown(told, NAMES)
     path = told.get("path")
     if not path:
-        raise TidelogSparkError(OPTION, "which store? Give its path: .option('path', STORE)")
+        raise TidelogSparkError(
+            OPTION, "no store is named; give its path with .load(PATH) or .option('path', PATH)"
+        )
     if "://" in path:
-        raise refused("path", path, "the directory of a store on this machine: a URL has no log")
+        raise refused(
+            "path",
+            path,
+            "the directory of a store on this machine; a streaming read cannot use a URL",
+        )
     table = choice(told, "table", records.COLUMNS, "entries")
     starting = _starting(told.get("startingoffsets", EARLIEST))
     if starting == SNAPSHOT and table != "entries":
-        raise refused("startingOffsets", SNAPSHOT, "a start in the log, with table=events")
+        raise refused(
+            "startingOffsets",
+            SNAPSHOT,
+            "a start in the log, because table=events reads only the log",
+        )
     return StreamOptions(
         path=path,
         table=table,
@@ -186,7 +196,7 @@ def reader(
         if kind != known[name]:
             raise TidelogSparkError(
                 OPTION,
-                f"column {name} has the type {schemas.ddl_of(known[name])}, not the schema's ({kind})",
+                f"column {name} has the type {schemas.ddl_of(known[name])}, but the schema says {kind}",
             )
     return StreamReader(options, tuple(known if columns is None else columns))
 
@@ -244,7 +254,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             message = f"{self._options.path} begins with LSN {first.lsn + 1}: LSN {lsn} to {first.lsn} were released"
             if self._options.fail:
                 raise TidelogSparkError(
-                    _CODES[RELEASED], f"{message}. Start at earliest, or set failOnDataLoss=false"
+                    _CODES[RELEASED],
+                    f"{message}. Use startingOffsets=earliest or failOnDataLoss=false",
                 )
             _logger.warning("%s; the query starts with LSN %d", message, first.lsn + 1)
             return first
@@ -434,8 +445,7 @@ def _stretches(log: Log, part: LogPart) -> Iterator[tuple[Path, list[FrameTuple]
     if (lsn, crc) != (part.end.lsn, part.end.crc):
         raise TidelogSparkError(
             _CODES[REWOUND],
-            f"{log.root}: LSN {part.start.lsn + 1} to {part.end.lsn} are not those that were there when the batch was "
-            "planned",
+            f"{log.root}: LSN {part.start.lsn + 1} to {part.end.lsn} were taken back after the batch was planned",
         )
 
 

@@ -83,7 +83,8 @@ def progress_of(text: bytes, key: str) -> Progress:
     except Exception:
         raise TidelogSparkError(
             "TIDELOG_WRITE_PROGRESS",
-            f"key {key} has {text[:80]!r}, which this version does not write: delete the key if no write needs it",
+            f"key {key} has the value {text[:80]!r}, which this version of tidelog does not write. "
+            "Delete the key if no write needs it",
         ) from None
 
 
@@ -141,14 +142,14 @@ class Attempt:
         if found is not None:
             if found.batch > own.batch:
                 raise self._superseded(
-                    f"batch {found.batch} has begun, and this is batch {own.batch}"
+                    f"batch {found.batch} has begun, and this attempt is of batch {own.batch}"
                 )
             if found.batch == own.batch:
                 if found.failure:
                     raise self._partial(found.failure)
                 if found.run == own.run and found.attempt > own.attempt:
                     raise self._superseded(
-                        f"attempt {found.attempt} has begun, and this is {own.attempt}"
+                        f"attempt {found.attempt} has begun, and this is attempt {own.attempt}"
                     )
                 own = own._replace(rows=found.rows, last_id=found.last_id)
         if self._execute([], own) is None:

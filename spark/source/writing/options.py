@@ -65,7 +65,9 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         if name.lower() in known:
             given[known[name.lower()]] = value
         elif streaming and name.lower() == "jobid":
-            raise _wrong("jobId", "is for batch writes; a streaming query is known by its own ID")
+            raise _wrong(
+                "jobId", "is only for batch writes; a streaming query has an ID of its own"
+            )
         elif name.lower() not in OF_SPARK:
             raise _wrong(
                 name, f"is not an option of a write; the options are {', '.join(known.values())}"
@@ -74,7 +76,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
     if "stream" in given and "streamColumn" in given:
         raise _wrong(
             "streamColumn",
-            "cannot be used with the option stream, which gives all rows the same stream",
+            "cannot be used together with the option stream, which writes all rows to one stream",
         )
     for name in ("stream", "streamColumn", "idColumn", "jobId"):
         if name in given and not given[name]:
@@ -110,7 +112,7 @@ def _check_url(url: str) -> None:
     if not url:
         raise _wrong(
             "url",
-            "is missing: give the address of a served store or of Redis, as redis://HOST:PORT/DB",
+            "is missing: give the address of a served store or of Redis, such as redis://HOST:PORT/DB",
         )
     try:
         if urlsplit(url).scheme not in SCHEMES:
@@ -119,7 +121,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         # Do not show the cause, because its text may contain the password.
         raise _wrong(
-            "url", "is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"
+            "url", "cannot be parsed by redis-py: give redis://HOST:PORT/DB, rediss:// or unix://"
         ) from None
 
 

@@ -64,14 +64,14 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
         stream_index = _index(
             names, options.stream_column, "or give the option stream or streamColumn"
         )
-        _check_type(schema[stream_index], TEXT, "a stream is a string or binary")
+        _check_type(schema[stream_index], TEXT, "a stream must be a string or binary")
     id_index = None
     if options.id_column is not None:
         id_index = _index(names, options.id_column, "the option idColumn names it")
         _check_type(
             schema[id_index],
             (*TEXT, T.IntegralType),
-            "an ID is `ms-seq` as a string, or milliseconds",
+            "an ID must be `ms-seq` as a string, or milliseconds",
         )
 
     rest = [n for n in range(len(names)) if n not in (stream_index, id_index)]
@@ -82,8 +82,8 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
         left = [names[n] for n in rest if n != fields_index]
         if left:
             raise _wrong(
-                left[0], "would not be written, because the column fields has the entries' fields: select "
-                f"the stream, the ID and {FIELDS_COLUMN} only",
+                left[0], "would not be written, because all fields of an entry come from the column "
+                f"{FIELDS_COLUMN}: select only the stream, the ID and {FIELDS_COLUMN}",
             )  # fmt: skip
     elif not rest:
         raise TidelogSparkError("TIDELOG_COLUMN", "no column is left for the entries' fields")
@@ -92,7 +92,7 @@ def columns_of(schema: T.StructType, options: WriteOptions) -> Columns:
             _check_type(
                 schema[n],
                 SCALARS,
-                "a field is a string, a number, a boolean or a time: use to_json",
+                "a field must be a string, a number, a boolean or a time: use to_json",
             )
     stream = None if options.stream is None else options.stream.encode()
     values = (
@@ -122,7 +122,9 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, where: Callable[[int], str]
         if stream is None:
             raise _bad_row(where(n), "its stream is null")
         if not count:
-            raise _bad_row(where(n), "it has no field that is not null, and an entry needs one")
+            raise _bad_row(
+                where(n), "it has no field that is not null, but an entry needs at least one"
+            )
         number, text = None, b"*"
         if entry_ids is not None:
             number = _id(entry_ids[n], where(n))
@@ -221,7 +223,7 @@ def _index(names: list[str], name: str, why: str) -> int:
 
 def _check_type(field: T.StructField, allowed: tuple[Any, ...], rule: str) -> None:
     if not isinstance(field.dataType, allowed):
-        raise _wrong(field.name, f"is {field.dataType.simpleString()}; {rule}")
+        raise _wrong(field.name, f"has the type {field.dataType.simpleString()}; {rule}")
 
 
 def _wrong(name: str, fault: str) -> TidelogSparkError:

@@ -84,7 +84,7 @@ class Task:
                 if skipped.left:
                     raise _changed(
                         partition,
-                        f"{begun.rows} of its rows are stored, and now it has fewer",
+                        f"{begun.rows} of its rows are stored, but now it has fewer rows",
                     )
             else:
                 if begun.rows and not begun.last_id:

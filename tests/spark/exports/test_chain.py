@@ -192,7 +192,7 @@ def test_every_flipped_byte_of_a_seal_is_noticed(two: tuple[Told, Path]) -> None
         refusal(told, base)
     newer = json.loads(text) | {"format": 2}
     (base / "_manifest.json").write_text(json.dumps(newer))
-    assert "a newer tidelog wrote it, in format 2" in refusal(told, base)
+    assert "a newer version of tidelog wrote this export in format 2" in refusal(told, base)
 
 
 def test_chains_in_the_wrong_order(two: tuple[Told, Path], tmp_path: Path) -> None:

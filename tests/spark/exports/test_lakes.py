@@ -32,7 +32,7 @@ def test_delta(tmp_path: Path) -> None:
             TidelogSparkError, match="holds a table that no export of table entries"
         ):
             lakes.export(str(other.told().path), "delta", to)
-        with pytest.raises(TidelogSparkError, match="takes one table, whole"):
+        with pytest.raises(TidelogSparkError, match="must be whole, of exactly one table"):
             lakes.export(str(told.path), "delta", to, tables=("entries", "groups"))
         groups = lakes.export(str(told.path), "delta", str(tmp_path / "groups"), tables=("groups",))
         assert groups.rows == len(told.tables["groups"])

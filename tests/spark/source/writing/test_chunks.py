@@ -96,7 +96,9 @@ def test_a_later_attempt_takes_over_and_the_earlier_one_fails(target: Target) ->
 
 def test_an_earlier_attempt_that_begins_late_is_refused(target: Target) -> None:
     write(target, attempt=2)
-    with pytest.raises(TidelogSparkError, match="SUPERSEDED.*attempt 2 has begun, and this is 1"):
+    with pytest.raises(
+        TidelogSparkError, match="SUPERSEDED.*attempt 2 has begun, and this is attempt 1"
+    ):
         write(target, attempt=1)
     assert target.numbers() == [*ROWS]
 
@@ -116,7 +118,7 @@ def test_the_next_batch_begins_with_its_first_row(target: Target) -> None:
 def test_a_task_of_an_earlier_batch_is_refused(target: Target) -> None:
     write(target, batch=2)
     with pytest.raises(
-        TidelogSparkError, match="SUPERSEDED.*batch 2 has begun, and this is batch 1"
+        TidelogSparkError, match="SUPERSEDED.*batch 2 has begun, and this attempt is of batch 1"
     ):
         write(target, batch=1, attempt=2)
     assert target.numbers() == [*ROWS]
@@ -161,7 +163,9 @@ def test_attempts_at_once_store_each_row_once(target: Target, rounds: int) -> No
 
 def test_a_progress_that_nobody_wrote_is_refused(target: Target) -> None:
     target.client.set(KEY, "v9 1 2")
-    with pytest.raises(TidelogSparkError, match=f"TIDELOG_WRITE_PROGRESS. key {KEY} has b'v9 1 2'"):
+    with pytest.raises(
+        TidelogSparkError, match=f"TIDELOG_WRITE_PROGRESS. key {KEY} has the value b'v9 1 2'"
+    ):
         write(target)
 
 
@@ -176,7 +180,7 @@ def test_a_partition_with_fewer_rows_than_are_stored_is_reported(target: Target)
     write(target)
     task = target.task()
     with pytest.raises(
-        TidelogSparkError, match="WRITE_CHANGED.*100 of its rows are stored, and now"
+        TidelogSparkError, match="WRITE_CHANGED.*100 of its rows are stored, but now"
     ):
         task.write(batches(range(99)), job="job", partition=0, attempt=2)
 

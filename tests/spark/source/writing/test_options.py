@@ -16,16 +16,16 @@ URL = {"url": "redis://localhost:1/0"}
 
 # fmt: off
 @pytest.mark.parametrize("options, text", [
-    ({}, "option url is missing: give the address of a served store or of Redis, as redis://HOST:PORT/DB"),
+    ({}, "option url is missing: give the address of a served store or of Redis, such as redis://HOST:PORT/DB"),
     ({"url": "http://x"},
-     "option url is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"),
+     "option url cannot be parsed by redis-py: give redis://HOST:PORT/DB, rediss:// or unix://"),
     ({"url": "redis://:secret@x:port/0"},
-     "option url is not one that redis-py reads: give redis://HOST:PORT/DB, rediss:// or unix://"),
+     "option url cannot be parsed by redis-py: give redis://HOST:PORT/DB, rediss:// or unix://"),
     ({**URL, "maxlen": "5"},
      "option maxlen is not an option of a write; the options are url, username, password, stream, streamColumn, "
      "idColumn, chunkRows, timeoutSeconds, retrySeconds, jobId"),
     ({**URL, "stream": "a", "streamColumn": "b"},
-     "option streamColumn cannot be used with the option stream, which gives all rows the same stream"),
+     "option streamColumn cannot be used together with the option stream, which writes all rows to one stream"),
     ({**URL, "stream": ""}, "option stream is empty"),
     ({**URL, "jobId": "a b"}, "option jobId must not contain white space"),
     ({**URL, "chunkRows": "0"}, "option chunkRows is '0', but must be a number from 1 to 100000"),
@@ -47,7 +47,7 @@ def test_names_come_in_lower_case() -> None:
 
 
 def test_a_query_has_its_own_id() -> None:
-    with pytest.raises(TidelogSparkError, match="jobId is for batch writes; a streaming query is known by its own"):
+    with pytest.raises(TidelogSparkError, match="jobId is only for batch writes; a streaming query has an ID of"):
         write_options({**URL, "jobid": "x"}, streaming=True)
 
 

@@ -103,15 +103,15 @@ def test_a_text_column_called_fields_is_a_field() -> None:
      "column stream must appear exactly once (or give the option stream or streamColumn); the columns are v"),
     ("v int", {"stream": "s", "idColumn": "id"},
      "column id must appear exactly once (the option idColumn names it); the columns are v"),
-    ("stream int, v int", {}, "column stream is int; a stream is a string or binary"),
+    ("stream int, v int", {}, "column stream has the type int; a stream must be a string or binary"),
     ("stream string", {}, "no column is left for the entries' fields"),
     ("v array<int>", {"stream": "s"},
-     "column v is array<int>; a field is a string, a number, a boolean or a time: use to_json"),
+     "column v has the type array<int>; a field must be a string, a number, a boolean or a time: use to_json"),
     ("id double, v int", {"stream": "s", "idColumn": "id"},
-     "column id is double; an ID is `ms-seq` as a string, or milliseconds"),
+     "column id has the type double; an ID must be `ms-seq` as a string, or milliseconds"),
     ("stream string, id string, fields map<string,string>", {},
-     "column id would not be written, because the column fields has the entries' fields: select the stream, the ID "
-     "and fields only"),
+     "column id would not be written, because all fields of an entry come from the column fields: select only "
+     "the stream, the ID and fields"),
 ])
 # fmt: on
 def test_a_wrong_column_is_named(ddl: str, options: dict[str, str], text: str) -> None:
@@ -127,7 +127,7 @@ BAD_PAIR = pa.array([[{"name": None, "value": b"x"}]], PAIRS)
 @pytest.mark.parametrize("ddl, arrays, text", [
     ("stream string, v int", [pa.array([None], pa.string()), pa.array([1])], "its stream is null"),
     ("stream string, v int", [pa.array(["s"]), pa.array([None], pa.int32())],
-     "it has no field that is not null, and an entry needs one"),
+     "it has no field that is not null, but an entry needs at least one"),
     ("stream string, fields pairs", [pa.array(["s"]), pa.array([None], PAIRS)],
      "its fields are null"),
     ("stream string, fields pairs", [pa.array(["s"]), BAD_PAIR],
