@@ -212,7 +212,7 @@ class Words(Text):
         if unknown:
             raise Refused(f"argument(s) must be one of the following: {', '.join(self.known)}")
         if not words and not self.empty:
-            raise Refused("argument must name one at least")
+            raise Refused("argument must contain at least one name")
         return " ".join(words)
 
     def native(self, value: Any) -> str:

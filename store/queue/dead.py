@@ -115,7 +115,9 @@ def chooser(where: Where | None, older_than: Duration | None, now: float) -> Whe
     """One condition from `where` and `older_than` (seconds). Raises DataError."""
     age = None if older_than is None else seconds("older_than", older_than, zero=True)
     if where is not None and not callable(where):
-        raise DataError(f"where must be a function that takes a dead job, not {where!r}")
+        raise DataError(
+            f"the argument where must be a function that takes a dead job, not {where!r}"
+        )
 
     def chosen(job: DeadJob) -> bool:
         if age is not None and now - job.died_at.timestamp() < age:

@@ -89,14 +89,14 @@ class Process:
         loaded = Path(self._answer())
         if source not in loaded.parents:
             raise click.UsageError(
-                f"{checkout}: its process imported {loaded} instead of its own tidelog"
+                f"{checkout}: a process started there imported {loaded}, which is not part of the checkout"
             )
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise click.ClickException(f"{self.name}: its process ended; see above")
+            raise click.ClickException(f"{self.name}: the process ended; see its error above")
         return str(json.loads(line))
 
     def slice(self, row: Workload, count: int, counting: bool = False) -> float:

@@ -126,7 +126,8 @@ def command(
         raise click.UsageError("give either --log or --events, not both")
     if with_log and not master.startswith("local"):
         raise click.UsageError(
-            "--log needs a master on this machine; export the events and give --events"
+            "--log needs a Spark master on this machine; with another one, export the events and name them "
+            "with --events"
         )
     if events is not None:
         _find(events)

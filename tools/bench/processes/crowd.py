@@ -58,7 +58,7 @@ def _ms(server: Served, command: bytes) -> float:
         reply = line.recv(64)
         spent = time.perf_counter() - start
     if not reply.startswith(b":") or reply == b":0\r\n":
-        raise RuntimeError(f"{server.name} answered {reply!r}")
+        raise RuntimeError(f"{server.name} gave the unexpected reply {reply!r}")
     return spent * 1000
 
 
