@@ -48,8 +48,8 @@ class _Waiter:
         self.lock.acquire()
         self.lsn = lsn
         self.next: _Waiter | None = None
-        self.go = False  # the chain has reached this waiter; set before `lock` is released
-        self.enlisted = False  # in the queue or in a chain, so other waiters may depend on it
+        self.go = False  # True once this waiter is woken; set before `lock` is released
+        self.enlisted = False  # in the queue, or in a chain where each waiter wakes the next
 
 
 def bare(error: BaseException) -> BaseException:

@@ -175,7 +175,7 @@ class Log:
         self._gathered_now = 0  # `now_ms` of the newest gathered unit
         # when the oldest record that no started sync covers was added (time.monotonic())
         self._dirty_since = 0.0
-        self._sync_since = 0.0  # the same for the oldest record that the running sync covers
+        self._sync_since = 0.0  # when the oldest record that the running sync covers was added
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0

@@ -119,7 +119,7 @@ class Tail:
                 raise Vanished(info.path) from None
             if scan.header != info.header:
                 scan.close()
-                # The segment had no frame, and the next life has replaced it under the same name.
+                # The segment had no frame, and a new segment has replaced it under the same name.
                 return None, False
             if start is not None and scan.size < start.offset:
                 scan.close()

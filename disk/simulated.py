@@ -282,7 +282,7 @@ class SimulatedFile:
         return 0, id(self._inode)
 
     def times(self) -> tuple[int, int]:
-        return 0, 0  # only checkpoints call it, and no checkpoint is on a simulated disk
+        return 0, 0  # only checkpoints call this method, and no checkpoint is on a simulated disk
 
     def fdatasync(self) -> None:
         self._sync("fdatasync")
@@ -338,7 +338,7 @@ class SimulatedDisk:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        # no threads, because with a thread the order of operations would not be deterministic
+        # Use no threads, because with a thread the order of operations would not be deterministic.
         self.background = False
         self.rng = random.Random(seed)
         self.operations: list[tuple[str, Path]] = []

@@ -24,7 +24,7 @@ from tidelog.engine.idlist import (
     pack_one,
 )
 
-# most digits of ms; a longer number is later than any clock, or greater than `ids.parse` accepts
+# A number with more digits is later than any clock, or greater than `ids.parse` accepts.
 _MS_DIGITS: Final = 13
 _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 

@@ -410,9 +410,9 @@ class Epoch(NamedTuple):
     lsn: int
 
 
-# The first frame of a life holds one record, EPOCH. So its body begins with these two bytes: the msgpack header of an
-# array of three, then the opcode EPOCH | END. The reader compares one byte at a time, because in most frames the first
-# byte already differs.
+# The first frame that a writer appends holds one record, EPOCH. So its body begins with these two bytes: the msgpack
+# header of an array of three, then the opcode EPOCH | END. The reader compares one byte at a time, because in most
+# frames the first byte already differs.
 _EPOCH_ARRAY: Final = b"\x93"
 _EPOCH_OPCODE: Final = bytes((EPOCH | END,))
 

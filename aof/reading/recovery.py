@@ -285,7 +285,7 @@ def _promise(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None
     try:
         if not stated:
             slots.write(*promise)
-        # Sync even if the file already has the promise: the previous life may have written it without a sync.
+        # Sync even if the file already has the promise: the previous writer may have written it without a sync.
         slots.sync()
     finally:
         slots.close()

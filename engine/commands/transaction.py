@@ -28,7 +28,7 @@ _ARGUMENT_BYTES = 5
 _PLAIN_BYTES = len(b"XADD*") + 3 * _ARGUMENT_BYTES  # of a plain XADD, without its key and row
 QUEUED_BYTES_MAX = 64 << 20
 
-# (key, row): the command XADD key * field value ..., without options.
+# (key, row): stands for the command XADD key * field value ..., without options.
 PlainAdd = tuple[bytes, tuple[bytes, ...]]
 Queued = list[bytes] | PlainAdd  # a command's words, or a plain XADD
 
@@ -67,7 +67,7 @@ class Watches:
     __slots__ = ("keys", "_by_place")
 
     def __init__(self) -> None:
-        # The bool is True if the key had already expired at the WATCH but was still stored.
+        # For each watched key its transactions; True if the key had already expired at the WATCH but was still stored.
         self._by_place: dict[DbKey, dict[Transaction, bool]] = {}
         self.keys: Collection[DbKey] = self._by_place.keys()
 

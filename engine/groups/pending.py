@@ -46,10 +46,11 @@ from tidelog.engine.idlist import (
     unpack_key,
 )
 
-# longest ID list kept as a young delivery; a longer list goes into the orders
+# A delivery whose packed IDs are at most this long stays young. A longer one goes into the orders by ID and by time
+# at once.
 YOUNG_BYTES: Final = 16 * 8
-# With this many young entries, flush all of them into the orders. The last delivery can add up to YOUNG_BYTES of IDs,
-# which are 16 entries. Even then they are fewer than 2 * LOAD, so they become a single chunk.
+# When a group has this many young entries, all of them are flushed into the orders. The last delivery can add up to
+# YOUNG_BYTES of IDs, which are 16 entries. Even then they are fewer than 2 * LOAD, so they become a single chunk.
 YOUNG: Final = 2 * LOAD - 16
 
 # (delivery time, owner, delivery count)

@@ -214,7 +214,8 @@ class Decoded:
         self._starts: list[int] | None = None
         self._ids: list[int] | None = None
         self._texts: list[bytes] | None = None
-        self._looked_up = False  # whether a few texts were made without making all of them
+        # whether a request for few ID texts was served without making all of them
+        self._looked_up = False
         self._keys: array[int] | None = None
         self.listed: tuple[list[int], list[EntryRow]] | None = None  # cache of `Block.listed`
 

@@ -37,7 +37,7 @@ class Idmp:
         self.producers: dict[bytes, Table] = {}
         self.added = 0
         self.duplicates = 0
-        # A frozen copy may share these tables, so copy a table before changing it.
+        # The tables that a frozen copy may share: copy such a table before changing it.
         self._handed: dict[bytes, Table] = {}
 
     def lookup(self, pid: bytes, iid: bytes, now: int) -> int | None:

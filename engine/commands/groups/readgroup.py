@@ -38,7 +38,7 @@ from tidelog.engine.streams.stream import Stream
 
 # The greatest ID stands for `>`. As in Redis, a client that writes this ID in digits also gets new entries.
 NEW = ids.MAX
-# bytes that CLAIM adds to each entry of a reply, as two integers
+# bytes of the two integers that CLAIM adds to each entry of a reply
 CLAIM_BYTES = len(b":0\r\n:0\r\n")
 _PLAIN_DIGITS_MAX = 15  # a time or count with at most this many digits is always in range
 _PLAIN_WORDS_MAX = len(("COUNT", "n", "BLOCK", "ms"))

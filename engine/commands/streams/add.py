@@ -432,8 +432,8 @@ class _Batch:
     ) -> None:
         self.count, self.names, self.values, self.rows = count, names, values, rows
         self.texts = texts  # some values are str
-        # Whether `measure` was called. The first node whose cheap bound exceeds the limit calls it, because later nodes
-        # probably exceed it too.
+        # Whether `measure` was called. The first node whose cheap bound exceeds the limit causes the call, because
+        # later nodes probably exceed it too.
         self.sized = False
         # Sizes in bytes. `measure` sets them; without `names` it sets only `_lengths` and `_longest`.
         #   _lengths        for each row: its values; without `names` also its fields
@@ -600,7 +600,7 @@ def _row(row: Any) -> EntryRow:
         parts: Iterable[Any] = chain.from_iterable(row.items())
     elif isinstance(row, (list, tuple)):
         parts = row
-    else:  # raise for str too: it is iterable, but its characters are not fields
+    else:  # a str is refused too: it is iterable, but its characters are not fields
         raise TypeError(f"Invalid row of type: {type(row).__name__!r}. Give a dict of its fields.")
     flat = tuple(map(to_bytes, parts))
     if not flat or len(flat) & 1:
