@@ -307,8 +307,8 @@ class Turns:
         try:
             if self._arrived:
                 self._take()
-            # If a sync is running, keep the XADDs until its replies have been sent. Until then more XADDs arrive, and
-            # running all of them together costs less.
+            # If a sync is running, keep the XADDs until the replies that wait for it have been sent. Until then more
+            # XADDs arrive, and running all of them together costs less.
             if self._subscribed and not self._core.durability.relaxed:
                 self._mixed = True
             elif self._adds:

@@ -117,7 +117,7 @@ class _Job:
             same = False
         if not same:
             raise SnapshotRefused(
-                f"{name}: the target is another snapshot, or a damaged one; name a missing or empty directory"
+                f"{name}: the target is another snapshot, or a damaged one; name a new or empty directory"
             )
         return True
 
@@ -127,7 +127,7 @@ def _refuse(directory: str, names: set[str]) -> None:
     strange = names - _OURS
     if strange or (names and MARK not in names and names - {DATA, NAME + recipe.BESIDE}):
         raise SnapshotRefused(
-            f"{directory} is not empty (it contains {min(strange or names)}); name a missing or empty directory"
+            f"{directory} is not empty (it contains {min(strange or names)}); name a new or empty directory"
         )
 
 
@@ -153,7 +153,7 @@ class _Local:
             names = set()
         except NotADirectoryError:
             raise SnapshotRefused(
-                f"{directory} is not a directory; name a missing or empty directory"
+                f"{directory} is not a directory; name a new or empty directory"
             ) from None
         if NAME in names:
             return self._existing(names)

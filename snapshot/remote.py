@@ -115,7 +115,7 @@ class RemotePlace:
 
     def make_directory(self) -> None:
         """Create the directory, where the file system has directories. Raises SnapshotUnreachable."""
-        # an object store has no directories: there this would only write an empty object
+        # Object stores have no directories: there, the call below would only write an empty object.
         if self._fs.type_name not in ("s3", "gcs"):
             with self._telling("", None):
                 self._fs.create_dir(self._path, recursive=True)

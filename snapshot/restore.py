@@ -262,19 +262,17 @@ def check_target(disk: Disk, target: Path) -> None:
         return
     except NotADirectoryError:
         raise SnapshotRefused(
-            f"{target} is not a directory; name a missing or empty directory"
+            f"{target} is not a directory; name a new or empty directory"
         ) from None
     if identity.NAME in names:
-        raise SnapshotRefused(
-            f"{target} contains a store already; name a missing or empty directory"
-        )
+        raise SnapshotRefused(f"{target} contains a store already; name a new or empty directory")
     again = UNFINISHED in names
     strange = set(names) - _OURS - (set(_FOLDERS) if again else set())
     if again:
         strange -= {identity.NAME + recipe.BESIDE}
     if strange:
         raise SnapshotRefused(
-            f"{target} is not empty (it contains {min(strange)}); name a missing or empty directory"
+            f"{target} is not empty (it contains {min(strange)}); name a new or empty directory"
         )
 
 

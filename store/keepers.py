@@ -32,7 +32,8 @@ def keepers(disk: Disk, root: Path, uuid: bytes, options: Options) -> list[Keepe
     found: list[Keeper] = []
     directory = root / identity.SNAPSHOTS
     if disk.exists(directory):
-        from tidelog.snapshot import portable  # imported here: many stores never make a snapshot
+        # imported only here, because many stores never make a snapshot
+        from tidelog.snapshot import portable
 
         oldest = portable.oldest_lsn(disk, directory)
         if oldest is not None:

@@ -505,7 +505,7 @@ def _open_lmdb(path: Path, read_only: bool, *, lock: bool, subdir: bool = True) 
         "mode": 0o700,  # files get it without the x bits
         "create": False,
         "max_readers": MAX_READERS,
-        # a spare transaction would keep a slot in the table of readers, even across a fork
+        # Keep no spare transaction: it would keep a slot in the table of readers, even across a fork.
         "max_spare_txns": 0,
     }
     try:  # create files in the 0.9 format, even if an environment variable asks for another

@@ -80,7 +80,7 @@ class Structure:
         self._read_at = read_at
         self._used = _Used()
         self._doubtful = False  # a readable page may belong to another commit
-        self._unread = False  # a page of the rows or of the free list could not be read
+        self._unread = False  # True if a page of the rows or of the free list could not be read
         self._meta: bytes | None = None
 
     def run(self) -> Iterator[None]:

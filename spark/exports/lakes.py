@@ -94,7 +94,8 @@ def export(
             if any(known.get(name) != facts[name] for name in (UUID, TABLE)):
                 raise TidelogSparkError(
                     EXPORT,
-                    f"{place} holds a table that no export of table {tables[0]} of this store made; give another place",
+                    f"{place} holds a table that was not made by exports of table {tables[0]} of this store; "
+                    "give another place",
                 )
             if known.get(LSN) == facts[LSN]:
                 return Committed(place, version, _Counted.of(known), manifest.lsn, existed=True)

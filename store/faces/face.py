@@ -115,8 +115,8 @@ class Face:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a store cannot be pickled: its lock, files and threads belong to this process. Send the path and open "
-            "it read-only there, or send the messages"
+            "a store cannot be pickled: its lock, files and threads belong to this process. In another process, "
+            "open its path with read_only=True"
         )
 
     # --- for the faces

@@ -46,7 +46,7 @@ from tidelog.store.queue.work.leases import leases_of
 from tidelog.store.queue.work.retention import SWEEP_JOBS, sweep
 from tidelog.store.queue.work.shared import Delivery, Leftover
 
-# jobs that put_many puts in one unit, with about UNIT_BYTES of values at most
+# put_many puts at most this many jobs, and about UNIT_BYTES of values, in one unit.
 BATCH_JOBS: Final = 1_000
 # A putter that waits for room looks again after this time: if a client acknowledges jobs by a plain XACK, nothing wakes
 # the putter.

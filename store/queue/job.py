@@ -205,7 +205,7 @@ class JobBase:
     def _leave(self, error: BaseException) -> Settled:
         """Settle the job after an exception left its block."""
         if not isinstance(error, (Exception, SystemExit)):
-            # KeyboardInterrupt, CancelledError: these are not failures of the job
+            # KeyboardInterrupt and CancelledError are not failures of the job
             return self._release()
         done = self._nack(error, None)
         if isinstance(error, Exception) and not self._place.reraise:

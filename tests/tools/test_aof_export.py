@@ -177,7 +177,10 @@ def test_to_lsn_before_the_checkpoint_is_refused(
     target = tmp_path / "none.resp"
     done = run("aof", "export", "--resp", made.root, "--to-lsn", 7, "-o", target)
     assert done.code == exits.USAGE
-    assert "up to LSN 8 is only in the checkpoint, so --to-lsn must be 8 or more" in done.err
+    assert (
+        "the records up to LSN 8 are only in the checkpoint, so --to-lsn must be 8 or more"
+        in done.err
+    )
     assert not target.exists()
     assert run("aof", "export", "--resp", made.root, "--to-lsn", 8, "-o", target).code == 0
 

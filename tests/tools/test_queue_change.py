@@ -142,7 +142,7 @@ def test_the_id_that_it_had_as_a_job_will_not_do(run: Run, root: Path, command: 
         exits.NOT_A_STORE,
         "",
         f"tidelog: there is no dead job {original} ({original} is now {FIRST});"
-        " see  tidelog queue dead ls\n",
+        " list the dead jobs with: tidelog queue dead ls\n",
     )
     assert dead(root) == ALL
 

@@ -107,7 +107,7 @@ def command(
         base = stack.enter_context(base_of(path))
         if to_lsn is not None and to_lsn < base.lsn:
             raise click.UsageError(
-                f"the log up to LSN {base.lsn} is only in the checkpoint, so --to-lsn must be {base.lsn} or more"
+                f"the records up to LSN {base.lsn} are only in the checkpoint, so --to-lsn must be {base.lsn} or more"
             )
         out: BinaryIO = sys.stdout.buffer
         if output is not None:

@@ -38,7 +38,7 @@ PUT_BATCH: Final = 200
 IN_HAND_MAX: Final = 40  # of all workers together
 STEP_SECONDS_MAX: Final = 0.05  # of one line
 MAX_DELIVERIES: Final = 4
-# In seconds. The pauses of the poisoned line are once, twice and four times this.
+# In seconds. The pauses before the retries of the poisoned line are once, twice and four times this.
 RETRY_AFTER: Final = 0.25
 POISON: Final = "poisoned"
 NOBODY: Final = -1  # for `Task.poisoned`

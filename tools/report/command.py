@@ -133,7 +133,7 @@ def command(
         _find(events)
     asked = [_queue(name) for name in queues] or None
     if snapshot == "all":
-        raise click.BadParameter("a report shows one snapshot: latest, now or an LSN")
+        raise click.BadParameter("a report shows one snapshot; give latest, now or an LSN")
     with pin(path, snapshot) as pinned, TemporaryDirectory() as scratch:
         if with_log:
             events = str(written(Path(path), Path(scratch, "events.parquet")))

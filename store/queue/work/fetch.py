@@ -38,7 +38,7 @@ from tidelog.store.queue.units import UNIT_BYTES
 from tidelog.store.queue.work.settle import failures, log_done
 from tidelog.store.queue.work.shared import Delivery, Hold, Job, Leftover, Shared
 
-# most jobs that one decision makes dead jobs, with about UNIT_BYTES of values at most
+# One unit makes at most this many jobs dead jobs, with about UNIT_BYTES of values at most.
 LOOK_MAX: Final = 100
 ABANDONED: Final = "abandoned: the worker ended or dropped the job without finishing it"
 

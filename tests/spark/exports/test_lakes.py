@@ -29,7 +29,7 @@ def test_delta(tmp_path: Path) -> None:
             assert lakes.export(str(told.path), "delta", to).existed
             life.play(10)
         with pytest.raises(
-            TidelogSparkError, match="holds a table that no export of table entries"
+            TidelogSparkError, match="holds a table that was not made by exports of table entries"
         ):
             lakes.export(str(other.told().path), "delta", to)
         with pytest.raises(TidelogSparkError, match="must be whole, of exactly one table"):

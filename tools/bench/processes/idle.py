@@ -84,7 +84,7 @@ def _wait_until_blocked(server: Served, clients: int) -> None:
     until = time.monotonic() + BLOCKED_S_MAX
     while (blocked := server.client.info("clients")["blocked_clients"]) != clients:
         if time.monotonic() > until:
-            raise RuntimeError(f"{server.name} has {blocked} blocked clients of {clients}")
+            raise RuntimeError(f"{server.name} has {blocked} blocked clients instead of {clients}")
         time.sleep(0.05)
 
 

@@ -70,8 +70,8 @@ class Served:
 
     def cpu_s(self) -> float:
         """Seconds of processor time that all its threads have used, with the kernel's resolution (mostly 10 ms)."""
-        # The program's name is in parentheses and may contain anything, so split only after the last one. utime and
-        # stime are fields 14 and 15 of the whole line.
+        # The program's name is in parentheses and may contain anything, so split only after the last parenthesis. utime
+        # and stime are fields 14 and 15 of the whole line.
         text = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -16,7 +16,7 @@ OVER_BUDGET_MIB = 150
 BACKLOG = 50_000_000  # entries of 100 bytes: 5 GB
 # The two stores take turns in this many parts, so that busy moments of the machine affect both.
 PARTS = 20
-LESS = 10  # the store without a budget handles this many times fewer entries
+LESS = 10  # the store without a budget gets this many times fewer entries
 
 # The phases of the backlog: name, divisor of the number of entries, method to call.
 PHASES = (

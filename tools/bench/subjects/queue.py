@@ -91,7 +91,7 @@ def _deep(bench: Bench) -> Iterator[Figure]:
         made = TidelogQueue(bench.fresh("deep"), TINY, fsync=EVERYSEC, name=name)
         for start in range(0, jobs, 100_000):
             made.add_batches(min(100_000, jobs - start))
-        # otherwise the checkpoint that the filling triggers would run during the race
+        # Make the checkpoint that the filling triggers now, so that it does not run during the race.
         made.db.checkpoint()
         return made
 

@@ -59,7 +59,7 @@ def _open_s(path: Path, count: int) -> float:
     found = db.xlen(STREAM) + db.xlen(OTHER)
     db.close()
     if found != count:
-        raise RuntimeError(f"{path}: {found} entries after replay, {count} were logged")
+        raise RuntimeError(f"{path}: {found} entries after the replay, but {count} were logged")
     return spent
 
 

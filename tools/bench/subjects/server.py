@@ -185,7 +185,9 @@ def _leave_pending(server: Served, count: int) -> None:
     feed(server, (read for _ in range(count // BATCH)))
     pending: Any = server.client.xpending(STREAM, stream_latency.GROUP)
     if pending["pending"] != count:
-        raise RuntimeError(f"{server.name} has {pending['pending']} pending entries of {count}")
+        raise RuntimeError(
+            f"{server.name} has {pending['pending']} pending entries instead of {count}"
+        )
 
 
 def _carried(servers: Servers) -> int:

@@ -99,7 +99,7 @@ def by_ids(dead: Dead, names: list[str]) -> list[DeadJob]:
         hint = f" ({listed(known)})" if known else ""
         raise NoSuch(
             f"there is no dead job {listed([name for name in names if name in lost])}{hint};"
-            " see  tidelog queue dead ls"
+            " list the dead jobs with: tidelog queue dead ls"
         )
     jobs = [job for job in found.values() if job is not None]
     return sorted(jobs, key=lambda job: tuple(map(int, job.id.split("-"))))
