@@ -173,9 +173,9 @@ class Log:
         self._seed = crc32c_of(uuid)
         self._gathered: list[bytes] = []  # units for the next frame
         self._gathered_now = 0  # `now_ms` of the newest gathered unit
-        # when the oldest record that no started sync covers was added (time.monotonic())
+        # time.monotonic() when the oldest record was added that no started sync covers
         self._dirty_since = 0.0
-        self._sync_since = 0.0  # when the oldest record that the running sync covers was added
+        self._sync_since = 0.0  # the same for the oldest record that the running sync covers
         self._synced_offset = 0
         self._allocated = 0  # bytes of the segment that are prepared
         self._limit = 0

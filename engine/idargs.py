@@ -24,7 +24,7 @@ from tidelog.engine.idlist import (
     pack_one,
 )
 
-# A number with more digits is later than any clock, or greater than `ids.parse` accepts.
+# Milliseconds with more digits lie beyond the year 2286; `ids.parse` reads these.
 _MS_DIGITS: Final = 13
 _SEQ_DIGITS: Final = 6  # a number of up to six digits is less than 2**22
 

@@ -216,7 +216,7 @@ class Server:
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             self._look()
-            core.try_again()  # if a full disk has room again, health checks then see it
+            core.try_again()  # so that health checks notice when a full disk has room again
         # set it after `_look`, so that time which the loop spent elsewhere does not count as a client's idle time
         self.clock = now
 

@@ -26,7 +26,7 @@ Chunk = tuple[Column, ...]
 WIDE_ID_BYTES: Final = 16
 _SWAP: Final = sys.byteorder == "big"
 
-_BY_TIME: Final = 3  # fields of a packed chunk of the time order: IDs and times
+_BY_TIME: Final = 3  # fields of a packed chunk that is sorted by delivery time
 
 assert array("I").itemsize == 4
 

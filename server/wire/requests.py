@@ -157,7 +157,7 @@ class Requests:
             if not before or not _plain(before, commands):
                 commands.append(self._expected_args)
                 return commands
-            # the expected bytes at the end may be part of an argument, so parse all of `data`
+            # `data` may only seem to end with a whole request, because an argument can hold any bytes. So parse it all.
             commands = []
         rest = _plain(data, commands)
         if rest:

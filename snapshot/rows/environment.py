@@ -64,7 +64,7 @@ MAP_BYTES: Final = 1 << 40  # largest size of a checkpoint; this reserves addres
 MAX_READERS: Final = 126
 PIN_ATTEMPTS: Final = 100
 MARGIN_BYTES: Final = 1 << 20
-STEP_S: Final = 0.0003  # a check rests after this time of work, or up to 0.1 ms later
+STEP_S: Final = 0.0003  # a check works for about this long (seconds), then pauses for REST_S
 REST_S: Final = 0.0001
 # if `check_beside` can finish a check within this processor time, it checks at once, without a thread
 FIRST_S = 0.004
@@ -119,7 +119,8 @@ def _shared(disk: Disk, path: Path, read_only: bool) -> Environment | None:
     if found is not None:
         if found.fixed and not read_only:
             raise CheckpointError(
-                f"{path} is already open in this process, read-only and without {LOCK}; close that store first"
+                f"{path} is open in this process already, by a store that could not create the lock file {LOCK} "
+                "because it opened read-only; close that store first"
             )
         found.users += 1
         found.remembers = found.remembers or not read_only

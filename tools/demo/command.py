@@ -140,7 +140,7 @@ def command(
         course, seen = Course(time.monotonic()), Progress(directory)
         run(task, seen, course, dice, seconds, len(texts))
         show_poisoned(task, directory)
-        # Not only the poisoned line may be a dead job, but also a line whose worker was killed too often.
+        # Dead jobs are the poisoned line, and lines whose workers were killed too often.
         while count := redrive(task, directory):
             click.echo(f"jobs redriven to workers that can finish them: {count:,}")
             run(replace(task, poisoned=NOBODY), seen, course, dice, seconds, len(texts))

@@ -126,8 +126,8 @@ def command(
         raise click.UsageError("give either --log or --events, not both")
     if with_log and not master.startswith("local"):
         raise click.UsageError(
-            "--log needs a Spark master on this machine; with another one, export the events and name them "
-            "with --events"
+            "--log works only with a Spark master on this machine; with a remote one, export the events, and pass "
+            "the exported files with --events"
         )
     if events is not None:
         _find(events)
