@@ -9,7 +9,8 @@ of ASCII text, each ended by a line feed:
     lsn 4711                                 the reader needs the records behind it
     crc32c 89abcdef                          of the lines above, with their line feeds
 
-A file that is damaged or another store's keeps nothing. Deleting one gives up the records behind it.
+A file that is damaged or another store's keeps nothing. Deleting one gives up the records behind it. A reader sets its
+bookmark only behind records that it has done with for good, so an older value is never wrong: it keeps more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 from tidelog.aof import identity
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
+from tidelog.disk.plain import NotPlain
 from tidelog.engine.crc32c import crc32c_of
 
 BYTES_MAX: Final = 4096
@@ -39,6 +41,13 @@ class Bookmark(NamedTuple):
     lsn: int
 
 
+class Unusable(NamedTuple):
+    """A file that has the name of a bookmark, and keeps nothing."""
+
+    name: str
+    why: str
+
+
 def is_name(name: str) -> bool:
     """Whether a bookmark may have this name."""
     return bool(_NAME.fullmatch(name)) and not name.endswith(recipe.BESIDE)
@@ -54,24 +63,31 @@ def put(disk: Disk, root: Path, uuid: bytes, bookmark: Bookmark) -> None:
     recipe.publish(disk, directory / bookmark.name, text)
 
 
-def bookmarks(disk: Disk, root: Path, uuid: bytes) -> list[Bookmark]:
-    """The valid bookmarks of the store in `root`, by name. Raises OSError."""
+def bookmarks(disk: Disk, root: Path, uuid: bytes) -> tuple[list[Bookmark], list[Unusable]]:
+    """The bookmarks of the store in `root`, by name, and the files that are none. Raises OSError."""
     directory = root / identity.BOOKMARKS
+    found: list[Bookmark] = []
+    unusable: list[Unusable] = []
     if not disk.exists(directory):
-        return []
-    found = []
+        return found, unusable
     for name in filter(is_name, disk.listdir(directory)):
         try:
-            lsn = _lsn_of(recipe.read(disk, directory / name, BYTES_MAX), uuid)
+            lsn = _lsn_of(recipe.read(disk, directory / name, BYTES_MAX + 1), uuid)
         except FileNotFoundError:
             continue  # deleted meanwhile
-        if lsn is not None:
+        except NotPlain as error:
+            lsn = error.what
+        if isinstance(lsn, int):
             found.append(Bookmark(name, lsn))
-    return found
+        else:
+            unusable.append(Unusable(name, lsn))
+    return found, unusable
 
 
-def _lsn_of(text: bytes, uuid: bytes) -> int | None:
+def _lsn_of(text: bytes, uuid: bytes) -> int | str:
+    """The LSN, or why there is none."""
     match = _TEXT.fullmatch(text)
-    if match is None or bytes.fromhex(match[2].decode()) != uuid:
-        return None
-    return int(match[3]) if crc32c_of(match[1]) == int(match[4], 16) else None
+    if match is None or crc32c_of(match[1]) != int(match[4], 16):
+        return "the file is damaged"
+    owner = bytes.fromhex(match[2].decode())
+    return int(match[3]) if owner == uuid else f"it belongs to the store {owner.hex()}"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.aof import identity
+from tidelog.aof.bookmarks import Unusable
 from tidelog.aof.errors import AofError, NoThread
 from tidelog.aof.reading.reader import Epoch, segments
 from tidelog.aof.release import release
@@ -119,7 +120,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._publisher: threading.Thread | None = None
         # LSNs of snapshots being made; the log after the least of them is kept
-        self._said_void: list[Keeper] = []
+        self._said_void: set[Keeper | Unusable] = set()
         self._making: list[int] = []
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint on which the present state is based
@@ -423,9 +424,9 @@ class Checkpoints:
         directory = self._root / identity.AOF
         try:
             keep_from = min([lsn, *self._making])  # first: a finished one is listed below
-            found = keepers(self._disk, self._root, self._uuid, options)
+            found, unusable = keepers(self._disk, self._root, self._uuid, options)
             beyond = void(self._disk, self._root, found)
-            self._say_void(beyond)
+            self._say_void(beyond, unusable)
             keep_from = min([keep_from, *(each.lsn for each in found if each not in beyond)])
             if options.retain_seconds is not None:
                 since = core.time_ns() // 1_000_000 - int(options.retain_seconds * 1000)
@@ -444,18 +445,16 @@ class Checkpoints:
                 error,
             )
 
-    def _say_void(self, beyond: list[Keeper]) -> None:
-        for keeper in beyond:
-            if keeper not in self._said_void:
-                _logger.warning(
-                    "%s: the %s %s at LSN %d is void and keeps no log: more than %s bytes lie behind it",
-                    self._root,
-                    keeper.kind,
-                    keeper.name,
-                    keeper.lsn,
-                    keeper.nbytes_max,
-                )
-        self._said_void = beyond
+    def _say_void(self, beyond: dict[Keeper, str], unusable: list[Unusable]) -> None:
+        """Warn once of each keeper that keeps nothing."""
+        said: dict[Keeper | Unusable, str] = {
+            each: f"the {each.kind} {each.name} at LSN {each.lsn} is void and keeps no log: {why}"
+            for each, why in beyond.items()
+        }
+        said |= {each: f"the bookmark {each.name} keeps no log: {each.why}" for each in unusable}
+        for each in said.keys() - self._said_void:
+            _logger.warning("%s: %s", self._root, said[each])
+        self._said_void = set(said)
 
     # --- snapshots
 

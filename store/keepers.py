@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.aof import identity
-from tidelog.aof.bookmarks import bookmarks
+from tidelog.aof.bookmarks import Unusable, bookmarks
 from tidelog.aof.reading.reader import segment_paths
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
@@ -27,8 +27,13 @@ class Keeper(NamedTuple):
     nbytes_max: int | None
 
 
-def keepers(disk: Disk, root: Path, uuid: bytes, options: Options) -> list[Keeper]:
-    """Everything that keeps segments. Raises OSError."""
+def keepers(
+    disk: Disk, root: Path, uuid: bytes, options: Options
+) -> tuple[list[Keeper], list[Unusable]]:
+    """Everything that keeps segments, and the files among the bookmarks that do not. Raises OSError.
+
+    A power cut cannot bring back an earlier value of a bookmark that is among them.
+    """
     found: list[Keeper] = []
     directory = root / identity.SNAPSHOTS
     if disk.exists(directory):
@@ -38,23 +43,30 @@ def keepers(disk: Disk, root: Path, uuid: bytes, options: Options) -> list[Keepe
         oldest = portable.oldest_lsn(disk, directory)
         if oldest is not None:
             found.append(Keeper("snapshot", directory.name, oldest, None))
-    for name, lsn in bookmarks(disk, root, uuid):
+    marks, unusable = bookmarks(disk, root, uuid)
+    for name, lsn in marks:
         found.append(Keeper("bookmark", name, lsn, options.retain_bookmark_bytes))
-    return found
+    if disk.exists(root / identity.BOOKMARKS):
+        # The reader may have renamed a file into place and not have synced the directory yet. If segments were deleted
+        # now and the power went, the bookmark would name a position that is gone.
+        disk.sync_directory(root / identity.BOOKMARKS)
+    return found, unusable
 
 
-def void(disk: Disk, root: Path, found: list[Keeper]) -> list[Keeper]:
-    """Those that are too many bytes behind, or need segments that are gone.
+def void(disk: Disk, root: Path, found: list[Keeper]) -> dict[Keeper, str]:
+    """Those that keep nothing, and why: they are too many bytes behind, or need segments that are gone.
 
     Raises MissingSegment, OSError.
     """
     paths = segment_paths(disk, root / identity.AOF)
     sizes = [recipe.size(disk, path) for path in paths]
-    beyond = []
+    beyond: dict[Keeper, str] = {}
     for keeper in found:
         if keeper.nbytes_max is None:
             continue
         begun = sum(int(path.stem) <= keeper.lsn + 1 for path in paths)
-        if not begun and paths or sum(sizes[max(begun - 1, 0) :]) > keeper.nbytes_max:
-            beyond.append(keeper)
+        if paths and not begun:
+            beyond[keeper] = "the log behind it is gone"
+        elif sum(sizes[max(begun - 1, 0) :]) > keeper.nbytes_max:
+            beyond[keeper] = f"more than {keeper.nbytes_max} bytes lie behind it"
     return beyond

@@ -32,6 +32,9 @@ from tidelog.tools.text import argument, examples, json_value, size_text, time_t
 def command(path: Path, as_json: bool) -> None:
     files = LogFiles(path, snapshots=True)
     promises, segments = files.survey()
+    marks, unusable = (
+        bookmarks(files.disk, files.root, files.uuid) if files.snapshot is None else ([], [])
+    )
     with contents(files) as found:
         state = found.state
         first_lsn = segments[0].header.first_lsn if segments else 1
@@ -48,7 +51,8 @@ def command(path: Path, as_json: bool) -> None:
             "lives": state.epoch,
             "last_write_ms": found.now,
             "quarantined": quarantined(files),
-            "bookmarks": marks(files),
+            "bookmarks": dict(marks),
+            "unusable_bookmarks": dict(unusable),
             "keys": {str(n): len(db.keys) for n, db in enumerate(state.databases) if db.keys},
             "streams": streams(state),
         }
@@ -70,11 +74,6 @@ def quarantined(files: LogFiles) -> int:
     """The number of torn tails that recoveries moved to quarantine/."""
     directory = files.root / identity.QUARANTINE
     return len(files.disk.listdir(directory)) if files.disk.exists(directory) else 0
-
-
-def marks(files: LogFiles) -> dict[str, int]:
-    """The LSN of each bookmark, by its name."""
-    return dict(bookmarks(files.disk, files.root, files.uuid)) if files.snapshot is None else {}
 
 
 def streams(state: State) -> list[tuple[int, bytes, Stream]]:
@@ -119,6 +118,8 @@ def show(facts: dict[str, Any]) -> None:
         click.echo(
             f"bookmark     {name} at LSN {lsn:,}{', void: the log behind it is gone' if behind else ''}"
         )
+    for name, why in facts["unusable_bookmarks"].items():
+        click.echo(f"bookmark     {name} keeps no log: {why}")
     for number, count in facts["keys"].items():
         click.echo(f"database {number:<3} {count:,} keys")
     rows = [

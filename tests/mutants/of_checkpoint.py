@@ -210,7 +210,7 @@ MUTANTS: Final = (
     Mutant(
         "keepers/bookmarks-unread",
         "store/keepers.py",
-        "    for name, lsn in bookmarks(disk, root, uuid):\n",
+        "    for name, lsn in marks:\n",
         "    for name, lsn in []:\n",
         ("tests/store/checkpoint/test_bookmarks.py::test_the_log_behind_a_bookmark_stays",),
         "The log behind a bookmark stays.",
