@@ -99,6 +99,7 @@ class Config:
             "segment_bytes": values["segment-bytes"],
             "retain_bytes": values["retain-bytes"],
             "retain_seconds": values["retain-seconds"] or None,
+            "retain_bookmark_bytes": values["retain-bookmark-bytes"],
             "snapshot_every": values["snapshot-every"] or None,
             "keep_snapshots": values["keep-snapshots"],
         }
@@ -121,6 +122,7 @@ class Config:
         values["segment-bytes"] = options.segment_bytes
         values["retain-bytes"] = options.retain_bytes
         values["retain-seconds"] = int(options.retain_seconds or 0)
+        values["retain-bookmark-bytes"] = options.retain_bookmark_bytes
         values["snapshot-every"] = int(options.snapshot_every or 0)
         values["keep-snapshots"] = options.keep_snapshots
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from tidelog.aof.bookmarks import KEEP_BYTES
 from tidelog.aof.log import SEGMENT_BYTES
 from tidelog.engine.api import DATABASES
 from tidelog.engine.integers import INT64_MAX
@@ -127,6 +128,8 @@ _ALL: Final = (
            "Bytes of the log to keep even though a checkpoint contains them.", STORE),
     Option("retain-seconds", Integer(0, 10**12), 0, START,
            "Also keep the part of the log that is younger than this many seconds; 0 = do not keep by age.", STORE),
+    Option("retain-bookmark-bytes", Memory(), KEEP_BYTES, START,
+           "Bytes of the log to keep for readers in other processes that have set a bookmark.", STORE),
     Option("snapshot-every", Integer(0, 10**12), 0, START, "Seconds between automatic snapshots; 0 = none.", STORE),
     Option("keep-snapshots", Integer(0, INT_MAX), 0, START,
            "Number of snapshots to keep; older ones are deleted; 0 = keep all.", STORE),

@@ -216,9 +216,10 @@ def test_the_store_takes_its_options() -> None:
         "keep-snapshots": "2",
         "segment-bytes": "8kb",
         "retain-bytes": "0",
+        "retain-bookmark-bytes": "5mb",
     }.items():
         config.take(name, text, "")
-    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0)
+    made = Options("always", False, 8192, 1 << 20, (), 64 << 20, 0, 60.0, 2, 3600.0, 5 << 20)
     assert make_options(**config.store_options()) == made
     other = Config()
     other.adopt(made, "no")
