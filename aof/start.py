@@ -34,7 +34,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 
-_WINDOW_BYTES: Final = 64 << 10
+_WINDOW_BYTES: Final = 4 << 10
 
 
 class Start(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.aof.counting import Counting
 from tests.tools.made import T0, UUID, Made
 
 import tidelog
@@ -14,7 +14,6 @@ from tidelog.aof import identity
 from tidelog.aof.errors import CorruptFrame, Damage, MissingSegment, Vanished
 from tidelog.aof.segment import Position
 from tidelog.aof.tail import Tail
-from tidelog.disk.interface import File
 from tidelog.disk.real import RealDisk
 from tidelog.engine.effects import effect as e
 from tidelog.store.clock import SYSTEM
@@ -22,36 +21,7 @@ from tidelog.store.read_only import open_read_only
 from tidelog.tools import logfiles
 
 IDLE_BYTES = 16 << 10
-
-
-class Counting(RealDisk):
-    """Counts the bytes that are read and the files that are opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read = self.opened = 0
-
-    def open(self, path: Path, *, write: bool = False) -> Any:
-        self.opened += 1
-        return Counted(super().open(path, write=write), self)
-
-    def take(self) -> int:
-        read, self.read = self.read, 0
-        return read
-
-
-class Counted:
-    def __init__(self, file: File, disk: Counting) -> None:
-        self._file = file
-        self._disk = disk
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def pread(self, length: int, offset: int) -> bytes:
-        data = self._file.pread(length, offset)
-        self._disk.read += len(data)
-        return data
+IDLE_READS = 4
 
 
 def made_at(root: Path, units: int = 3) -> Made:
@@ -109,6 +79,7 @@ def test_following_and_refreshing_cost_what_is_new(
         for counting in (disk, files.disk):
             counting.take()
         assert list(files.new()) == [] and copy.refresh() == 2
+        assert 0 < disk.reads <= IDLE_READS and 0 < files.disk.reads <= IDLE_READS
         assert 0 < disk.take() < IDLE_BYTES and 0 < files.disk.take() < IDLE_BYTES
         db.xadd("s", {"n": 1})
         assert len(list(files.new())) == 1 and copy.refresh() == 3

@@ -28,6 +28,7 @@ from tidelog.engine.ids import text
 from tidelog.engine.streams.block import encode_run
 from tidelog.spark.source import schemas
 from tidelog.spark.source.log import events, records
+from tidelog.spark.source.log.offsets import Gap
 from tidelog.tools.aof.records import records_of
 from tidelog.tools.logfiles import LogFiles
 
@@ -248,7 +249,16 @@ CASES: list[tuple[Effect, list[dict[str, Any]]]] = [
     ((e.DELIVER, 3, b"k", b"g", b"c", TWO, T0, 2, T0),
      [{**C, "event": "claimed", "id": id, "delivered_at": T0, "delivery_count": 2} for id in ("5-1", "6-2")]),
     ((e.DELIVER, 3, b"k", b"g", b"c", b"", T0, 1, T0, 6, 2, 9), [{**C, "event": "group_read", "detail": POSITION}]),
-    ((e.DELIVER, 3, b"k", b"g", b"c", b"", T0, 1, T0), [{**C, "event": "consumer_created"}]),
+    ((e.DELIVER, 3, b"k", b"g", b"c", TWO, T0, (3, 1), T0, 6, 2, 9),
+     [{**C, "event": event, "id": id, "delivered_at": T0, "delivery_count": n}
+      for event, id, n in (("claimed", "5-1", 3), ("delivered", "6-2", 1))]),
+    ((e.DELIVER, 3, b"k", b"g", b"c", TWO, T0, (1, 4), T0, 6, 2, 9),
+     [*({**C, "event": "claimed", "id": id, "delivered_at": T0, "delivery_count": n}
+        for id, n in (("5-1", 1), ("6-2", 4))), {**C, "event": "group_read", "detail": POSITION}]),
+    ((e.DELIVER, 3, b"k", b"g", b"c", ids((5, 1)), T0, 1, T0, 6, 2, 9),
+     [{**C, "event": "claimed", "id": "5-1", "delivered_at": T0, "delivery_count": 1},
+      {**C, "event": "group_read", "detail": POSITION}]),
+    ((e.DELIVER, 3, b"k", b"g", b"c", b"", T0, 0, -1), [{**C, "event": "consumer_seen"}]),
     ((e.XACK, 3, b"k", b"g", TWO), [{**G, "event": "acknowledged", "id": id} for id in ("5-1", "6-2")]),
     ((e.XNACK, 3, b"k", b"g", TWO, (4, 5)),
      [{**G, "event": "released", "id": id, "delivery_count": n} for id, n in (("5-1", 4), ("6-2", 5))]),
@@ -268,6 +278,48 @@ CASES: list[tuple[Effect, list[dict[str, Any]]]] = [
     ((e.APPEND, 3, b"k", b"abc"), [{**K, "event": "key_appended", "detail": {"bytes": 3}}]),
 ]
 # fmt: on
+
+
+def test_the_commands_that_write_deliveries(tmp_path: Path) -> None:
+    """Reads, claims and both at once, as a consumer sees them."""
+    root = tmp_path / "s"
+    with tidelog.open(root, fsync="no", decode_responses=True) as db:
+        run = db.execute_command
+        for n in range(1, 9):
+            run("XADD", "s", f"{n}-0", "n", n)
+        run("XGROUP", "CREATE", "s", "g", "0")
+        run("XREADGROUP", "GROUP", "g", "a", "COUNT", 3, "STREAMS", "s", ">")
+        run("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", "0")
+        run("XREADGROUP", "GROUP", "g", "b", "COUNT", 4, "CLAIM", 0, "STREAMS", "s", ">")
+        run("XCLAIM", "s", "g", "c", 0, "1-0", "LASTID", "5-0")
+        run("XCLAIM", "s", "g", "c", 0, "99-0", "LASTID", "6-0")
+        run("XREADGROUP", "GROUP", "g", "c", "NOACK", "COUNT", 1, "STREAMS", "s", ">")
+        run("XREADGROUP", "GROUP", "g", "d", "COUNT", 5, "CLAIM", 0, "NOACK", "STREAMS", "s", ">")
+        run("XDEL", "s", "2-0")
+        run("XAUTOCLAIM", "s", "g", "d", 9999, "0")
+    found = [row for row in rows("events", stretches(root)) if row["consumer"] is not None]
+    told = [
+        (
+            row["event"],
+            row["consumer"].decode(),
+            row["id"] and int(row["id"].split("-")[0]),
+            row["delivery_count"],
+        )
+        for row in found
+    ]
+    assert told == [
+        *(("delivered", "a", n, 1) for n in (1, 2, 3)),
+        *(("reread", "a", n, 2) for n in (1, 2, 3)),
+        *(("claimed", "b", n, 3) for n in (1, 2, 3)),
+        ("delivered", "b", 4, 1),
+        ("claimed", "c", 1, 4),
+        ("group_read", "c", None, None),
+        ("group_read", "c", None, None),
+        ("group_read", "c", None, None),
+        *(("claimed", "d", n, count) for n, count in ((1, 5), (2, 4), (3, 4), (4, 2))),
+        ("group_read", "d", None, None),
+        ("consumer_seen", "d", None, None),
+    ]
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
@@ -314,7 +366,7 @@ def test_ids_and_times_beyond_bigint(tmp_path: Path) -> None:
 
 
 def test_a_gap() -> None:
-    batch = records.gap(9, T0, {"reason": "released", "from_lsn": 3, "to_lsn": 9})
+    batch = records.gap(T0, Gap("released", 3, 9))
     assert batch.schema.equals(pa.schema(events.EVENTS))
     (row,) = batch.to_pylist()
     assert (row["lsn"], row["unit_end"], row["event"]) == (9, 9, "gap")

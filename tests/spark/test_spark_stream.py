@@ -11,6 +11,7 @@ import tidelog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
 
@@ -74,3 +75,36 @@ def test_a_wrong_option_is_told(spark: SparkSession, tmp_path: Path) -> None:
         spark.readStream.format("tidelog").options(
             path=str(tmp_path), startingoffset="1", table="events"
         ).load()
+
+
+def test_a_first_batch_that_fails_is_read_again_from_the_same_snapshot(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark does not store where a query began: it asks again, and a newer snapshot may be there by then."""
+    store, at = tmp_path / "s", tmp_path / "at"
+    kept: dict[int, list[Any]] = {}
+
+    def keep(frame: Any, number: int) -> None:
+        kept[number] = frame.collect()
+        if not broken:
+            raise RuntimeError("the query ends within its batch")
+
+    def start() -> StreamingQuery:
+        rows = spark.readStream.format("tidelog").options(
+            path=str(store), startingOffsets="snapshot"
+        )
+        stream = rows.load().writeStream.foreachBatch(keep).trigger(availableNow=True)
+        return stream.option("checkpointLocation", str(at)).start()
+
+    with tidelog.open(store, **OPTIONS) as db:
+        add(db, range(5))
+        db.snapshot()
+        broken: list[str] = []
+        with pytest.raises(Exception, match="the query ends within its batch") as told:
+            start().awaitTermination(60)
+        broken.append(str(told.value))
+        add(db, range(5, 8))
+        db.snapshot()
+        add(db, range(8, 10))
+    start().awaitTermination(60)
+    assert numbers(list(kept.values())) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]

@@ -2,96 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import random
 import shutil
-from collections.abc import Callable
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from tests.aof.counting import Counting
 from tests.rounds import rest_slow
+from tests.spark.query import OPTIONS, Query, add, gaps, last_lsn, values
 
 import tidelog
 from tidelog import testing
-from tidelog.disk.real import RealDisk
-from tidelog.snapshot.restore import restore
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.source.log import stream
+from tidelog.spark.source.batch.snapshots import resolve
+from tidelog.spark.source.log import offsets, stream
 
-OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
 LIMITLESS = ReadAllAvailable()
-
-
-class Query:
-    """A query: its reader, and what Spark keeps of it."""
-
-    def __init__(self, path: Path, **options: str) -> None:
-        self.options = {"path": str(path), **options}
-        self.offset: Any = None
-        self.rows: list[dict[str, Any]] = []
-        self.planned: tuple[Any, Any] | None = None
-        self.restart()
-
-    def restart(self) -> None:
-        self.reader = stream.reader(self.options)
-        if self.offset is None:
-            self.offset = json.loads(json.dumps(self.reader.initialOffset()))
-
-    def plan(self, limit: ReadLimit | None = None) -> bool:
-        """Plan a batch. False if there is nothing new."""
-        if limit is None:
-            limit = self.reader.getDefaultReadLimit()
-        end = json.loads(json.dumps(self.reader.latestOffset(self.offset, limit)))
-        if end == self.offset:
-            return False
-        self.planned = self.offset, end
-        return True
-
-    def run(self) -> list[dict[str, Any]]:
-        """Read the planned batch, in another process as it were."""
-        assert self.planned is not None
-        start, end = self.planned
-        rows = []
-        for partition in self.reader.partitions(start, end):
-            partition = pickle.loads(pickle.dumps(partition))
-            worker = pickle.loads(pickle.dumps(self.reader))
-            for batch in worker.read(partition):
-                rows += batch.to_pylist()
-        return rows
-
-    def finish(self) -> None:
-        assert self.planned is not None
-        self.rows += self.run()
-        self.offset = self.planned[1]
-        self.reader.commit(self.offset)
-        self.planned = None
-
-    def all(self, limit: ReadLimit | None = None) -> list[Any]:
-        """Read until nothing is new. Returns the values of the field `n` of the entries that came."""
-        before = len(self.rows)
-        while self.plan(limit):
-            self.finish()
-        return values(self.rows[before:])
-
-
-def values(rows: list[dict[str, Any]]) -> list[int]:
-    return [int(f["value"]) for row in rows for f in row["fields"] or () if f["name"] == b"n"]
-
-
-def gaps(query: Query) -> list[dict[str, Any]]:
-    return [json.loads(row["detail"]) for row in query.rows if row.get("event") == "gap"]
-
-
-def add(db: tidelog.Store, numbers: range) -> None:
-    for n in numbers:
-        db.xadd("s", {"n": n, "pad": "x" * 50})
-
-
-def last_lsn(db: tidelog.Store) -> int:
-    return int(db.info()["next_lsn"]) - 1
 
 
 def test_beside_a_writer(tmp_path: Path) -> None:
@@ -118,6 +47,130 @@ def test_a_planned_batch_is_the_same_after_a_restart(tmp_path: Path) -> None:
         query.restart()
         assert query.run() == first
         assert values(first) == list(range(10))
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest", "snapshot"])
+def test_a_first_batch_that_is_planned_is_the_same_after_a_restart(
+    tmp_path: Path, starting: str
+) -> None:
+    """Spark asks again where the query begins. By then the answer is another one."""
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
+        add(db, range(20))
+        db.snapshot()
+        query = Query(root, startingOffsets=starting, bookmark="first")
+        add(db, range(20, 30))
+        assert query.plan()
+        first = query.run()
+        add(db, range(30, 200))
+        db.snapshot()
+        query.restart()
+        assert query.run() == first
+        query.finish()
+        query.all()
+        begun = 20 if starting == "latest" else 0
+        assert values(query.rows) == list(range(begun, 200))
+
+
+def test_a_snapshot_is_held_until_its_entries_are_committed(tmp_path: Path) -> None:
+    """And with it the log behind it."""
+    root = tmp_path / "s"
+    options = {**OPTIONS, "segment_bytes": 4096, "retain_bytes": 0, "keep_snapshots": 1}
+    with tidelog.open(root, **options) as db:
+        add(db, range(10))
+        made = db.snapshot()
+        query = Query(root, startingOffsets="snapshot")
+
+        def go_on(n: int) -> None:
+            add(db, range(n, n + 100))
+            db.snapshot()
+
+        go_on(10)
+        assert query.plan() and made.path.exists()
+        go_on(110)
+        query.finish()
+        assert query.plan()
+        query.finish()
+        assert values(query.rows) == list(range(210))
+        go_on(210)
+        assert not made.path.exists()
+
+
+def test_a_snapshot_that_is_pruned_while_the_query_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, keep_snapshots=1) as db:
+        add(db, range(5))
+        db.snapshot()
+
+        def then_pruned(paths: tuple[str, ...], which: str) -> tuple[str, ...]:
+            answer = resolve(paths, which)
+            if not turns:
+                turns.append(1)
+                add(db, range(5, 8))
+                db.snapshot()
+            return answer
+
+        turns: list[int] = []
+        monkeypatch.setattr(stream, "resolve", then_pruned)
+        query = Query(root, startingOffsets="snapshot")
+        assert turns and query.plan() and values(query.run()) == list(range(8))
+
+
+def test_a_planned_snapshot_that_is_gone(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS) as db:
+        add(db, range(5))
+        made = db.snapshot()
+    query = Query(root, startingOffsets="snapshot")
+    assert query.plan()
+    shutil.rmtree(made.path)
+    with pytest.raises(TidelogSparkError, match=r"\[TIDELOG_SNAPSHOT\].* is gone"):
+        query.run()
+
+
+@pytest.mark.parametrize("seed", rest_slow(range(20), 3))
+def test_a_start_with_a_snapshot_beside_a_busy_writer(tmp_path: Path, seed: int) -> None:
+    """Each entry is in the snapshot or comes behind it, whenever the query begins and is stopped."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    root = tmp_path / "s"
+    ended = threading.Event()
+    added = 0
+
+    def write(db: tidelog.Store) -> None:
+        nonlocal added
+        turns = random.Random(seed)
+        while not ended.is_set():
+            count = turns.randrange(1, 40)
+            add(db, range(added, added + count))
+            added += count
+            if turns.random() < 0.1:
+                db.snapshot()
+
+    options = {**OPTIONS, "segment_bytes": 4096, "retain_bytes": 0, "keep_snapshots": 1}
+    with tidelog.open(root, **options) as db:
+        db.snapshot()
+        writer = threading.Thread(target=write, args=(db,))
+        writer.start()
+        try:
+            for _ in range(6):
+                query = Query(
+                    root, startingOffsets="snapshot", bookmark="q", maxOffsetsPerTrigger="50"
+                )
+                for _ in range(rng.randrange(1, 12)):
+                    if rng.random() < 0.3:
+                        query.restart()
+                    if query.plan() and rng.random() < 0.7:
+                        query.finish()
+                whole = values(query.rows)
+                assert sorted(whole) == list(range(len(whole)))
+        finally:
+            ended.set()
+            writer.join()
+        query.all()
+    assert sorted(values(query.rows)) == list(range(added))
 
 
 def test_limits_cut_at_the_end_of_units(tmp_path: Path) -> None:
@@ -161,6 +214,31 @@ def test_partitions_share_a_batch(tmp_path: Path) -> None:
     assert values(query.run()) == list(range(500))
     query.restart()
     assert [part.value for part in query.reader.partitions(*query.planned)] == parts
+
+
+@pytest.mark.parametrize("segment_bytes", [4096, 8 << 20])
+def test_an_idle_query_reads_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment_bytes: int
+) -> None:
+    """Spark asks a hundred times a second whether something is new."""
+    disks: list[Counting] = []
+
+    def disk() -> Counting:
+        disks.append(Counting())
+        return disks[-1]
+
+    monkeypatch.setattr(offsets, "RealDisk", disk)
+    with tidelog.open(tmp_path / "s", **OPTIONS, segment_bytes=segment_bytes) as db:
+        query = Query(tmp_path / "s")
+        for n in range(3):
+            add(db, range(n * 100, n * 100 + 100))
+            assert query.all() == list(range(n * 100, n * 100 + 100))
+            for each in disks:
+                each.take()
+            assert not query.plan()
+            assert sum(each.opened for each in disks) <= 4
+            assert 0 < sum(each.reads for each in disks) <= 5
+            assert sum(each.take() for each in disks) < 16 << 10
 
 
 def test_available_now(tmp_path: Path) -> None:
@@ -237,144 +315,6 @@ def test_level_fsynced(tmp_path: Path) -> None:
         assert query.all() == list(range(5, 9))
 
 
-# --- losses
-
-
-def test_released(tmp_path: Path) -> None:
-    root = tmp_path / "s"
-    tidelog.open(root, **OPTIONS).close()
-    strict, loose = Query(root), Query(root, failOnDataLoss="false", table="events")
-    entries = Query(root, failOnDataLoss="false")
-    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
-        add(db, range(10))
-        at = last_lsn(db)
-        for query in (strict, loose, entries):
-            assert query.all() == list(range(10))
-        add(db, range(10, 200))
-        db.checkpoint()
-        add(db, range(200, 210))
-        first = min(int(path.stem) for path in (root / "aof").glob("*.aof"))
-        assert first > at + 1
-        text = rf"\[TIDELOG_LOSS_RELEASED\].* LSN {at + 1} to {first - 1} "
-        with pytest.raises(TidelogSparkError, match=text):
-            strict.plan()
-        assert loose.plan()
-        once = loose.run()
-        loose.restart()
-        again = loose.run()
-        assert [{**row, "ts": None} for row in again] == [{**row, "ts": None} for row in once]
-        assert loose.all() == entries.all() == list(range(first - 2, 210))
-        assert gaps(loose) == [{"reason": "released", "from_lsn": at + 1, "to_lsn": first - 1}]
-        add(db, range(210, 215))
-        assert loose.all() == entries.all() == list(range(210, 215))
-
-
-def power_cut(root: Path, db: tidelog.Store, change: Callable[[], None]) -> None:
-    """Everything that `change` does is taken back."""
-    copy = root.with_name("copy")
-    shutil.copytree(root, copy)
-    change()
-    db.close()
-    shutil.rmtree(root)
-    copy.rename(root)
-
-
-@pytest.mark.parametrize("more", [0, 3, 30])
-@pytest.mark.parametrize("segment_bytes", [4096, 1 << 20])
-def test_rewound_by_a_power_cut(tmp_path: Path, more: int, segment_bytes: int) -> None:
-    root = tmp_path / "s"
-    db = tidelog.open(root, **OPTIONS, segment_bytes=segment_bytes)
-    strict, loose = Query(root), Query(root, failOnDataLoss="false", table="events")
-    add(db, range(40))
-    at = last_lsn(db)
-    assert loose.all() == list(range(40))
-
-    def change() -> None:
-        add(db, range(40, 60))
-        assert loose.all() == list(range(40, 60))
-        assert strict.all() == list(range(60))
-
-    power_cut(root, db, change)
-    with tidelog.open(root, **OPTIONS, segment_bytes=segment_bytes) as db:
-        add(db, range(100, 100 + more))
-        text = rf"\[TIDELOG_LOSS_REWOUND\] LSN {at + 1} to {at + 20}, which the query has read"
-        with pytest.raises(TidelogSparkError, match=text):
-            strict.plan()
-        strict.restart()
-        with pytest.raises(TidelogSparkError, match=text):
-            strict.plan()
-        assert loose.all() == list(range(100, 100 + more))
-        assert gaps(loose) == [{"reason": "rewound", "from_lsn": at + 1, "to_lsn": at + 20}]
-
-
-@pytest.mark.parametrize("more", [1, 10, 30])
-@pytest.mark.parametrize("fold", [False, True])
-def test_rewound_by_a_restore(tmp_path: Path, more: int, fold: bool) -> None:
-    root = tmp_path / "s"
-    with tidelog.open(root, **OPTIONS) as db:
-        add(db, range(10))
-        made = db.snapshot()
-    with tidelog.open(root, **OPTIONS) as db:  # a life that the restored store does not have
-        add(db, range(10, 20))
-        last = last_lsn(db)
-    strict, loose = Query(root), Query(root, failOnDataLoss="false", table="events")
-    assert loose.all() == strict.all() == list(range(20))
-    restore(RealDisk(), made.path, tmp_path / "restored")
-    shutil.rmtree(root)
-    (tmp_path / "restored").rename(root)
-    with tidelog.open(root, **OPTIONS, retain_bytes=0) as db:
-        add(db, range(100, 100 + more))
-        if fold:
-            db.checkpoint()
-        text = rf"\[TIDELOG_LOSS_REWOUND\] LSN {made.lsn + 1} to {last}, "
-        with pytest.raises(TidelogSparkError, match=text):
-            strict.plan()
-        assert loose.all() == list(range(100, 100 + more))
-        assert gaps(loose) == [{"reason": "rewound", "from_lsn": made.lsn + 1, "to_lsn": last}]
-
-
-def test_another_store(tmp_path: Path) -> None:
-    root = tmp_path / "s"
-    with tidelog.open(root, **OPTIONS) as db:
-        add(db, range(10))
-    strict, loose = Query(root), Query(root, failOnDataLoss="false", table="events")
-    assert loose.all() == strict.all() == list(range(10))
-    shutil.rmtree(root)
-    with tidelog.open(root, **OPTIONS) as db:
-        add(db, range(20, 30))
-    with pytest.raises(TidelogSparkError, match=r"\[TIDELOG_LOSS_OTHER_STORE\].*another store now"):
-        strict.plan()
-    assert loose.all() == list(range(20, 30))
-    assert [gap["reason"] for gap in gaps(loose)] == ["other store"]
-
-
-def test_hints_may_be_wrong(tmp_path: Path) -> None:
-    """Segment and byte of an offset only say where to look first: a follower has segments of its own."""
-    root = tmp_path / "s"
-    with tidelog.open(root, **OPTIONS, segment_bytes=4096) as db:
-        add(db, range(100))
-    query = Query(root, maxOffsetsPerTrigger="30")
-    assert query.plan()
-    query.finish()
-    query.offset |= {"segment": 5, "byte": 4711}
-    query.restart()
-    assert query.all() == list(range(29, 100))
-
-
-def test_what_was_planned_is_gone_when_it_is_read(tmp_path: Path) -> None:
-    root = tmp_path / "s"
-    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
-        add(db, range(100))
-        query = Query(root)
-        assert query.plan() and query.planned is not None
-        parts = query.reader.partitions(*query.planned)
-        add(db, range(100, 200))
-        db.checkpoint()
-        with pytest.raises(TidelogSparkError, match="TIDELOG_LOSS_RELEASED"):
-            for part in parts:
-                list(query.reader.read(part))
-
-
 @pytest.mark.parametrize("seed", rest_slow(range(20), 3))
 def test_a_query_that_is_stopped_and_a_writer_that_is_too(tmp_path: Path, seed: int) -> None:
     """Segments are rolled and released meanwhile: each entry once, or in a gap that says its LSNs."""
@@ -405,7 +345,7 @@ def test_a_query_that_is_stopped_and_a_writer_that_is_too(tmp_path: Path, seed: 
     lost = {lsn for gap in gaps(query) for lsn in range(gap["from_lsn"], gap["to_lsn"] + 1)}
     seen = [row["lsn"] for row in query.rows if row["event"] != "gap"]
     assert len(seen) == len(set(seen)) and lost.isdisjoint(seen)
-    assert sorted([*seen, *lost]) == list(range(1, max([*seen, *lost, 0]) + 1))
+    assert sorted([*seen, *lost]) == list(range(query.begun["lsn"] + 1, max([*seen, *lost, 0]) + 1))
     assert values(query.rows) == sorted(values(query.rows))
 
 

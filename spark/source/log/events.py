@@ -12,8 +12,10 @@ time of its frame, `stream` the key. The rest is null where it does not apply:
     trimmed                                     removed, or id of one entry that XTRIM ... ACKED removed; detail: length
     stream_created, stream_changed              detail: last_id, entries_added, max_deleted_id
     group_created, group_set, group_destroyed   group; detail: last_delivered_id, entries_read
-    group_read                                  group, consumer; detail as above: XREADGROUP with NOACK
+    group_read                                  group, consumer; detail as above: XREADGROUP with NOACK, XCLAIM with
+                                                LASTID. The group's position went on, and nothing became pending there
     consumer_created, consumer_deleted          group, consumer
+    consumer_seen                               group, consumer. It got nothing, and exists from now on
     duplicate, idmp_recorded, idmp_changed      id, detail: pid, iid; or duration, maxsize
     key_deleted, key_set, key_appended          detail: bytes, expires_at
     renamed, copied, moved, swapped             detail: to, to_db
@@ -22,10 +24,18 @@ time of its frame, `stream` the key. The rest is null where it does not apply:
     epoch                                       detail: number, incarnation. A life began
     gap                                         detail: reason, from_lsn, to_lsn. Made by the reader: records are lost
 
-A record has the outcome of a command, not the command. XCLAIM and XREADGROUP write the same kind of record: if it sets
-the group's position, it was a new delivery; else if it leaves the consumer's active time unchanged, a read of its
-history; else a claim. A trim's record has the number of removed entries. The records of DEL and FLUSHALL do not have
-that number. COPY adds entries that no event lists.
+A record has the outcome of a command, not the command. XCLAIM and XREADGROUP write the same kind of record:
+
+    the record                               its entries were
+    sets the group's position to its         delivered: the last ones, as long as their delivery count is 1.
+      last ID                                Others before them were claimed (XREADGROUP with CLAIM)
+    sets the position to another ID          claimed, and the position is told by `group_read`
+    has no position; the consumer's active   reread
+      time is unchanged
+    has no position                          claimed
+
+A trim's record has the number of removed entries. The records of DEL and FLUSHALL do not have that number. COPY adds
+entries that no event lists.
 
 Keys and names in `detail`, a JSON object, are text, or {"base64": "..."} if they are not UTF-8.
 """
@@ -342,18 +352,24 @@ def _named(event: str) -> _Maker:
 def _deliver(events: Events, lsn: int, record: Effect) -> None:
     _, db, key, group, consumer, ids, at, counts, now, *position = record
     found = idlist.unpack(ids)
-    if not found:
-        # A read with NOACK makes no entry pending, so its record does not name the entries.
-        if not position:
-            events.put(_Record(1, lsn, db, "consumer_created", key, group, consumer))
-            return
+    each = [counts] * len(found) if isinstance(counts, int) else list(counts)
+    begun = len(found)  # index of the first new delivery
+    if position and found and found[-1] == position[0] << 64 | position[1]:
+        while begun and each[begun - 1] == 1:
+            begun -= 1
+    own = _Record(0, lsn, db, "", key, group, consumer, at)
+    if begun:
+        event = "reread" if now == -1 and not position else "claimed"
+        events.put(own._replace(rows=begun, event=event), found[:begun], each[:begun])
+    if begun < len(found):
+        event = "delivered"
+        events.put(own._replace(rows=len(found) - begun, event=event), found[begun:], each[begun:])
+    elif position:
         ms, seq, entries_read = position
         detail = _detail(last_delivered_id=_id(ms, seq), entries_read=_known(entries_read))
-        events.put(_Record(1, lsn, db, "group_read", key, group, consumer, detail=detail))
-        return
-    event = "delivered" if position else "reread" if now == -1 else "claimed"
-    each = [counts] * len(found) if isinstance(counts, int) else counts
-    events.put(_Record(len(found), lsn, db, event, key, group, consumer, at), found, each)
+        events.put(own._replace(rows=1, event="group_read", at=None, detail=detail))
+    elif not found:
+        events.put(own._replace(rows=1, event="consumer_seen", at=None))
 
 
 def _xack(events: Events, lsn: int, record: Effect) -> None:

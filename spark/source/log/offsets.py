@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidelog.aof import identity, segment
-from tidelog.aof.errors import DoesNotFit
+from tidelog.aof.errors import CorruptFrame, DoesNotFit
 from tidelog.aof.reading.reader import Segment, segments
 from tidelog.aof.segment import Position
 from tidelog.aof.start import Start, beginning
@@ -30,16 +30,21 @@ OTHER_STORE: Final = "other store"
 
 
 class Offset(NamedTuple):
-    """A place in the log of the store `uuid`. snapshot: that snapshot's entries are read first; "" for none."""
+    """A place in the log of the store `uuid`.
+
+    snapshot   that snapshot's entries are read first; "" for none
+    begun      at the end of a query's first batch: where that batch begins. Spark stores only the ends of batches
+    """
 
     uuid: bytes
     position: Position
     snapshot: str = ""
+    begun: Offset | None = None
 
     def told(self) -> dict[str, Any]:
         """For Spark, which keeps it as JSON."""
         lsn, crc, first, byte, incarnation = self.position
-        told = {
+        told: dict[str, Any] = {
             "uuid": self.uuid.hex(),
             "life": f"{incarnation:016x}",
             "lsn": lsn,
@@ -47,7 +52,11 @@ class Offset(NamedTuple):
             "segment": first,
             "byte": byte,
         }
-        return told | {"snapshot": self.snapshot} if self.snapshot else told
+        if self.snapshot:
+            told["snapshot"] = self.snapshot
+        if self.begun is not None:
+            told["begun"] = self.begun.told()
+        return told
 
 
 def offset_of(told: Mapping[str, Any]) -> Offset:
@@ -59,21 +68,43 @@ def offset_of(told: Mapping[str, Any]) -> Offset:
         int(told["byte"]),
         int(told["life"], 16),
     )
-    return Offset(bytes.fromhex(told["uuid"]), position, told.get("snapshot", ""))
+    begun = offset_of(told["begun"]) if "begun" in told else None
+    return Offset(bytes.fromhex(told["uuid"]), position, told.get("snapshot", ""), begun)
 
 
 class Loss(NamedTuple):
-    """Records that a query cannot read or has read in vain: `first` to `last`. It can go on at `resume`."""
+    """Records that a query cannot read or has read in vain: LSN `first` to `last`. It can go on at `resume`.
+
+    released   the same for records of the new history that were released before the query could read them: LSN
+               `released` to `resume`; 0 if there are none
+    """
 
     kind: str
     first: int
     last: int
     resume: Position
     text: str
+    released: int = 0
+
+    def gaps(self, end: int) -> list[Gap]:
+        """The gaps of a batch that ends with LSN `end`. The next batch tells what is released behind it."""
+        if self.kind == RELEASED:
+            return [Gap(RELEASED, self.first, min(self.last, end))]
+        gaps = [Gap(self.kind, self.first, self.last)]
+        if self.released:
+            gaps.append(Gap(RELEASED, self.released, self.resume.lsn))
+        return gaps
+
+
+class Gap(NamedTuple):
+    """What an event `gap` says: LSN `first` to `last` are lost."""
+
+    kind: str
+    first: int
+    last: int
 
     @property
     def detail(self) -> dict[str, object]:
-        """For the event `gap`."""
         return {"reason": self.kind, "from_lsn": self.first, "to_lsn": self.last}
 
 
@@ -83,9 +114,9 @@ class Log:
     Raises NotAStore, DamagedFile, NewerFormat, OSError.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
-        self.disk: Disk = RealDisk()
+        self.disk: Disk = RealDisk() if disk is None else disk
         self.disk.guard(root)
         self.directory = root / identity.AOF
         self.uuid = identity.read(self.disk, root)
@@ -133,6 +164,17 @@ class Log:
                 found.append((header.incarnation, header.first_lsn))
         return found
 
+    def lasting(self, position: Position) -> Position:
+        """The position, with the life that wrote its LSN.
+
+        A position before a segment's first frame has the life of that segment. If this life ends without a record,
+        the next life replaces the segment, and nobody knows the name any more.
+        """
+        if position.segment != position.lsn + 1:
+            return position
+        begun = [life for life, lsn in self.lives() if lsn <= position.lsn]
+        return position._replace(incarnation=begun[-1]) if begun else position
+
     def find(self, offset: Offset) -> Position | Loss:
         """Where to read on, or what is lost. Raises Damage."""
         at = offset.position
@@ -145,13 +187,15 @@ class Log:
                 resume,
                 f"{self.root} is another store now: the query has read the store {offset.uuid.hex()}, through LSN "
                 f"{at.lsn}, and this one is {self.uuid.hex()}",
+                released=1 if resume.lsn else 0,
             )
         if at.lsn == 0:
             first = self.earliest()
             return first if first.lsn == 0 else self._released(at, first)
         try:
             found, start = beginning(self.disk, self.directory, self.uuid, Start(*at))
-        except DoesNotFit:
+        except (DoesNotFit, CorruptFrame):
+            # A frame that is not whole is damage, or the trace of a power cut before the next life removes it.
             return self._elsewhere(at)
         return beginning_of(found[0]) if start is None else start
 
@@ -202,14 +246,14 @@ class Log:
     def _rewound(self, at: Position, parted: int) -> Loss:
         earliest = self.earliest()
         resume = earliest if parted <= earliest.lsn else self.behind(parted)
-        return Loss(
-            REWOUND,
-            parted + 1,
-            at.lsn,
-            resume,
+        text = (
             f"LSN {parted + 1} to {at.lsn}, which the query has read, were taken back in {self.root} by a power cut or "
-            "by restoring a snapshot",
+            "by restoring a snapshot"
         )
+        released = parted + 1 if resume.lsn > parted else 0
+        if released:
+            text += f", and LSN {released} to {resume.lsn}, which came instead, are released"
+        return Loss(REWOUND, parted + 1, at.lsn, resume, text, released)
 
     def behind(self, lsn: int) -> Position:
         """The position behind the last frame that ends at or before an LSN, or the earliest one."""

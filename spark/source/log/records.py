@@ -17,6 +17,7 @@ from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.columns import BATCH_ROWS
 from tidelog.spark.source.log.appended import Appended
 from tidelog.spark.source.log.events import EVENTS, Events
+from tidelog.spark.source.log.offsets import Gap
 
 COLUMNS: Final = {"entries": schemas.ENTRIES, "events": EVENTS}
 
@@ -39,9 +40,9 @@ def batches(
     yield from make.ready(whole=True)
 
 
-def gap(lsn: int, ts: int, detail: dict[str, object]) -> pa.RecordBatch:
-    """One event `gap`: records through `lsn` are lost."""
+def gap(ts: int, lost: Gap) -> pa.RecordBatch:
+    """One event `gap`. `ts`: unix ms."""
     events = Events(1)
-    events.gap(lsn, ts, detail)
+    events.gap(max(lost.last, 0), ts, lost.detail)
     (batch,) = events.ready(whole=True)
     return batch

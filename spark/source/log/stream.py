@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +30,9 @@ from tidelog.aof.errors import AofError, Damage, Vanished
 from tidelog.aof.frame import HEADER_BYTES
 from tidelog.aof.reading.reader import FrameTuple
 from tidelog.aof.segment import Position
+from tidelog.aof.tail import Tail
 from tidelog.engine.errors import CorruptBlock
-from tidelog.snapshot.errors import CheckpointError
+from tidelog.snapshot.errors import CheckpointError, SnapshotGone
 from tidelog.snapshot.place import place_of
 from tidelog.snapshot.sealed import read_manifest
 from tidelog.spark.errors import TidelogSparkError
@@ -39,9 +40,9 @@ from tidelog.spark.source import options as batch_options
 from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read, columns_of, read
-from tidelog.spark.source.batch.snapshots import DAMAGED, IO, resolve
+from tidelog.spark.source.batch.snapshots import DAMAGED, IO, resolve, telling
 from tidelog.spark.source.log import records
-from tidelog.spark.source.log.offsets import RELEASED, REWOUND, Log, Loss, Offset, offset_of
+from tidelog.spark.source.log.offsets import RELEASED, REWOUND, Gap, Log, Loss, Offset, offset_of
 from tidelog.spark.source.options import OPTION, choice, ms_of, number, refuse_unknown, refused
 
 NAMES: Final = (
@@ -167,8 +168,9 @@ def is_stream(given: Mapping[str, str]) -> bool:
 
 
 class LogPart(NamedTuple):
-    """A partition: the frames between two positions."""
+    """A partition: the frames of the store `uuid` between two positions."""
 
+    uuid: bytes
     start: Position
     end: Position
 
@@ -177,8 +179,7 @@ class GapPart(NamedTuple):
     """A partition: one event that says what is lost."""
 
     ms: int
-    lsn: int
-    detail: dict[str, object]
+    gap: Gap
 
 
 def reader(
@@ -209,8 +210,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         # Spark asks twice for the first offset. With `latest`, the second answer could skip records, so keep the first.
         self._initial: dict[str, Any] | None = None
+        self._begun = False  # whether latestOffset was asked from there
+        self._held = ExitStack()  # the lease of the snapshot that the query begins with
         self._target: Position | None = None  # of Trigger.AvailableNow
         self._walks: dict[tuple[Position, Position], list[Position]] = {}
+        self._idle: tuple[Offset, Tail] | None = None  # where nothing was new at the last look
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A task does not plan. The lease stays with the process that does.
+        return self.__dict__ | {"_held": ExitStack(), "_walks": {}, "_idle": None}
 
     def _log(self) -> Log:
         return Log(Path(self._options.path).absolute())
@@ -221,27 +229,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             with _telling(self._options.path):
                 first = self._first()
-                self._mark(first.position.lsn)
+                # Spark also asks when it runs a first batch again: that one may need the log behind an older position.
+                self._mark(first, again=False)
                 self._initial = first.told()
         return self._initial
 
     def _first(self) -> Offset:
         log, starting = self._log(), self._options.starting
         if starting == SNAPSHOT:
-            (path,) = resolve((self._options.path,), "latest")
-            place = place_of(path)
-            try:
-                manifest = read_manifest(place)
-            finally:
-                place.close()
-            return Offset(log.uuid, manifest.position, path)
+            path = self._hold_newest()
+            with telling(path):
+                place = place_of(path)
+                try:
+                    return Offset(log.uuid, read_manifest(place).position, path)
+                finally:
+                    place.close()
         if starting == EARLIEST:
-            return Offset(log.uuid, log.earliest())
-        if starting == LATEST:
-            return Offset(log.uuid, self._promised(log, log.latest()))
-        if isinstance(starting, tuple):
-            return Offset(log.uuid, log.since(starting[1]))
-        return Offset(log.uuid, self._at_lsn(log, int(starting)))
+            position = log.earliest()
+        elif starting == LATEST:
+            position = self._promised(log, log.latest())
+        elif isinstance(starting, tuple):
+            position = log.since(starting[1])
+        else:
+            position = self._at_lsn(log, int(starting))
+        return Offset(log.uuid, log.lasting(position))
+
+    def _hold_newest(self) -> str:
+        """Hold the newest snapshot. Returns its path."""
+        for _ in range(_ATTEMPTS):
+            (path,) = resolve((self._options.path,), "latest")
+            try:
+                self._hold(path)
+                break
+            except SnapshotGone as gone:  # a newer one has replaced it
+                error = gone
+        else:
+            with telling(path):
+                raise error
+        return path
+
+    def _hold(self, path: str) -> None:
+        """Keep a snapshot, and with it the log behind it, until the query has committed the snapshot's entries."""
+        held = ExitStack()
+        held.enter_context(place_of(path).hold())
+        self._held.close()
+        self._held = held
 
     def _at_lsn(self, log: Log, lsn: int) -> Position:
         first, last = log.earliest(), log.latest()
@@ -293,12 +325,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         offset = offset_of(start)
+        begun = offset if start == self._initial else None
         with _telling(self._options.path):
+            if begun is not None and not self._begun:
+                self._mark(offset)
+                self._begun = True
             if offset.snapshot:
-                return offset._replace(snapshot="").told()
+                return offset._replace(snapshot="", begun=begun).told()
             log = self._log()
+            if self._is_idle(log, offset):
+                return start
             for attempt in range(_ATTEMPTS):
-                begin, _ = self._begin(log, offset)
+                begin, loss = self._begin(log, offset)
+                if loss is not None:
+                    self._mark(Offset(log.uuid, begin))
                 try:
                     end = self._walk(log, begin, limit)
                     break
@@ -307,21 +347,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if attempt == _ATTEMPTS - 1:
                         raise
             if end == begin and offset.uuid == log.uuid and begin.lsn == offset.position.lsn:
+                self._idle = offset, log.tail(begin)
                 return start
-            return Offset(log.uuid, end).told()
+            return Offset(log.uuid, log.lasting(end) if end == begin else end, begun=begun).told()
+
+    def _is_idle(self, log: Log, offset: Offset) -> bool:
+        """Whether there is still nothing behind an offset. Spark asks a hundred times a second."""
+        if self._idle is None or self._idle[0] != offset or log.uuid != offset.uuid:
+            return False
+        try:
+            if self._idle[1].look(1) is None:
+                return True
+        except Vanished:
+            pass  # `find` knows why
+        self._idle = None
+        return False
 
     def _begin(self, log: Log, offset: Offset) -> tuple[Position, Loss | None]:
         """Where to read on, and what is lost before. Raises TidelogSparkError if that must not be."""
         found = log.find(offset)
         if isinstance(found, Position):
             return found, None
-        resume = found.resume.lsn + 1
         if self._options.fail:
-            raise TidelogSparkError(
-                _CODES.get(found.kind, _OTHER_STORE),
-                f"{found.text}. With failOnDataLoss=false the query goes on with LSN {resume}",
-            )
-        _logger.warning("%s; the query goes on with LSN %d", found.text, resume)
+            raise _lost(found)
+        _logger.warning("%s; the query goes on with LSN %d", found.text, found.resume.lsn + 1)
         return found.resume, found
 
     def _walk(self, log: Log, begin: Position, limit: ReadLimit) -> Position:
@@ -353,23 +402,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = offset_of(start), offset_of(end)
+        if first == last:
+            return []
+        if last.begun is not None:
+            first = last.begun  # what `startingOffsets` means may have changed since
         with _telling(self._options.path):
             if first.snapshot:
+                with telling(first.snapshot):
+                    self._hold(first.snapshot)
                 return [InputPartition(part) for part in self._snapshot(first.snapshot).parts()]
-            log = self._log()
-            parts: list[GapPart | LogPart] = []
-            begin, loss = self._begin(log, first)
-            if loss is not None and self._options.table == "events":
-                parts.append(GapPart(_now_ms(), max(loss.last, 0), loss.detail))
-            if begin.lsn < last.position.lsn and last.uuid == log.uuid:
-                # Spark may plan a batch again, and the batch's last records may have been taken back meanwhile.
-                ending, _ = self._begin(log, last)
-                cuts = self._walks.get((begin, last.position))
-                if cuts is None:
-                    most = 1 << 63
-                    cuts, _ = _walk(log, begin, ending.lsn, most, most, self._options.target_bytes)
-                parts += [LogPart(*pair) for pair in zip([begin, *cuts], cuts)]
-            return [InputPartition(part) for part in parts]
+            return [InputPartition(part) for part in self._log_parts(self._log(), first, last)]
+
+    def _log_parts(self, log: Log, first: Offset, last: Offset) -> list[GapPart | LogPart]:
+        """The partitions of a batch between two offsets."""
+        found: list[GapPart | LogPart] = []
+        begin, loss = self._begin(log, first)
+        if loss is not None:
+            found += self._gap_parts(loss, last.position.lsn)
+        if begin.lsn >= last.position.lsn or last.uuid != log.uuid:
+            return found
+        # Spark may plan a batch again, and the batch's last records may have been taken back meanwhile.
+        ending, _ = self._begin(log, last)
+        cuts = self._walks.get((begin, last.position))
+        if cuts is None:
+            most = 1 << 63
+            lsn_max = min(ending.lsn, last.position.lsn)
+            cuts, _ = _walk(log, begin, lsn_max, most, most, self._options.target_bytes)
+        return [*found, *(LogPart(log.uuid, *pair) for pair in zip([begin, *cuts], cuts))]
+
+    def _gap_parts(self, loss: Loss, end: int) -> list[GapPart]:
+        """The events of a loss, in a batch that ends with LSN `end`."""
+        if self._options.table != "events":
+            return []
+        return [GapPart(_now_ms(), gap) for gap in loss.gaps(end)]
 
     def _snapshot(self, path: str) -> Read:
         options = batch_options.Options((path,), target_bytes=self._options.target_bytes)
@@ -377,13 +442,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         with _telling(self._options.path):
-            self._mark(offset_of(end).position.lsn)
+            self._mark(offset_of(end))
+        self._held.close()
 
-    def _mark(self, lsn: int) -> None:
-        """Set the query's bookmark: it needs the log behind this LSN."""
-        if self._options.bookmark:
-            log = self._log()
-            bookmarks.put(log.disk, log.root, log.uuid, Bookmark(self._options.bookmark, lsn))
+    def stop(self) -> None:
+        self._held.close()
+
+    def _mark(self, offset: Offset, *, again: bool = True) -> None:
+        """Set the query's bookmark: it needs the log behind this offset. again: also if there is one."""
+        name = self._options.bookmark
+        if not name:
+            return
+        log = self._log()
+        store = log.disk, log.root, log.uuid
+        if offset.uuid != log.uuid:
+            return  # it says nothing about this store
+        if again or name not in {mark.name for mark in bookmarks.bookmarks(*store)[0]}:
+            bookmarks.put(*store, Bookmark(name, offset.position.lsn))
 
     # --- reading, in a task
 
@@ -400,12 +475,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _batches(self, part: LogPart | GapPart | Part | KeysPart) -> Iterator[pa.RecordBatch]:
         if isinstance(part, GapPart):
-            yield records.gap(part.lsn, part.ms, part.detail)
+            yield records.gap(part.ms, part.gap)
         elif isinstance(part, LogPart):
             with _telling(self._options.path):
-                yield from records.batches(self._options.table, _stretches(self._log(), part))
+                yield from self._log_batches(part)
         else:
             yield from self._snapshot(part.path).batches(part)
+
+    def _log_batches(self, part: LogPart) -> Iterator[pa.RecordBatch]:
+        log, table = self._log(), self._options.table
+        rest = part
+        while True:
+            frames = _Frames(log, rest)
+            yield from records.batches(table, frames)
+            loss = frames.loss
+            if loss is None:
+                return
+            if self._options.fail or loss.kind != RELEASED:
+                # Records that were taken back: only a batch that is planned again ends where the histories part.
+                raise _lost(loss)
+            _logger.warning("%s; the query goes on with LSN %d", loss.text, loss.resume.lsn + 1)
+            for each in self._gap_parts(loss, part.end.lsn):
+                yield records.gap(each.ms, each.gap)
+            if loss.resume.lsn >= part.end.lsn:
+                return
+            rest = part._replace(start=loss.resume)
 
 
 def _walk(
@@ -433,20 +527,46 @@ def _walk(
     return ([*cuts, end] if part else cuts), end
 
 
-def _stretches(log: Log, part: LogPart) -> Iterator[tuple[Path, list[FrameTuple]]]:
-    """The frames of a partition. Raises TidelogSparkError if they are not what was planned."""
-    tail = log.tail(part.start)
-    lsn, crc = part.start.lsn, part.start.crc
-    while lsn < part.end.lsn and (stretch := tail.look(_LOOK_BYTES)) is not None:
-        frames = [fields for fields in stretch.frames if fields[1] <= part.end.lsn]
-        lsn, crc = frames[-1][1] + frames[-1][2] - 1, frames[-1][5]
-        yield stretch.path, frames
-        tail.position = stretch.end
-    if (lsn, crc) != (part.end.lsn, part.end.crc):
+class _Frames:
+    """The frames of a partition, in stretches. `loss` is set if they are not what was planned."""
+
+    def __init__(self, log: Log, part: LogPart) -> None:
+        self.loss: Loss | None = None
+        self._log = log
+        self._part = part
+
+    def __iter__(self) -> Iterator[tuple[Path, list[FrameTuple]]]:
+        at, end = self._part.start, self._part.end
+        tail = self._log.tail(at)
+        try:
+            while at.lsn < end.lsn and (stretch := tail.look(_LOOK_BYTES)) is not None:
+                frames = [fields for fields in stretch.frames if fields[1] <= end.lsn]
+                at = stretch.behind(frames[-1])
+                yield stretch.path, frames
+                tail.position = at
+        except Vanished:
+            pass
+        if (at.lsn, at.crc) != (end.lsn, end.crc):
+            self.loss = self._why(at)
+
+    def _why(self, at: Position) -> Loss:
+        """Why the partition does not go on behind `at`."""
+        for position in (at, self._part.end):
+            found = self._log.find(Offset(self._part.uuid, position))
+            if isinstance(found, Loss):
+                return found
         raise TidelogSparkError(
             _CODES[REWOUND],
-            f"{log.root}: LSN {part.start.lsn + 1} to {part.end.lsn} were taken back after the batch was planned",
+            f"{self._log.root}: LSN {at.lsn + 1} to {self._part.end.lsn} are not those that were there when the batch "
+            "was planned. Start the query again",
         )
+
+
+def _lost(loss: Loss) -> TidelogSparkError:
+    return TidelogSparkError(
+        _CODES.get(loss.kind, _OTHER_STORE),
+        f"{loss.text}. With failOnDataLoss=false the query goes on with LSN {loss.resume.lsn + 1}",
+    )
 
 
 @contextmanager
