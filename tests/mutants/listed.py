@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import of_checkpoint, of_engine, of_exports, of_log, of_recovery, of_store
+from tests.mutants import (
+    of_checkpoint,
+    of_engine,
+    of_exports,
+    of_log,
+    of_recovery,
+    of_spark_streams,
+    of_store,
+)
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -14,4 +22,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_engine.MUTANTS,
     *of_store.MUTANTS,
     *of_exports.MUTANTS,
+    *of_spark_streams.MUTANTS,
 )
