@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.sql import functions as F
+from tests.spark.processes import workers
 from tests.spark.source.writing.faulty import Fault, Proxy
 
 import tidelog
@@ -88,6 +91,38 @@ def test_a_query_that_starts_again_goes_on_in_its_batch(
     (source / "second.csv").write_text("".join(f"{n}\n" for n in range(2500, 3000)))
     start().awaitTermination()
     assert served.numbers("s") == [*range(3000)]
+
+
+def test_a_query_from_a_log_whose_workers_are_killed(
+    spark: SparkSession, served: Served, tmp_path: Path
+) -> None:
+    """They die within a chunk, those that read the log and those that write."""
+    with tidelog.open(tmp_path / "from", fsync="no") as db:
+        db.xadd_many("s", [{"n": n} for n in range(2000)])
+        for n in range(2000, 2500):
+            db.xadd("s", {"n": n})
+    kills = [2, 6]  # transactions
+
+    def kill(number: int) -> None:
+        if kills and number >= kills[0]:
+            del kills[0]
+            for pid in workers(os.getpid()):
+                os.kill(pid, signal.SIGKILL)
+
+    def start() -> StreamingQuery:
+        rows = spark.readStream.format("tidelog").options(path=str(tmp_path / "from"))
+        copies = rows.load().select(F.lit("copy").alias("stream"), "fields")
+        stream = copies.writeStream.format("tidelog").trigger(availableNow=True)
+        stream = stream.options(url=served.proxy.url, chunkRows=300, retrySeconds=0)
+        return stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    served.proxy.on_exec = kill
+    for _ in range(2):
+        with pytest.raises(Exception, match="Writing job failed"):
+            start().awaitTermination(60)
+    start().awaitTermination(60)
+    assert not kills
+    assert served.numbers("copy") == [*range(2500)]
 
 
 def test_a_mistake_is_named_when_the_write_is_planned(spark: SparkSession, served: Served) -> None:
