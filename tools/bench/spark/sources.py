@@ -1,10 +1,10 @@
-"""Reads through a Spark session at local[2], beside other Python data sources that give the same rows."""
+"""Data sources that the batch source is compared with: Python sources that give the same rows in other ways."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,6 @@ import redis
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from tidelog.spark.session import session
 from tidelog.spark.source import schemas
 from tidelog.spark.source.batch import entries
 from tidelog.spark.source.batch.plan import Part
@@ -121,38 +120,20 @@ class _PagesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         client: Any = redis.Redis(port=self._port)
         start = "-"
-        kind = pa.list_(pa.field("element", schemas.PAIRS.value_type))
         while page := client.xrange(partition.value, start, "+", PAGE):
             ids = [entry_id.decode() for entry_id, _ in page]
-            fields = [
-                [{"name": name, "value": value} for name, value in row.items()] for _, row in page
-            ]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(ids), pa.array(fields, kind)], ["id", "fields"]
+            cells = pa.StructArray.from_arrays(
+                [
+                    pa.array([name for _, row in page for name in row], schemas.BYTES),
+                    pa.array([value for _, row in page for value in row.values()], schemas.BYTES),
+                ],
+                ["name", "value"],
             )
+            ends = list(accumulate((len(row) for _, row in page), initial=0))
+            places = pa.array(ends, schemas.INT)
+            fields = pa.ListArray.from_arrays(places, cells, type=schemas.PAIRS)
+            yield pa.RecordBatch.from_arrays([pa.array(ids), fields], ["id", "fields"])
             start = f"({ids[-1]}"
 
 
-class SparkReads:
-    """A session. It must not run beside another one in the same process."""
-
-    def __init__(self) -> None:
-        self._spark = session("local[2]")
-        for source in (Again, Tuples, Pages):
-            self._spark.dataSource.register(source)
-
-    def noop(self, source: str, options: dict[str, str]) -> float:
-        """Seconds to read everything and drop it."""
-        frame = self._spark.read.format(source).options(**options).load()
-        start = time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        return time.perf_counter() - start
-
-    def count(self, options: dict[str, str]) -> list[float]:
-        """(entries, seconds) of a count, the planning included."""
-        start = time.perf_counter()
-        found = self._spark.read.format("tidelog").options(**options).load().count()
-        return [found, time.perf_counter() - start]
-
-    def close(self) -> None:
-        self._spark.stop()
+SOURCES = (Again, Tuples, Pages)

@@ -1,0 +1,104 @@
+"""A snapshot in an object store, read in place: its reads are counted beside those of a local file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from tidelog.snapshot.copying import copy_snapshot
+from tidelog.snapshot.place import place_of
+from tidelog.tools.bench.figure import Bound, Figure
+from tidelog.tools.bench.spark.planning import Counted, counted, read_of
+from tidelog.tools.bench.spark.setting import STREAMS, Setting, name_of, store
+
+ENTRIES = 500_000
+BUCKET, ONE = "bench", 42
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+LOCAL = "a local file"
+
+
+def rows(setting: Setting) -> Iterator[Figure]:
+    try:
+        from moto.server import ThreadedMotoServer
+    except ImportError as error:
+        setting.bench.missing["moto"] = str(error)
+        return
+    count = setting.bench.scaled(ENTRIES)
+    made = setting.bench.once("spark-bucket", lambda path: store(path, STREAMS, count // STREAMS))
+    (path,) = read_of(str(made)).paths
+    with _credentials(), _served(ThreadedMotoServer) as endpoint:
+        url = _url(endpoint, Path(path).name)
+        with closing(place_of(path)) as source, closing(place_of(url)) as target:
+            copy_snapshot(source, target)
+        for stream, what in ((None, "all"), (name_of(ONE), "one")):
+            shown = f"{what} of {STREAMS} streams, {count:,} entries"
+            yield from _figures(what, counted(url, stream), counted(path, stream), shown)
+
+
+def _figures(what: str, remote: Counted, local: Counted, shown: str) -> Iterator[Figure]:
+    if remote.entries != local.entries:
+        raise RuntimeError(f"the bucket has {remote.entries} entries, the file {local.entries}")
+    name = "the whole snapshot" if what == "all" else "one stream"
+    shown = f"{shown}; planning included"
+    yield Figure(
+        f"Spark, {name} from a bucket, bytes",
+        "MB",
+        remote.nbytes / 1e6,
+        {LOCAL: local.nbytes / 1e6, "the file": local.file_bytes / 1e6},
+        (Bound(1.0, LOCAL, most=True),),
+        shown,
+    )
+    yield Figure(
+        f"Spark, {name} from a bucket, requests",
+        "reads",
+        remote.reads,
+        {LOCAL: local.reads},
+        (Bound(1.0, LOCAL, most=True),),
+        shown,
+    )
+
+
+@contextmanager
+def _served(kind: Any) -> Iterator[str]:
+    """A server of S3 on loopback; gives its endpoint."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise it prints every request
+    server = kind(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"{host}:{port}"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _credentials() -> Iterator[None]:
+    """Credentials in this process's environment: pyarrow looks for them there."""
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _url(endpoint: str, path: str) -> str:
+    """The URL of a directory in a new bucket."""
+    query = f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    files, _ = fs.FileSystem.from_uri(f"s3://{BUCKET}{query}&allow_bucket_creation=true")
+    files.create_dir(BUCKET)
+    return f"s3://{BUCKET}/{path}{query}"
