@@ -49,3 +49,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     running = session("local[2]", **TEST_CONF, **places)
     yield running
     running.stop()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that a test runs without Spark says at once that nothing is new."""
+    from tidelog.spark.source.log import stream
+
+    monkeypatch.setattr(stream, "_WAIT_S", 0.0)

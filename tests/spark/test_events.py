@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.guard.commands import MANY, many_rows, unblocked
 from tests.oracle.grammar import Grammar8
@@ -340,6 +341,34 @@ def test_every_record_has_a_case() -> None:
         and name not in ("END", "OPCODE", "VOLATILE", "SEEN")
     }
     assert {effect[0] for effect, _ in CASES} == logged
+
+
+@pytest.mark.parametrize("table", ["entries", "events"])
+def test_large_entries_do_not_gather(tmp_path: Path, table: str) -> None:
+    """A batch is bounded by bytes too, whether entries came one by one or as a batch."""
+    with tidelog.open(tmp_path / "s", fsync="no", save=(), checkpoint_bytes=0) as store:
+        for n in range(400):
+            store.xadd("s", {"n": bytes([n % 256]) * 100_000})
+        store.xadd_many("s", [{"n": bytes([n % 256]) * 100_000} for n in range(400)])
+    held = 0
+    found = 0
+    for batch in records.batches(table, stretches(tmp_path / "s", 1 << 20)):
+        held = max(held, batch.nbytes)
+        found += len(batch) - pc.sum(pc.is_null(batch.column("fields"))).as_py()
+    assert found == 800
+    assert held < 50_000_000, held  # 8 MiB, and the 40 MB of one record
+
+
+def test_rows_and_blocks_stay_in_order(tmp_path: Path) -> None:
+    with tidelog.open(tmp_path / "s", fsync="no", save=(), checkpoint_bytes=0) as store:
+        for start in range(0, 3000, 300):
+            store.xadd("s", {"n": start})
+            store.xadd_many("t", [{"n": n} for n in range(start + 1, start + 299)])
+            store.xadd("s", {"n": start + 299})
+    given = stretches(tmp_path / "s", 5000)
+    for size in (1, 100, 1000, 10_000):
+        got = [int(row["fields"][0]["value"]) for row in rows("entries", given, size)]
+        assert got == list(range(3000)), size
 
 
 def test_a_record_of_a_newer_version(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,101 @@ def test_beside_a_writer(tmp_path: Path) -> None:
         assert query.all() == [10, 11]
         row = query.rows[-1]
         assert (row["db"], row["stream"], row["id"].count("-")) == (0, b"s", 1)
+
+
+def when_waiting(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> list[float]:
+    """Let queries wait, and do something when one does. Returns how long each wait was."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        do()
+
+    monkeypatch.setattr(stream, "_WAIT_S", 60.0)
+    monkeypatch.setattr(stream, "sleep", sleep)
+    return waited
+
+
+@pytest.mark.parametrize("level", ["written", "fsynced"])
+def test_a_question_waits_for_the_next_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """Spark asks again every 10 ms as long as nothing is new, and a question costs it much."""
+    with tidelog.open(tmp_path / "s", **{**OPTIONS, "fsync": "always"}) as db:
+        add(db, range(3))
+        query = Query(tmp_path / "s", level=level)
+        assert query.all() == [0, 1, 2]
+        waited = when_waiting(monkeypatch, lambda: add(db, range(3, 4)))
+        assert query.plan(), "a record that comes meanwhile is the answer to the same question"
+        assert len(waited) == 1
+        query.finish()
+        assert values(query.rows) == [0, 1, 2, 3]
+
+
+def test_a_question_that_waits_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelog.open(tmp_path / "s", **OPTIONS) as db:
+        add(db, range(3))
+        query = Query(tmp_path / "s")
+        query.all()
+        clock = iter(range(1000))
+        monkeypatch.setattr(stream, "monotonic", lambda: 10.0 * next(clock))
+        waited = when_waiting(monkeypatch, lambda: None)
+        assert not query.plan()
+        assert len(waited) == 5
+
+
+def test_what_is_released_while_a_question_waits_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s"
+    with tidelog.open(root, **OPTIONS, segment_bytes=4096, retain_bytes=0) as db:
+        add(db, range(3))
+        query = Query(root)
+        query.all()
+
+        def release() -> None:
+            add(db, range(3, 300))
+            db.checkpoint()
+
+        when_waiting(monkeypatch, release)
+        with pytest.raises(TidelogSparkError, match="TIDELOG_LOSS_RELEASED"):
+            query.plan()
+
+
+def test_a_query_that_takes_what_is_there_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tidelog.open(tmp_path / "s", **OPTIONS) as db:
+        add(db, range(3))
+        query = Query(tmp_path / "s")
+        waited = when_waiting(monkeypatch, lambda: add(db, range(9)))
+        query.reader.prepareForTriggerAvailableNow()
+        assert query.all() == [0, 1, 2]
+        assert not waited
+
+
+@pytest.mark.parametrize("target", ["1", "3000", "2000000", "16777216"])
+def test_partitions_of_any_size(tmp_path: Path, target: str) -> None:
+    """A log of some MiB is planned by the MiB where no partition ends there."""
+    with tidelog.open(tmp_path / "s", **OPTIONS) as db:
+        for start in range(0, 3000, 300):
+            with db.pipeline(transaction=True) as pipe:
+                for n in range(start, start + 300):
+                    pipe.xadd("s", {"n": n, "filling": "x" * 1000})
+                pipe.execute()
+    query = Query(tmp_path / "s", targetPartitionBytes=target)
+    assert query.all() == list(range(3000))
+    start: Any = query.reader.initialOffset()
+    sizes = {"1": 11, "3000": 10, "2000000": 2, "16777216": 1}
+    assert len(query.reader.partitions(start, query.offset)) == sizes[target]
+    limited = Query(
+        tmp_path / "s", maxOffsetsPerTrigger="8"
+    )  # records: the life's, and ten batches
+    counts = []
+    while limited.plan():
+        counts.append(len(values(limited.run())))
+        limited.finish()
+    assert counts == [2100, 900]
 
 
 def test_a_planned_batch_is_the_same_after_a_restart(tmp_path: Path) -> None:

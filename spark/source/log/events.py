@@ -59,8 +59,8 @@ from tidelog.engine.effects.effect import END, OPCODE, Effect
 from tidelog.engine.errors import UnknownEffect
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.spark.source import schemas
-from tidelog.spark.source.batch.columns import Batches, texts, times
-from tidelog.spark.source.log.pieces import Array, Pieces, Row, fields_of, nodes_of
+from tidelog.spark.source.batch.columns import BATCH_BYTES, Batches, texts, times
+from tidelog.spark.source.log.pieces import Array, Pieces, Row, bytes_of, fields_of, nodes_of
 
 # fmt: off
 EVENTS: Final = {
@@ -132,12 +132,14 @@ class Events:
         self._rows = _Rows()
         self._parts: list[_Rows | tuple[_Record, pa.RecordBatch]] = []
         self._waiting = 0  # rows in them
+        self._bytes = 0  # of the log, since the last batch was made
 
     def begin(self, path: Path, frames: Sequence[FrameTuple]) -> None:
         """Set the frames from which the next records come."""
         self._path = path
         self._lsn = frames[0][1]
         self._frames += [(fields[1], fields[3]) for fields in frames]
+        self._bytes += bytes_of(frames)
 
     def take(self, records: list[Effect]) -> None:
         """Take the records that follow. Raises UnknownEffect, CorruptBlock."""
@@ -192,9 +194,9 @@ class Events:
 
     def ready(self, whole: bool = False) -> Iterator[pa.RecordBatch]:
         """The batches that are large enough, or all that is left."""
-        if whole or self._waiting >= self._rows_max:
+        if whole or self._waiting >= self._rows_max or self._bytes >= BATCH_BYTES:
             parts = [*self._parts, self._rows]
-            self._parts, self._rows, self._waiting = [], _Rows(), 0
+            self._parts, self._rows, self._waiting, self._bytes = [], _Rows(), 0, 0
             for part in parts:
                 if isinstance(part, tuple):
                     self._pieces.put(self._batch([part[0]], _of_block(part[1])))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidelog.aof.reading.reader import FrameTuple
 from tidelog.engine.effects import effect as e
 from tidelog.engine.effects.effect import Effect
 from tidelog.engine.streams.stored import StoredNode
@@ -44,6 +45,11 @@ class Pieces:
                 yield pieces[0]
             else:
                 yield from pa.Table.from_batches(pieces).combine_chunks().to_batches()
+
+
+def bytes_of(frames: Sequence[FrameTuple]) -> int:
+    """About how many bytes the records of consecutive frames of one file have."""
+    return frames[-1][0] + len(frames[-1][6]) - frames[0][0]
 
 
 def nodes_of(path: Path, effect: Effect) -> tuple[list[tuple[Origin, StoredNode]], int]:
