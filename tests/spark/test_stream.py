@@ -120,9 +120,9 @@ def test_partitions_of_any_size(tmp_path: Path, target: str) -> None:
                 pipe.execute()
     query = Query(tmp_path / "s", targetPartitionBytes=target)
     assert query.all() == list(range(3000))
-    start: Any = query.reader.initialOffset()
     sizes = {"1": 11, "3000": 10, "2000000": 2, "16777216": 1}
-    assert len(query.reader.partitions(start, query.offset)) == sizes[target]
+    whole = query.reader.partitions(query.reader.initialOffset(), query.offset)
+    assert len(whole) == sizes[target]
     limited = Query(
         tmp_path / "s", maxOffsetsPerTrigger="8"
     )  # records: the life's, and ten batches

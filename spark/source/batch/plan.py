@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgpack
+
 from tidelog.engine.glob import matcher
 from tidelog.engine.rowkeys import DATA, STREAM, data_prefix, key_prefix, page_first, stream_row
 from tidelog.snapshot.rows.rowfile import RowFile
@@ -20,6 +22,8 @@ from tidelog.spark.source.options import Options
 
 STREAM_BYTES: Final = 400  # the fixed cost of reading a stream, expressed as a number of bytes
 KEYS: Final = 4_000  # keys in a partition of a small table
+FEW: Final = 16  # so many streams are looked up, instead of all rows between the first and the last
+_BEHIND: Final = (b"\xff" * 9, 0)  # a key behind all others
 
 
 class Piece(NamedTuple):
@@ -38,11 +42,32 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """The content of one partition: pieces of streams of one snapshot, in the order of stream numbers."""
+    """The content of one partition: pieces of streams of one snapshot, in the order of stream numbers.
+
+    packed   the pieces, one after the other. A plan may have a million; as objects they take 200 bytes each
+    """
 
     path: str
     lsn: int
-    pieces: tuple[Piece, ...]
+    packed: bytes
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces, as objects."""
+        found = msgpack.Unpacker(use_list=False, max_buffer_size=max(len(self.packed), 1))
+        found.feed(self.packed)
+        return tuple(
+            Piece(db, key, number, _id_of(first), _id_of(until))
+            for db, key, number, first, until in found
+        )
+
+
+def _id_bytes(entry_id: int | None) -> bytes | None:
+    return None if entry_id is None else entry_id.to_bytes(16, "big")
+
+
+def _id_of(told: bytes | None) -> int | None:
+    return None if told is None else int.from_bytes(told, "big")
 
 
 @dataclass(frozen=True)
@@ -87,35 +112,40 @@ def parts(sealed: Sealed, wanted: Selection, options: Options, snapshots: int = 
 
     snapshots   how many snapshots share `partitions_max`
     """
+    # Bytes, because a tuple of each would take three times as much. Their order is that of the numbers.
     streams = sorted(
-        (key.number, key.db, key.key) for key in wanted.keys(sealed) if key.number is not None
+        key.number.to_bytes(8, "big") + bytes((key.db,)) + key.key
+        for key in wanted.keys(sealed)
+        if key.number is not None
     )
-    sizes = _tail_sizes(sealed.rows, [number for number, _, _ in streams])
-    cuts = _pages(sealed.rows, [number for number, _, _ in streams])
     target = options.target_bytes
     if options.partitions_max is not None:
-        total = sum(sizes.values()) + sum(size for pages in cuts.values() for _, size in pages)
+        total = sum(
+            tail + sum(size for _, size in pages) for _, tail, pages in _sizes(sealed.rows, streams)
+        )
         target = max(target, -(-total * snapshots // options.partitions_max))
-    packed: list[Part] = []
-    open_pieces: list[Piece] = []
+    planned: list[Part] = []
+    pack = msgpack.Packer().pack
+    packed = bytearray()
     held = 0
 
     def close() -> None:
         nonlocal held
-        if open_pieces:
-            packed.append(Part(sealed.place.name, sealed.manifest.lsn, tuple(open_pieces)))
-            open_pieces.clear()
+        if packed:
+            planned.append(Part(sealed.place.name, sealed.manifest.lsn, bytes(packed)))
+            packed.clear()
             held = 0
 
-    for number, db, key in streams:
-        for first, until, size in _pieces(cuts.get(number, []), wanted.span, target):
-            size += sizes.get(number, 0) if until is None else 0
+    for stream, tail, pages in _sizes(sealed.rows, streams):
+        number, db, key = int.from_bytes(stream[:8], "big"), stream[8], stream[9:]
+        for first, until, size in _pieces(pages, wanted.span, target):
+            size += tail if until is None else 0
             if held and held + size > target:
                 close()
-            open_pieces.append(Piece(db, key, number, first, until))
+            packed += pack((db, key, number, _id_bytes(first), _id_bytes(until)))
             held += size
     close()
-    return packed
+    return planned
 
 
 def keys_parts(sealed: Sealed, wanted: Selection) -> list[KeysPart]:
@@ -160,46 +190,40 @@ def _pieces(
     yield first, None, size
 
 
-def _tail_sizes(rows: RowFile, numbers: list[int]) -> dict[int, int]:
-    """About how many bytes each STREAM row costs to read."""
-    if len(numbers) == 1:
-        payload = rows.get(stream_row(numbers[0])) or b""
-        return {numbers[0]: len(payload) + STREAM_BYTES}
-    wanted = set(numbers)
-    return {
-        number: size + STREAM_BYTES
-        for number, size in ((_number(key), size) for key, size in _between(rows, STREAM, numbers))
-        if number in wanted
-    }
+def _sizes(
+    rows: RowFile, streams: list[bytes]
+) -> Iterator[tuple[bytes, int, list[tuple[int, int]]]]:
+    """Yield each stream with the cost of its STREAM row in bytes, and (first ID, bytes) of each of its stored pages.
 
-
-def _pages(rows: RowFile, numbers: list[int]) -> dict[int, list[tuple[int, int]]]:
-    """(first ID, bytes) of each stored page, by stream number; streams without pages are left out."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    if len(numbers) <= 16:
-        for number in numbers:
-            pages = [(page_first(key), size) for key, size in rows.sizes(data_prefix(number))]
-            if pages:
-                found[number] = pages
-        return found
-    wanted = set(numbers)
-    for key, size in _between(rows, DATA, numbers):
-        number = _number(key)
-        if number in wanted:
-            found.setdefault(number, []).append((page_first(key), size))
-    return found
-
-
-def _between(rows: RowFile, kind: bytes, numbers: list[int]) -> Iterator[tuple[bytes, int]]:
-    """The keys of one kind from the first to the last of ascending stream numbers, with the sizes of their values."""
-    if not numbers:
+    `streams` begin with their numbers, and are sorted.
+    """
+    if len(streams) <= FEW:
+        for stream in streams:
+            number = int.from_bytes(stream[:8], "big")
+            tail = sum(size + STREAM_BYTES for _, size in rows.sizes(stream_row(number)))
+            pages = rows.sizes(data_prefix(number))
+            yield stream, tail, [(page_first(key), size) for key, size in pages]
         return
-    start, stop = (kind + number.to_bytes(8, "big") for number in (numbers[0], numbers[-1] + 1))
-    for key, size in rows.sizes(kind, start):
-        if key >= stop:
+    tails, pages = (_between(rows, kind, streams) for kind in (STREAM, DATA))
+    tail_of, tail = next(tails, _BEHIND)
+    page_of, page = next(pages, _BEHIND)
+    for stream in streams:
+        number_bytes = stream[:8]
+        while tail_of[1:9] < number_bytes:
+            tail_of, tail = next(tails, _BEHIND)
+        while page_of[1:9] < number_bytes:
+            page_of, page = next(pages, _BEHIND)
+        found: list[tuple[int, int]] = []
+        while page_of[1:9] == number_bytes:
+            found.append((page_first(page_of), page))
+            page_of, page = next(pages, _BEHIND)
+        yield stream, tail + STREAM_BYTES if tail_of[1:9] == number_bytes else 0, found
+
+
+def _between(rows: RowFile, kind: bytes, streams: list[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The keys of one kind from the first to the last of the streams, with the sizes of their values."""
+    last = kind + streams[-1][:8]
+    for key, size in rows.sizes(kind, kind + streams[0][:8]):
+        if key[:9] > last:
             return
         yield key, size
-
-
-def _number(key: bytes) -> int:
-    return int.from_bytes(key[1:9], "big")
