@@ -7,7 +7,7 @@ process may shorten the file. Rows that are read in order cost one read per MiB 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.aof.errors import NewerFormat
 from tidelog.aof.identity import DATA
@@ -26,6 +26,8 @@ from tidelog.snapshot.rows import datafile
 from tidelog.snapshot.rows.meta import Meta, read_meta
 from tidelog.snapshot.rows.rowfile import RowFile
 from tidelog.snapshot.rows.windows import Windows
+
+META_PAGES_BYTES: Final = 8192  # with pages of 4 KiB, as nearly everywhere
 
 
 class Sealed(NamedTuple):
@@ -98,7 +100,10 @@ def open_place(place: Place) -> Sealed:
     data = f"{place.name}/{DATA}"
     file = _Data(place, manifest.data_bytes)
     try:
+        # The second meta page follows the first, and other rows may lie behind. Neither is the start of a long read.
+        file.pread(META_PAGES_BYTES, 0)
         head = datafile.read_head(file)
+        file.windows.settle()
         rows = None if head is None else RowFile(data, file.windows.read_at, head, peek=file.peek)
         meta = None if rows is None else read_meta(rows, file.path)
     except DamagedCheckpoint as error:

@@ -20,7 +20,8 @@ GAP_BYTES: Final = 64 << 10
 class _Piece(NamedTuple):
     """Bytes of the file from `start` on.
 
-    end      where the read ended in the file. If it returned too many bytes to keep, `data` is empty
+    end      where the read ended in the file. If it returned too many bytes to keep, `data` is empty. Beyond the file
+             if no read follows this one
     ahead    whether a read that goes on beyond the end of this piece fetches a whole window. False for the first
              piece of a place: it may be the header of a value, and the read of the value that follows it does not
              mean that the bytes behind the value are wanted too
@@ -63,6 +64,10 @@ class Windows:
             self._keep(found)
             return head
         return head + self._more(missing, end, window=found.ahead, ahead=True)[: end - missing]
+
+    def settle(self) -> None:
+        """Regard the reads so far as look-ups: what lies behind them is not read ahead."""
+        self._kept = [piece._replace(end=self._size + 1) for piece in self._kept]
 
     def _beginning(self, offset: int) -> _Piece | None:
         """The kept piece that holds the byte at `offset`."""

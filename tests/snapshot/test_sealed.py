@@ -17,7 +17,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot import portable
 from tidelog.snapshot.errors import NotASnapshot, SnapshotDamaged, SnapshotError
 from tidelog.snapshot.manifest import NAME
-from tidelog.snapshot.place import place_of
+from tidelog.snapshot.place import LocalPlace, place_of
 from tidelog.snapshot.rows.windows import GAP_BYTES, WINDOW_BYTES, Windows
 from tidelog.snapshot.sealed import Sealed, open_sealed
 
@@ -38,6 +38,25 @@ def sealed(path: Path) -> Iterator[Sealed]:
         yield found
     finally:
         found.close()
+
+
+class CountedPlace(LocalPlace):
+    nbytes = 0
+
+    def read_at(self, file: str, offset: int, nbytes: int) -> bytes:
+        data = super().read_at(file, offset, nbytes)
+        self.nbytes += len(data)
+        return data
+
+
+def test_opening_does_not_read_ahead(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as db:
+        for number in range(50):
+            db.xadd(f"stream-{number}", {"body": b"x" * 100_000})
+        path = db.snapshot().path
+    place = CountedPlace(DISK, path)
+    open_sealed(place).close()
+    assert place.nbytes < 200_000
 
 
 @pytest.mark.parametrize("seed", range(6))
