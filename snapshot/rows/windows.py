@@ -66,7 +66,7 @@ class Windows:
         return head + self._more(missing, end, window=found.ahead, ahead=True)[: end - missing]
 
     def settle(self) -> None:
-        """Regard the reads so far as look-ups: what lies behind them is not read ahead."""
+        """Treat the reads until now as look-ups: nothing behind them is read ahead."""
         self._kept = [piece._replace(end=self._size + 1) for piece in self._kept]
 
     def _beginning(self, offset: int) -> _Piece | None:

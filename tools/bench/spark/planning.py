@@ -37,7 +37,7 @@ def read_of(path: str, **options: str) -> Read:
 
 
 class Counted(NamedTuple):
-    """What a read cost.
+    """The cost of a read.
 
     reads        of the place: system calls, or requests to an object store
     nbytes       that they got
