@@ -55,7 +55,7 @@ def _figures(what: str, remote: Counted, local: Counted, shown: str) -> Iterator
         "MB",
         remote.nbytes / 1e6,
         {LOCAL: local.nbytes / 1e6, "the file": local.file_bytes / 1e6},
-        (Bound(1.0, LOCAL, most=True),),
+        (Bound(1.1, LOCAL, most=True),),
         shown,
     )
     yield Figure(
@@ -63,7 +63,7 @@ def _figures(what: str, remote: Counted, local: Counted, shown: str) -> Iterator
         "reads",
         remote.reads,
         {LOCAL: local.reads},
-        (Bound(1.0, LOCAL, most=True),),
+        (Bound(1.1, LOCAL, most=True),),
         shown,
     )
 
