@@ -85,9 +85,8 @@ def test_a_plan_of_many_streams_is_small(tmp_path: Path) -> None:
     planned(path, streams="stream-000007").parts()  # imports
     tracemalloc.start()
     parts = whole.parts()
-    held, peak = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sum(len(part.pieces) for part in parts if isinstance(part, Part)) == STREAMS
     assert peak < 8_000_000 + 150 * STREAMS, "what is kept of the file, and what each stream takes"
-    assert held / STREAMS < 60
     assert len(pickle.dumps(parts)) / STREAMS < 60
