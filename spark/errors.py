@@ -6,9 +6,15 @@ for, and contains all that a person needs: the place and the remedy.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 CODE_PREFIX: Final = "TIDELOG_"
+SPARK_FAILED: Final = "TIDELOG_SPARK"
+REASON_CHARS_MAX: Final = 300
+_CODED: Final = re.compile(r"\[(TIDELOG_[A-Z_]+)\] ([^\n]*)")
+# Py4J puts the failed call first and the Java exception on a line of its own, after a colon.
+_JAVA: Final = re.compile(r"^: (.+)", re.MULTILINE)
 
 
 class TidelogSparkError(Exception):
@@ -27,3 +33,19 @@ class TidelogSparkError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
+
+
+def from_spark(text: str) -> TidelogSparkError:
+    """The error in a text of Spark: the last one with our code, or else Spark's own reason."""
+    coded = _CODED.findall(text)
+    if coded:
+        return TidelogSparkError(*coded[-1])
+    return TidelogSparkError(SPARK_FAILED, f"Spark failed: {reason(text)}")
+
+
+def reason(text: str) -> str:
+    """The line of a text of Spark that says why."""
+    java = _JAVA.search(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = java[1] if java else lines[0] if lines else "no reason given"
+    return found[:REASON_CHARS_MAX]

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tidelog.spark import register
@@ -43,6 +45,13 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
         TidelogSparkError: TIDELOG_NO_JAVA. The text says what to install.
         ValueError: A setting's name does not begin with "spark.".
     """
+    return started(master, conf)
+
+
+def started(
+    master: str, conf: Mapping[str, str | int | bool], java_stderr: IO[bytes] | None = None
+) -> SparkSession:
+    """As `session`. `java_stderr` receives what Java and the workers of a local master print to standard error."""
     for name in conf:
         if not name.startswith("spark."):
             raise ValueError(f"{name}: the name of a Spark setting must begin with 'spark.'")
@@ -56,6 +65,10 @@ def session(master: str = "local[*]", **conf: str | int | bool) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(_variables(local)):
+        if java_stderr is not None and SparkContext._gateway is None:
+            given = SparkConf().setMaster(master).setAll([(k, str(v)) for k, v in settings.items()])
+            java = launch_gateway(given, {"stderr": java_stderr})  # type: ignore[no-untyped-call]
+            SparkContext(conf=given, gateway=java)  # the builder finds it
         spark = builder.getOrCreate()
     register(spark)
     return spark

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,10 +11,13 @@ import click
 
 from tidelog.tools import console, exits
 from tidelog.tools.queue.store import Failed
+from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples
 
 if TYPE_CHECKING:
     from tidelog.spark.exports.run import Runner
+    from tidelog.spark.exports.seal import ExportFile
+    from tidelog.spark.exports.task import Task
 
 TABLES: Final = ("entries", "streams", "groups", "consumers", "pending", "keys")
 FORMATS: Final = ("parquet", "csv", "json", "orc")
@@ -128,8 +130,8 @@ def command(
         facts: dict[str, Any] = made._asdict()
         text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"
     else:
-        with _runner(master) as runner:
-            done = export.export(path, to, **told, runner=runner, progress=console.progress)
+        runner = _runner(master)
+        done = export.export(path, to, **told, runner=runner, progress=console.progress)
         seal = done.seal
         facts = {
             "path": done.path,
@@ -157,19 +159,16 @@ def _installed(package: str) -> None:
         )
 
 
-@contextmanager
-def _runner(master: str) -> Iterator[Runner]:
-    """The runner of the tasks."""
+def _runner(master: str) -> Runner:
+    """The runner of the tasks. Spark is started when there are tasks to run."""
     from tidelog.spark.exports.run import in_processes, in_spark
 
     if master == NO_SPARK:
-        yield in_processes()
-        return
+        return in_processes()
     _installed("pyspark")
-    from tidelog.spark.session import session
 
-    spark = session(master)
-    try:
-        yield in_spark(spark)
-    finally:
-        spark.stop()
+    def run(tasks: Sequence[Task], advance: Callable[[int], object]) -> list[list[ExportFile]]:
+        with spark_session(master) as spark:
+            return in_spark(spark)(tasks, advance)
+
+    return run

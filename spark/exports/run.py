@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.errors import TidelogSparkError
+from tidelog.spark.errors import TidelogSparkError, reason
 from tidelog.spark.exports.seal import ExportFile
 from tidelog.spark.exports.task import Task, run
 
@@ -103,12 +103,10 @@ def _told(task: Task) -> list[ExportFile] | TidelogSparkError:
 
 
 def _failed(error: Exception) -> TidelogSparkError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else repr(error)
     return TidelogSparkError(
         _TASK_FAILED,
-        f"Spark could not run the export ({text[:300]}). Run the same command again: it goes on with the files that "
-        "are missing",
+        f"Spark could not run the export ({reason(str(error))}). Run the same command again: it goes on with the files "
+        "that are missing",
     )
 
 

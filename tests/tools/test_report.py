@@ -86,7 +86,7 @@ def test_errors_are_one_line(
     text: str,
 ) -> None:
     monkeypatch.chdir(store.parent)
-    monkeypatch.setattr(report, "_session", no_session)
+    monkeypatch.setattr(report, "spark_session", no_session)
     Path("there.html").write_text("mine")
     done = run("report", *args)
     assert (done.code, done.out) == (code, ""), done.err
@@ -103,21 +103,6 @@ def test_a_package_that_is_missing(run: Run, store: Path, monkeypatch: pytest.Mo
         "",
         "tidelog: tidelog report needs matplotlib; install with: pip install 'tidelog[report]'\n",
     )
-
-
-def test_what_spark_says_is_told_in_one_line() -> None:
-    text = (
-        "An exception was thrown from the Python worker. Please see the stack trace below.\n"
-        "Traceback (most recent call last):\n"
-        '  File "read.py", line 1, in read\n'
-        "tidelog.spark.errors.TidelogSparkError: [TIDELOG_DAMAGED] data.mdb: a wrong byte\n"
-        "\n\tat org.apache.spark.Something.scala\n"
-    )
-    error = report.told(text)
-    assert (error.code, error.message) == ("TIDELOG_DAMAGED", "data.mdb: a wrong byte")
-    error = report.told("\n[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03\n\tat java\n")
-    assert error.message == "Spark failed: [PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"
-    assert report.told("").message == "Spark failed: no reason given"
 
 
 def test_events_of_a_log_whose_beginning_was_released(tmp_path: Path) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -19,14 +16,10 @@ from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
 from tidelog.tools import console, exits
 from tidelog.tools.queue.store import Failed
+from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 PACKAGES: Final = ("pyspark", "pyarrow", "matplotlib")
-CODED: Final = re.compile(r"\[(TIDELOG_[A-Z_]+)\] ([^\n]*)")
-SPARK_FAILED: Final = "TIDELOG_SPARK"
 
 
 class Missing(Failed):
@@ -150,7 +143,7 @@ def command(
                     place.close()
         shown = manifests[pinned]
         moments = [(each, manifest.now_ms) for each, manifest in manifests.items()]
-        with _session(master) as spark, _translated():
+        with spark_session(master) as spark:
             log = None if events is None else spark.read.parquet(events)
             source = Source(spark, moments, pinned, shown.now_ms, log)
             steps = plan(source, queues=asked, deliveries=poison, top=top)
@@ -207,47 +200,6 @@ def _find(events: str) -> None:
         raise TidelogSparkError(
             "TIDELOG_IO", f"{events}: the file or directory of events does not exist"
         )
-
-
-@contextmanager
-def _session(master: str) -> Iterator[SparkSession]:
-    """The session of Spark, stopped afterwards unless it ran before."""
-    from pyspark.sql import SparkSession
-
-    from tidelog.spark.session import session
-
-    running = SparkSession.getActiveSession()
-    with _translated():
-        # Errors come as exceptions. Spark would print them too, with their tracebacks.
-        spark = session(master) if running else session(master, **{"spark.log.level": "OFF"})
-    try:
-        yield spark
-    finally:
-        if running is None:
-            spark.stop()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise Spark's errors as one line: the one with our code, wherever it was raised, or Spark's own first line."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise told(str(error)) from error
-
-
-def told(text: str) -> TidelogSparkError:
-    """The error in a text of Spark."""
-    coded = CODED.findall(text)
-    if coded:
-        return TidelogSparkError(*coded[-1])
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return TidelogSparkError(
-        SPARK_FAILED, f"Spark failed: {lines[0] if lines else 'no reason given'}"
-    )
 
 
 def _publish(output: Path, data: bytes) -> None:
