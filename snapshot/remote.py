@@ -32,23 +32,20 @@ S3_FLAGS: Final = frozenset(("allow_bucket_creation", "allow_bucket_deletion"))
 SECRETS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
-class RemotePlace:
-    """A `snapshot.place.Place` at a URL. It can also be written to.
+class RemoteFolder:
+    """A folder at a URL: its file system, with bounds on how long a request takes, and errors without credentials.
 
-    name   the URL without credentials and options
+    name     the URL without credentials and options
+    files    the file system of pyarrow         path    of the folder there
+    fs       the module pyarrow.fs
     """
-
-    least = REMOTE_READ_BYTES
 
     def __init__(self, url: str) -> None:
         """Raises SnapshotRefused if the URL cannot be used, SnapshotUnreachable if the region cannot be looked up."""
+        self._url = url
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self.name = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-        found = [each for each in (parts.username, parts.password) if each]
-        self._secrets = found + [unquote(each) for each in found]
-        self._secrets += [os.environ[name] for name in SECRETS if os.environ.get(name)]
-        self._files: dict[str, Any] = {}
         try:
             from pyarrow import fs
         except ImportError:
@@ -56,19 +53,58 @@ class RemotePlace:
                 f"{self.name}: reading URLs needs pyarrow; install it with: pip install 'tidelog[spark]'"
             ) from None
         try:
-            self._fs, path = fs.FileSystem.from_uri(url)
+            files, path = fs.FileSystem.from_uri(url)
             if parts.scheme == "s3":
-                self._fs = _bounded(fs, parts, self._fs.region) or self._fs
+                files = _bounded(fs, parts, files.region) or files
         except OSError as error:
-            raise SnapshotUnreachable(self.name, self._reason(error)) from None
+            raise SnapshotUnreachable(self.name, self.reason(error)) from None
         except ValueError as error:
             raise SnapshotRefused(
-                f"{self.name}: the URL cannot be used ({self._reason(error)})"
+                f"{self.name}: the URL cannot be used ({self.reason(error)})"
             ) from None
-        self._path = path.rstrip("/")
-        if not self._path:
+        self.fs: Any = fs
+        self.files: Any = files
+        self.path: str = path.rstrip("/")
+        if not self.path:
             raise SnapshotRefused(f"{self.name}: the URL names no directory")
-        self._selector = fs.FileSelector
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether there are directories. An object store has none: creating one would write an empty object."""
+        return self.files.type_name not in ("s3", "gcs")
+
+    def at(self, file: str, offset: int | None) -> str:
+        """A file, or a byte of it, for errors."""
+        place = f"{self.name}/{file}" if file else self.name
+        return place if offset is None else f"{place}, byte {offset}"
+
+    @contextmanager
+    def telling(self, file: str, offset: int | None = None) -> Iterator[None]:
+        """Turn an error of the file system into one line. FileNotFoundError and NotADirectoryError pass through."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except (OSError, ValueError) as error:
+            raise SnapshotUnreachable(self.at(file, offset), self.reason(error)) from None
+
+    def reason(self, error: BaseException) -> str:
+        """The first line of an error, without credentials."""
+        return reason_of(self._url, error)
+
+
+class RemotePlace:
+    """A `snapshot.place.Place` at a URL. It can also be written to."""
+
+    least = REMOTE_READ_BYTES
+
+    def __init__(self, url: str) -> None:
+        """Raises as RemoteFolder does."""
+        self._folder = RemoteFolder(url)
+        self.name = self._folder.name
+        self._fs, self._path = self._folder.files, self._folder.path
+        self._telling, self._at = self._folder.telling, self._folder.at
+        self._files: dict[str, Any] = {}
 
     # --- reading
 
@@ -91,7 +127,7 @@ class RemotePlace:
 
     def names(self) -> list[str]:
         with self._telling("", None):
-            found = self._fs.get_file_info(self._selector(self._path))
+            found = self._fs.get_file_info(self._folder.fs.FileSelector(self._path))
         return sorted(str(info.base_name) for info in found)
 
     def hold(self) -> AbstractContextManager[None]:
@@ -115,8 +151,7 @@ class RemotePlace:
 
     def make_directory(self) -> None:
         """Create the directory, where the file system has directories. Raises SnapshotUnreachable."""
-        # Object stores have no directories: there, the call below would only write an empty object.
-        if self._fs.type_name not in ("s3", "gcs"):
+        if self._folder.has_directories:
             with self._telling("", None):
                 self._fs.create_dir(self._path, recursive=True)
 
@@ -145,32 +180,21 @@ class RemotePlace:
         with self._telling(file, None):
             self._fs.delete_file(self._at_path(file))
 
-    # --- names and errors
-
     def _at_path(self, file: str) -> str:
         return f"{self._path}/{file}"
 
-    def _at(self, file: str, offset: int | None) -> str:
-        place = f"{self.name}/{file}" if file else self.name
-        return place if offset is None else f"{place}, byte {offset}"
 
-    @contextmanager
-    def _telling(self, file: str, offset: int | None) -> Iterator[None]:
-        """Turn an error of the file system into one line. FileNotFoundError and NotADirectoryError pass through."""
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError):
-            raise
-        except (OSError, ValueError) as error:
-            raise SnapshotUnreachable(self._at(file, offset), self._reason(error)) from None
-
-    def _reason(self, error: BaseException) -> str:
-        """The first line of an error, without credentials."""
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
-        for secret in self._secrets:
-            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
-        text = re.sub(r"//[^/@\s]+@", "//", text)
-        return text if len(text) <= REASON_LENGTH_MAX else text[:REASON_LENGTH_MAX] + "..."
+def reason_of(url: str, error: BaseException) -> str:
+    """The first line of an error at a URL or path, without the credentials of the URL and the environment."""
+    parts = urlsplit(url)
+    found = [each for each in (parts.username, parts.password) if each]
+    secrets = found + [unquote(each) for each in found]
+    secrets += [os.environ[name] for name in SECRETS if os.environ.get(name)]
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    for secret in secrets:
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+    text = re.sub(r"//[^/@\s]+@", "//", text)
+    return text if len(text) <= REASON_LENGTH_MAX else text[:REASON_LENGTH_MAX] + "..."
 
 
 def _bounded(fs: Any, url: SplitResult, region: str) -> Any:

@@ -1,7 +1,7 @@
 """Target: the directory or URL that an export is written to and read from.
 
-A local file is written beside its name, fsynced and renamed (disk/recipe.py), so a file with a final name is whole. At
-a URL, pyarrow.fs publishes a file when it is closed.
+A local file is written beside its name, fsynced and renamed (disk/recipe.py), and its directories are synced. So a file
+with a final name is whole, even after a power cut. At a URL, pyarrow.fs publishes a file when it is closed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidelog.disk import recipe
-from tidelog.disk.interface import File
+from tidelog.disk.interface import Disk, File
 from tidelog.disk.plain import Kind
-from tidelog.disk.real import RealDisk
+from tidelog.disk.real import RealDisk, RealFile
+from tidelog.snapshot.errors import SnapshotRefused, SnapshotUnreachable
+from tidelog.snapshot.place import is_url, local
+from tidelog.snapshot.remote import RemoteFolder, reason_of
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source.batch.snapshots import shown
+from tidelog.spark.source.options import OPTION
 
 EXPORT: Final = "TIDELOG_EXPORT"  # code: the export cannot be made or used; the text says why
 DAMAGED: Final = "TIDELOG_DAMAGED"
@@ -40,7 +44,9 @@ class Written(NamedTuple):
 
 
 class Target(Protocol):
-    """A directory of files. Their names are relative and use `/`. Errors are OSError.
+    """A directory of files. Their names are relative and use `/`.
+
+    Errors are OSError, SnapshotUnreachable at a URL, or SnapshotRefused for a URL that cannot be used.
 
     name    the path or URL, for errors; without credentials
     """
@@ -113,9 +119,10 @@ class Sink:
 class LocalTarget:
     """A directory of this machine, or of a file system that all workers have mounted."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self.name = str(path)
-        self.disk, self.path = RealDisk(), path
+        self.disk, self.path = disk or RealDisk(), path
+        self._durable: set[Path] = set()  # directories
 
     def files(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -146,12 +153,18 @@ class LocalTarget:
         return _LocalSink(self.disk, path)
 
     def make(self, folder: Path) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and those above it, durably."""
+        if folder in self._durable:
+            return
         if not self.disk.exists(folder):
             self.make(folder.parent)
             with suppress(FileExistsError):  # another task has just made it
                 self.disk.mkdir(folder)
+        # Sync it even if it exists: a process that made it may have been killed before it synced. An export has not
+        # made a directory that this process may not open.
+        with suppress(PermissionError):
             self.disk.sync_directory(folder.parent)
+        self._durable.add(folder)
 
     def remove(self, file: str) -> None:
         with suppress(FileNotFoundError):
@@ -160,8 +173,7 @@ class LocalTarget:
     @contextmanager
     def locked(self) -> Iterator[None]:
         self.make(self.path)
-        # A RealDisk that holds a lock refuses all work once the lock's file is gone, so use a separate RealDisk for it.
-        held = RealDisk().lock(self.path / LOCK)
+        held = _lock(self.path / LOCK)
         if held is None:
             raise TidelogSparkError(
                 EXPORT,
@@ -175,8 +187,18 @@ class LocalTarget:
             held.close()
 
 
+def _lock(path: Path) -> RealFile | None:
+    """Lock a file that is deleted by the process that unlocks it. None if another process holds it."""
+    while True:
+        # A disk that holds a lock refuses to work once its file is gone, so the lock has a disk of its own.
+        held = RealDisk().lock(path)
+        if held is None or held.has_its_name():
+            return held
+        held.close()  # its owner deleted it between our opening and locking it
+
+
 class _LocalSink(Sink):
-    def __init__(self, disk: RealDisk, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         super().__init__()
         # Two attempts may write the same file at the same time: the process of a killed export may still be running.
         self._beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{recipe.BESIDE}")
@@ -202,37 +224,38 @@ class RemoteTarget:
     """A folder in an object store or a distributed file system, through pyarrow.fs."""
 
     def __init__(self, url: str) -> None:
-        self.name = shown(url)
-        try:
-            self._fs, self._root = fs.FileSystem.from_uri(url)
-        except (pa.ArrowException, ValueError) as error:
-            raise TidelogSparkError(IO, f"{self.name}: {error}") from error
-        self._root = self._root.rstrip("/")
+        """Raises SnapshotError."""
+        self._folder = RemoteFolder(url)
+        self.name = self._folder.name
+        self._fs, self._root = self._folder.files, self._folder.path
 
     def files(self) -> dict[str, int]:
-        wanted = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
-        return {
-            info.path[len(self._root) + 1 :]: info.size
-            for info in self._fs.get_file_info(wanted)
-            if info.type == fs.FileType.File
-        }
+        wanted = self._folder.fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        with self._folder.telling(""):
+            return {
+                info.path[len(self._root) + 1 :]: info.size
+                for info in self._fs.get_file_info(wanted)
+                if info.is_file
+            }
 
     def read(self, file: str) -> bytes:
-        with self._fs.open_input_stream(self._at(file)) as stream:
+        with self._folder.telling(file), self._fs.open_input_stream(self._at(file)) as stream:
             found: bytes = stream.read()
         return found
 
     def source(self, file: str) -> Any:
-        return self._fs.open_input_file(self._at(file))
+        with self._folder.telling(file):
+            return self._fs.open_input_file(self._at(file))
 
     def create(self, file: str) -> Sink:
         path = self._at(file)
-        with suppress(OSError):  # an object store has no folders
-            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
-        return _RemoteSink(self._fs, path)
+        if self._folder.has_directories:
+            with self._folder.telling(file):
+                self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        return _RemoteSink(self._folder, file, path)
 
     def remove(self, file: str) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self._folder.telling(file):
             self._fs.delete_file(self._at(file))
 
     @contextmanager
@@ -244,26 +267,29 @@ class RemoteTarget:
 
 
 class _RemoteSink(Sink):
-    def __init__(self, filesystem: Any, path: str) -> None:
+    def __init__(self, folder: RemoteFolder, file: str, path: str) -> None:
         super().__init__()
-        self._fs, self._path = filesystem, path
-        self._stream = filesystem.open_output_stream(path)
+        self._folder, self._file, self._path = folder, file, path
+        with folder.telling(file):
+            self._stream = folder.files.open_output_stream(path)
 
     def _put(self, offset: int, data: bytes) -> None:
-        self._stream.write(data)
+        with self._folder.telling(self._file, offset):
+            self._stream.write(data)
 
     def _finish(self) -> None:
-        self._stream.close()
+        with self._folder.telling(self._file):
+            self._stream.close()
 
     def drop(self) -> None:
         with suppress(OSError):
             self._stream.close()
-            self._fs.delete_file(self._path)
+            self._folder.files.delete_file(self._path)
 
 
 def target_of(place: str) -> Target:
-    """The target at a path or URL. Raises TidelogSparkError."""
-    return RemoteTarget(place) if "://" in place else LocalTarget(Path(place).absolute())
+    """The target at a path or URL. Raises SnapshotError."""
+    return RemoteTarget(place) if is_url(place) else LocalTarget(local(place).absolute())
 
 
 def put(target: Target, file: str, data: bytes) -> Written:
@@ -297,11 +323,17 @@ def written(target: Target, file: str) -> Written:
 
 @contextmanager
 def telling(place: str) -> Iterator[None]:
-    """Raise errors of files as TidelogSparkError."""
+    """Raise errors of files, and of reading Parquet, as TidelogSparkError."""
     try:
         yield
+    except SnapshotUnreachable as error:
+        raise TidelogSparkError(IO, str(error)) from error
+    except SnapshotRefused as error:
+        raise TidelogSparkError(OPTION, str(error)) from error
     except OSError as error:
         where = error.filename or shown(place)
-        raise TidelogSparkError(IO, f"{where}: {error.strerror or error}") from error
+        raise TidelogSparkError(
+            IO, f"{where}: {error.strerror or reason_of(place, error)}"
+        ) from error
     except pa.ArrowException as error:
-        raise TidelogSparkError(DAMAGED, f"{shown(place)}: {error}") from error
+        raise TidelogSparkError(DAMAGED, f"{shown(place)}: {reason_of(place, error)}") from error

@@ -62,7 +62,7 @@ def moto() -> Iterator[str]:
 
 
 class Faulty(ThreadingHTTPServer):
-    """Serves `objects`, path -> bytes, as far as S3's HEAD and GET need.
+    """Serves `objects`, path -> bytes, as far as S3's HEAD and GET need. Everything else is refused.
 
     fault   None; "short": a range ends after half of its bytes; "stall": it does not go on after half of them; "deny":
             every GET is refused. Only ranges that begin at byte `beyond` or later are concerned
@@ -92,14 +92,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        data = self.server.objects[self.path.lstrip("/")]
+        data = self.server.objects.get(self.path.lstrip("/"))
+        if data is None:  # such as a list of a folder
+            self._refuse()
+            return
         first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
         part = data[int(first) : int(last) + 1]
         fault = self.server.fault if int(first) >= self.server.beyond else None
         if fault == "deny":
-            self.send_response(403)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self._refuse()
             return
         self.send_response(206)
         self.send_header("Content-Length", str(len(part)))
@@ -109,6 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.server.go_on.wait(30)
         self.close_connection = fault is not None
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._refuse()
+
+    do_POST = do_PUT
+
+    def _refuse(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

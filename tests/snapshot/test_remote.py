@@ -199,12 +199,12 @@ def test_reads_that_fail(broken: Faulty, fault: str, snapshot: Path, tmp_path: P
 
 
 def test_secrets_are_cut_out_of_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = remote.RemotePlace("s3://us%2Fer:p%2Fw@bucket/x?region=us-east-1")
+    folder = remote.RemoteFolder("s3://us%2Fer:p%2Fw@bucket/x?region=us-east-1")
     for secret in ("us/er", "us%2Fer", "p/w", SECRET):
-        assert place._reason(OSError(f"with {secret}, and more")) == "with ***, and more"
-    assert place._reason(OSError("at s3://a:b@c/d\nmore")) == "at s3://c/d"
-    assert len(place._reason(OSError("x" * 5000))) < 310
-    assert place.name == "s3://bucket/x"
+        assert folder.reason(OSError(f"with {secret}, and more")) == "with ***, and more"
+    assert folder.reason(OSError("at s3://a:b@c/d\nmore")) == "at s3://c/d"
+    assert len(folder.reason(OSError("x" * 5000))) < 310
+    assert folder.name == "s3://bucket/x"
 
 
 def test_file_urls_are_local(snapshot: Path) -> None:

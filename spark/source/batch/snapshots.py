@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from tidelog.disk.real import RealDisk
 from tidelog.engine.errors import CorruptBlock
 from tidelog.snapshot import manifest as manifests
 from tidelog.snapshot.beside import create_beside
-from tidelog.snapshot.place import place_of
+from tidelog.snapshot.place import is_url, local, place_of
 from tidelog.snapshot.portable import Snapshot, Unreadable, snapshots
 from tidelog.snapshot.sealed import Sealed, open_sealed
 from tidelog.spark.errors import TidelogSparkError
@@ -38,9 +37,9 @@ def resolve(paths: tuple[str, ...], which: str) -> tuple[str, ...]:
 
 
 def _resolve(path: str, which: str) -> list[str]:
-    if "://" in path:
+    if is_url(path):
         return [path]
-    disk, root = RealDisk(), Path(path).absolute()
+    disk, root = RealDisk(), local(path).absolute()
     with telling(path):
         if not disk.exists(root / identity.NAME):
             if not disk.exists(root / manifests.NAME):
