@@ -174,16 +174,26 @@ def nodes_of(
     cold: ColdStore, stream: StoredStream, page: Page, *, data: bool = True
 ) -> Iterator[StoredNode]:
     """Yield the live nodes of one page. Raises CorruptBlock."""
-    blocks = page_data(cold, stream.number, page) if data else b""
-    start = 0
-    for at, (first, last, count, length, deleted) in enumerate(
-        zip(page.firsts, page.lasts, page.counts, page.lengths, page.masks)
+    # Take each block out of the list: an entry may have 100 MB, and a waiting generator must not keep it.
+    blocks = _blocks(cold, stream.number, page) if data else [b""] * len(page.lengths)
+    for ordinal, (first, last, count, length, deleted) in enumerate(
+        zip(page.firsts, page.lasts, page.counts, page.lengths, page.masks), page.ordinal
     ):
-        end = start + length
-        if deleted.bit_count() < count and stream.head <= page.ordinal + at < stream.stop:
-            ordinal = page.ordinal + at
-            yield StoredNode(ordinal, first, last, count, deleted, length, blocks[start:end])
-        start = end
+        if deleted.bit_count() < count and stream.head <= ordinal < stream.stop:
+            yield StoredNode(ordinal, first, last, count, deleted, length, blocks.pop())
+        else:
+            blocks.pop()
+
+
+def _blocks(cold: ColdStore, number: int, page: Page) -> list[bytes]:
+    """The blocks of a page, the last one first. Raises CorruptBlock."""
+    data = page_data(cold, number, page)
+    end = len(data)
+    found = []
+    for length in reversed(page.lengths):
+        found.append(data[end - length : end])
+        end -= length
+    return found
 
 
 def page_data(cold: ColdStore, number: int, page: Page) -> bytes:

@@ -20,6 +20,7 @@ from tidelog.engine.errors import CorruptBlock
 from tidelog.engine.ids import MAX, SEQ_MAX, text
 from tidelog.engine.streams.block import CRC_BYTES
 from tidelog.engine.streams.stored import StoredNode
+from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.source import schemas
 
 BATCH_ROWS: Final = 10_000
@@ -136,6 +137,7 @@ class Batches:
                 if self._rows and self._bytes + node.length > self._bytes_max:
                     yield self._batch()
                 self._add(origin, node)
+                del node  # its block may have 100 MB, and it is not needed while the caller works
                 if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
                     yield self._batch()
         if self._rows:
@@ -233,7 +235,10 @@ class Batches:
                 inside = _inside(ms, seq, self._span)
                 keep = inside if keep is None else keep & inside
         if self._fields is not None:
-            found.update(self._fields(self._cells()))
+            try:
+                found.update(self._fields(self._cells()))
+            except TidelogSparkError as error:  # a bad value
+                raise TidelogSparkError(error.code, f"{self._where()}: {error.message}") from None
         for name in self._columns:
             if name in _ORIGIN:
                 kind, of = _ORIGIN[name]
@@ -245,6 +250,13 @@ class Batches:
         )
         self._clear()
         return batch if keep is None else batch.filter(pa.array(keep))
+
+    def _where(self) -> str:
+        """The place of the batch in its snapshot."""
+        first, (ms, seq, _) = self._origins[0], self._runs[0]
+        keys = " and ".join(repr(each.key[:100]) for each in self._origins[:3])
+        more = " and others" if len(self._origins) > 3 else ""
+        return f"{first.snapshot}: {keys}{more} in database {first.db}, from ID {ms}-{seq} on"
 
     def _ids(self) -> tuple[Array, Array]:
         """ms and seq of all entries, as uint64."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from tidelog.engine.cold import ColdStore
@@ -22,24 +23,52 @@ from tidelog.spark.source.batch.plan import Part, Piece
 
 # If at least one of this many STREAM rows is wanted, all are read in order; otherwise each wanted one is looked up.
 DENSE: Final = 4
+LARGE_BYTES: Final = 1 << 20  # a STREAM row of more than this is read again instead of being held
 
 
 def nodes(cold: ColdStore, part: Part, span: Span) -> Iterator[tuple[Origin, StoredNode]]:
-    """Yield the nodes of a partition that may hold entries of `span`. Raises CorruptBlock."""
+    """Yield the nodes of a partition that may hold entries of `span`. Raises CorruptBlock.
+
+    While the caller works on a node, nothing here refers to its block, since an entry may have 100 MB.
+    """
     for piece, stream in streams(cold, part.pieces):
         origin = Origin(piece.db, piece.key, piece.number, part.path, part.lsn)
+        with_origin = partial(_with_origin, origin)
+        last = None
+        if piece.until is None:
+            last = _Last(cold, stream)
+        stream = stream._replace(tail=None)
         if stream.nodes:
             for page in stored_pages(cold, stream, piece.first, piece.until):
                 if page.first > span.end:
                     break
                 bounds = nodes_of(cold, stream, page, data=False)
                 if any(span.meets(node) for node in bounds):
-                    for node in nodes_of(cold, stream, page):
-                        yield origin, node
-        if piece.until is None:
-            tail = tail_node(stream)
-            if tail is not None:
-                yield origin, tail
+                    yield from map(with_origin, nodes_of(cold, stream, page))
+        if last is not None:
+            yield from map(with_origin, last)
+
+
+def _with_origin(origin: Origin, node: StoredNode) -> tuple[Origin, StoredNode]:
+    return origin, node
+
+
+class _Last:
+    """Iterates over the tail of a stream, if it has one. A large tail is not held: it is read again."""
+
+    def __init__(self, cold: ColdStore, stream: StoredStream) -> None:
+        self._cold, self._number = cold, stream.number
+        tail = stream.tail
+        self._stream = None if tail is not None and len(tail[0]) > LARGE_BYTES else stream
+
+    def __iter__(self) -> Iterator[StoredNode]:
+        stream, self._stream = self._stream, None
+        node = tail_node(stream or stored_stream(self._cold, self._number))
+        del stream
+        held = [] if node is None else [node]
+        del node
+        while held:
+            yield held.pop()
 
 
 def streams(cold: ColdStore, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, StoredStream]]:
@@ -54,6 +83,10 @@ def streams(cold: ColdStore, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, S
         wanted = stream_row(piece.number)
         while key and key < wanted:
             key, payload = next(rows, (b"", b""))
+        if key == wanted and not 0 < len(payload) <= LARGE_BYTES:
+            payload = b""
+            yield piece, stored_stream(cold, piece.number)
+            continue
         if key != wanted:
             raise CorruptBlock(f"stream {piece.number} ({piece.key!r}): its row is missing")
         try:

@@ -22,6 +22,7 @@ from tidelog.spark.source import schemas
 from tidelog.spark.source.batch.columns import Array, Cells, FieldColumns
 
 BAD_VALUE: Final = "TIDELOG_BAD_VALUE"
+READ_AS_NULL: Final = "set onBadValue=null to read such values as null"
 SHOWN_BYTES: Final = 60
 _PLAIN_JSON: Final = r'^[^"\\\x00-\x1f]*$'
 
@@ -82,12 +83,13 @@ def field_columns(
 def _both(cells: Cells, text: bool, null: bool) -> tuple[Array, Array]:
     names, values = cells.names(), cells.values
     if text:
-        # A name that is not UTF-8 always raises, because a key of a map cannot be null.
-        return decoded(names, False, "a field's name"), decoded(values, null, "a value")
+        # Names that are not UTF-8 always raise, because a key of a map cannot be null.
+        names = decoded(names, False, "a field's name", "read the fields with decode=none")
+        return names, decoded(values, null, "a value")
     return names, values
 
 
-def decoded(array: Array, null: bool, what: str) -> Array:
+def decoded(array: Array, null: bool, what: str, remedy: str = READ_AS_NULL) -> Array:
     """Bytes as text. Bytes that are not UTF-8 become null, or raise TidelogSparkError."""
     try:
         return pc.cast(array, schemas.TEXT)
@@ -99,16 +101,14 @@ def decoded(array: Array, null: bool, what: str) -> Array:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError:
             if not null:
-                raise _bad(what, value, "is not UTF-8") from None
+                raise _bad(what, value, "is not UTF-8", remedy) from None
             texts.append(None)
     return pa.array(texts, schemas.TEXT)
 
 
-def _bad(what: str, value: bytes, fault: str) -> TidelogSparkError:
+def _bad(what: str, value: bytes, fault: str, remedy: str = READ_AS_NULL) -> TidelogSparkError:
     shown = repr(value[:SHOWN_BYTES]) + ("..." if len(value) > SHOWN_BYTES else "")
-    return TidelogSparkError(
-        BAD_VALUE, f"{what}, {shown}, {fault}; set onBadValue=null to read such values as null"
-    )
+    return TidelogSparkError(BAD_VALUE, f"{what}, {shown}, {fault}; {remedy}")
 
 
 def _quoted(texts: Array) -> Array:
