@@ -20,9 +20,11 @@ import pyarrow.parquet as pq
 
 from tidelog.engine.ids import SEQ_MAX
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.exports.export import ADDED, ENTRIES, KEYS, REMOVED
+from tidelog.spark.exports.files import ENTRIES
 from tidelog.spark.exports.formats import parquet_batches
 from tidelog.spark.exports.incremental import COPIED, ENDED
+from tidelog.spark.exports.plan import ADDED
+from tidelog.spark.exports.request import KEYS, REMOVED
 from tidelog.spark.exports.seal import Export, read_export, verify
 from tidelog.spark.exports.target import EXPORT, target_of, telling
 from tidelog.spark.source import schemas

@@ -1,19 +1,20 @@
-"""Formats: write Arrow batches as Parquet, ORC, CSV or JSON lines.
+"""Formats: write an Arrow table as Parquet, ORC, CSV or JSON lines.
 
 Parquet is what other programs read best: zstd, a dictionary only for columns whose values repeat, row groups of about
 128 Ki rows with statistics, so that a reader skips what it does not want. CSV and JSON hold text: bytes that are not
-UTF-8 become {"base64": "..."}, so that nothing is lost.
+UTF-8 become {"base64": "..."}, so that nothing is lost. Times are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -21,7 +22,8 @@ import pyarrow.parquet as pq
 from tidelog.spark.exports.target import Sink
 
 GROUP_ROWS: Final = 128 << 10
-GROUP_BYTES: Final = 64 << 20
+JSON_ROWS: Final = 10_000
+ORC_TIME_MAX: Final = ((1 << 63) - 1) // 1000  # microseconds
 SORTED_BY: Final = ("stream", "id_key")
 # Columns to encode with a dictionary, because they have few distinct values. The dotted ones hold the field names.
 REPEATED: Final = (
@@ -31,75 +33,53 @@ REPEATED: Final = (
 _WITHOUT_STATISTICS: Final = frozenset(("fields",))
 
 
-class Writer(Protocol):
-    """Writes batches to a sink."""
-
-    def write(self, table: Any) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Parquet:
-    """Gathers rows until a row group is full."""
-
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
-        leaves = [pq_path for pq_path in REPEATED if _has(schema, pq_path)]
+    def __init__(self, sink: Sink, schema: pa.Schema, *, compressed: bool) -> None:
+        leaves = [path for path in REPEATED if _has(schema, path)]
         options: dict[str, Any] = {}
         if set(SORTED_BY) <= set(schema.names):
             order = [(name, "ascending") for name in SORTED_BY]
             options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, order)
-        self._schema = schema
         self._writer = pq.ParquetWriter(
             sink,
             schema,
-            compression="zstd",
+            compression="zstd" if compressed else "none",
             use_dictionary=leaves or False,
             write_statistics=[name for name in schema.names if name not in _WITHOUT_STATISTICS],
+            write_page_checksum=True,
             **options,
         )
-        self._held: list[Any] = []
-        self._rows = self._nbytes = 0
 
     def write(self, table: Any) -> None:
-        for start in range(0, len(table), GROUP_ROWS):
-            part = table.slice(start, GROUP_ROWS)
-            self._held.append(part)
-            self._rows += len(part)
-            self._nbytes += part.nbytes
-            if self._rows >= GROUP_ROWS or self._nbytes >= GROUP_BYTES:
-                self._flush()
+        self._writer.write_table(table, row_group_size=GROUP_ROWS)
 
     def close(self) -> None:
-        self._flush()
         self._writer.close()
-
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.concat_tables(self._held), row_group_size=self._rows)
-            self._held.clear()
-            self._rows = self._nbytes = 0
 
 
 class Orc:
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
-        self._writer = orc.ORCWriter(sink, compression="zstd")
-        self._schema = schema
-        self._empty = True
+    """Times after the year 2262 become null: readers that count in nanoseconds refuse a whole file with one of them."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, *, compressed: bool) -> None:
+        self._writer = orc.ORCWriter(sink, compression="zstd" if compressed else "uncompressed")
 
     def write(self, table: Any) -> None:
-        self._empty = False
+        for at, field in enumerate(table.schema):
+            if pa.types.is_timestamp(field.type):
+                column = table.column(at)
+                far = pc.greater(column.cast(pa.int64()), ORC_TIME_MAX)
+                column = pc.if_else(far, pa.scalar(None, field.type), column)
+                table = table.set_column(at, field, column)
         self._writer.write(table)
 
     def close(self) -> None:
-        if self._empty:
-            self._writer.write(self._schema.empty_table())
         self._writer.close()
 
 
 class Csv:
     """Fields become a JSON list of [name, value]."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, *, compressed: bool) -> None:
         self._kinds = [pa.field(each.name, _text_type(each.type)) for each in schema]
         self._writer = csv.CSVWriter(sink, pa.schema(self._kinds))
 
@@ -114,23 +94,33 @@ class Csv:
 class Json:
     """One object per line."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, *, compressed: bool) -> None:
         self._sink = sink
 
     def write(self, table: Any) -> None:
-        for batch in table.to_batches(10_000):
+        for at, field in enumerate(table.schema):
+            if pa.types.is_timestamp(field.type):
+                table = table.set_column(at, field.name, _times(table.column(at)))
+        for batch in table.to_batches(JSON_ROWS):
             lines = [json.dumps(_plain(row), ensure_ascii=False) for row in batch.to_pylist()]
-            self._sink.write("\n".join(lines).encode("utf-8", "surrogatepass") + b"\n")
+            self._sink.write("\n".join(lines).encode() + b"\n")
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
-FORMATS: Final[Mapping[str, tuple[str, Callable[[Sink, pa.Schema], Writer]]]] = {
-    "parquet": (".parquet", Parquet),
-    "csv": (".csv", Csv),
-    "json": (".json", Json),
-    "orc": (".orc", Orc),
+class Format(NamedTuple):
+    """A format: how its files' names end, and its writer."""
+
+    suffix: str
+    writer: type[Parquet] | type[Orc] | type[Csv] | type[Json]
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "parquet": Format(".parquet", Parquet),
+    "csv": Format(".csv", Csv),
+    "json": Format(".json", Json),
+    "orc": Format(".orc", Orc),
 }
 
 
@@ -145,8 +135,9 @@ def _has(schema: pa.Schema, path: str) -> bool:
 
 
 def _text_type(kind: pa.DataType) -> pa.DataType:
-    nested = pa.types.is_nested(kind) or pa.types.is_binary(kind)
-    return pa.string() if nested else kind
+    types = pa.types
+    told = types.is_nested(kind) or types.is_binary(kind) or types.is_timestamp(kind)
+    return pa.string() if told else kind
 
 
 def _as_text(column: Any, kind: pa.DataType) -> Any:
@@ -157,7 +148,20 @@ def _as_text(column: Any, kind: pa.DataType) -> Any:
             return pa.array([_cell(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
         return pa.array([_cell(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(kind):
+        return _times(column)
     return column
+
+
+def _times(column: Any) -> Any:
+    """Timestamps as text, by NumPy: Python has no year above 9999, and Arrow writes wrong ones above 32767."""
+    whole = column.combine_chunks()
+    told = np.datetime_as_string(
+        whole.cast(pa.int64()).fill_null(0).to_numpy().view("M8[us]"), "us"
+    )
+    return pa.array(
+        [f"{each}Z" for each in told], pa.string(), mask=whole.is_null().to_numpy(False)
+    )
 
 
 def _cell(value: Any) -> str | None:
@@ -178,8 +182,6 @@ def _plain(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode("ascii")}
-    if isinstance(value, datetime):
-        return value.isoformat()
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -41,11 +41,13 @@ from tidelog.engine.streams.stored import (
     tail_node,
 )
 from tidelog.snapshot.rows.rowfile import RowFile
+from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.formats import parquet_batches
+from tidelog.spark.exports.rows import HELD, RowWriter
+from tidelog.spark.exports.target import EXPORT
 
 NAME: Final = "_index.parquet"
 FORMAT: Final = 1
-ROWS: Final = 1 << 16  # of a row group
 _ID: Final = pa.binary(16)
 SCHEMA: Final = pa.schema(
     [
@@ -161,10 +163,7 @@ class IndexWriter:
     """Writes the file; `sink` is anything that pyarrow can write to. Use it as a context."""
 
     def __init__(self, sink: Any) -> None:
-        self._writer = pq.ParquetWriter(
-            sink, SCHEMA, compression="zstd", use_dictionary=["db", "stream", "slots"]
-        )
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows = RowWriter(sink, SCHEMA, use_dictionary=["db", "stream", "slots"])
 
     def recorded(self, streams: Iterable[Indexed]) -> Iterator[Indexed]:
         """Pass streams on, and write their nodes as they are iterated over. The rest is written at the next stream."""
@@ -179,31 +178,18 @@ class IndexWriter:
         for node in nodes:
             empty = False
             first, last = node.first.to_bytes(16, "big"), node.last.to_bytes(16, "big")
-            self._add((*head, node.ordinal, first, last, *node[3:6], mask_bytes(node.deleted)))
+            row = (*head, node.ordinal, first, last, *node[3:6], mask_bytes(node.deleted))
+            self._rows.add((row,))
             yield node
         if empty:
-            self._add((*head, *[None] * 7))
-
-    def _add(self, row: tuple[Any, ...]) -> None:
-        self._rows.append(row)
-        if len(self._rows) == ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._rows:
-            columns = [
-                pa.array(column, field.type) for column, field in zip(zip(*self._rows), SCHEMA)
-            ]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-            self._rows.clear()
+            self._rows.add(((*head, *[None] * 7),))
 
     def __enter__(self) -> IndexWriter:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self._flush()
-        self._writer.close()
+            self._rows.close()
 
 
 def write_index(sink: Any, streams: Iterable[Indexed]) -> None:
@@ -216,19 +202,21 @@ def write_index(sink: Any, streams: Iterable[Indexed]) -> None:
 def read_index(source: Any) -> Iterator[Indexed]:
     """Iterate over the streams of an index file, by number. `source` is anything that pyarrow can read.
 
-    The caller has verified the file's checksum. Raises ValueError, or an error of pyarrow, for a file of another kind.
+    The caller has verified the file's checksum. Raises TidelogSparkError for an index of another version.
     """
     file = pq.ParquetFile(source)
     told = file.schema_arrow.metadata or {}
     if told.get(b"tidelog") != b"index" or told.get(b"format") != b"%d" % FORMAT:
-        raise ValueError("the file is not an index that this version of tidelog reads")
+        raise TidelogSparkError(
+            EXPORT, "the export's index is of another version of tidelog; make a whole export"
+        )
     for head, rows in groupby(_rows(file), itemgetter(0)):
         yield Indexed(head, (node for _, node in rows if node is not None))
 
 
 def _rows(file: Any) -> Iterator[tuple[Head, IndexNode | None]]:
     number_of = int.from_bytes
-    for batch in parquet_batches(file, ROWS):
+    for batch in parquet_batches(file, HELD):
         columns = [column.to_pylist() for column in batch.columns]
         for number, db, key, ordinal, first, last, slots, length, crc, deleted in zip(*columns):
             if ordinal is None:

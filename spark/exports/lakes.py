@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 
 from tidelog.spark.errors import TidelogSparkError
-from tidelog.spark.exports.export import ENTRIES, Advance, Progress, silent
+from tidelog.spark.exports.export import Advance, Progress, silent
+from tidelog.spark.exports.files import ENTRIES, in_order
+from tidelog.spark.exports.plan import columns_in_order
 from tidelog.spark.exports.target import EXPORT, telling
-from tidelog.spark.exports.task import in_order
-from tidelog.spark.source import schemas
 from tidelog.spark.source.batch import snapshots
 from tidelog.spark.source.batch.plan import Part
-from tidelog.spark.source.batch.read import Read, columns_of, read
+from tidelog.spark.source.batch.read import Read, read
 from tidelog.spark.source.options import OPTION, parse
 
 UUID: Final = "tidelog.uuid"
@@ -83,7 +83,7 @@ def export(
     told = dict(options)
     (path,) = snapshots.resolve((snapshot,), told.pop("snapshot", "latest"))
     parsed = parse({"path": path, "table": tables[0], **told})
-    planned = _planned(parsed, path)
+    planned = read(parsed, (path,), columns_in_order(parsed))
     with snapshots.opened(path) as sealed, telling(place):
         manifest = sealed.manifest
         facts = {UUID: manifest.uuid.hex(), LSN: str(manifest.lsn), TABLE: tables[0]}
@@ -105,15 +105,6 @@ def export(
             schema = pa.schema(list(planned.columns.items()))
             version = lake.commit(schema, iter(batches), facts)
         return Committed(place, version, batches.rows, manifest.lsn)
-
-
-def _planned(parsed: Any, path: str) -> Read:
-    columns = columns_of(parsed)
-    if parsed.table == ENTRIES:
-        known = schemas.columns_of(ENTRIES)
-        for name in ("stream_number", "id_key", "db", "stream"):
-            columns.setdefault(name, known[name])
-    return read(parsed, (path,), columns)
 
 
 class _Counted:

@@ -19,7 +19,8 @@
         "blake2b": "..."                of its data file
       },
       "since": null,                    or {"path", "lsn", "check"} of the export that this one continues
-      "selection": {"db": null, ...},   which keys and entries, as given
+      "selection": {"db": "0", ...},    options that choose keys and entries, as given
+      "shape": {"decode": "utf8", ...}, options that shape the columns of entries, as given
       "tables": {"entries": 2000},      rows of each
       "write": {"format": "parquet", "partition_by": []},
       "files": [{"name": "entries/part-00000.parquet", "table": "entries", "rows": 2000, "bytes": 81234,
@@ -109,6 +110,7 @@ class Seal(NamedTuple):
     snapshot: Origin
     since: Base | None
     selection: dict[str, Any]
+    shape: dict[str, Any]
     tables: dict[str, int]
     write: dict[str, Any]
     files: tuple[ExportFile, ...]
@@ -254,6 +256,7 @@ def _facts(seal: Seal) -> dict[str, Any]:
         },
         "since": None if seal.since is None else seal.since._asdict(),
         "selection": seal.selection,
+        "shape": seal.shape,
         "tables": seal.tables,
         "write": seal.write,
         "files": [file.facts() for file in seal.files],
@@ -282,6 +285,7 @@ def _seal(facts: dict[str, Any]) -> Seal:
         ),
         since=None if since is None else Base(**since),
         selection=dict(facts["selection"]),
+        shape=dict(facts["shape"]),
         tables=dict(facts["tables"]),
         write=dict(facts["write"]),
         files=tuple(ExportFile.of(file) for file in facts["files"]),

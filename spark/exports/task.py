@@ -10,15 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.engine.cold import ColdStore
-from tidelog.engine.ids import text
 from tidelog.engine.streams.pages import Page
 from tidelog.engine.streams.stored import (
     StoredNode,
@@ -33,7 +29,7 @@ from tidelog.snapshot.manifest import check_of
 from tidelog.snapshot.sealed import Sealed
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports import index
-from tidelog.spark.exports.formats import FORMATS
+from tidelog.spark.exports.files import Shape, write_files
 from tidelog.spark.exports.incremental import Piece, page_of
 from tidelog.spark.exports.index import Head, blocks_of, index_of, write_index
 from tidelog.spark.exports.seal import ExportFile
@@ -44,11 +40,6 @@ from tidelog.spark.source.batch.plan import KeysPart, Part
 from tidelog.spark.source.batch.read import Read
 
 INDEX: Final = "_index"  # the table name of the index file
-RUNS: Final = 256  # if a part has at most this many streams, sort it stream by stream
-KEY_BYTES: Final = 100  # a longer key is named by its hash in a path
-DAY_MS: Final = 86_400_000
-NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-_SORT_KEYS: Final = ("stream", "db", "id_key")
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,9 @@ def run(task: Task) -> list[ExportFile]:
         if isinstance(task.work, MakeIndex):
             files = [_index(target, task.work)]
         else:
-            files = list(_files(target, task, task.work))
+            shape = Shape(task.table, task.part, task.format, task.partition_by, task.drop)
+            schema = pa.schema(list(task.work.read.columns.items()))
+            files = list(write_files(target, shape, schema, _batches(task.work)))
         facts = {"plan": task.plan, "files": [file.facts() for file in files]}
         facts["check"] = check_of(facts)
         put(target, record_name(task.number), json.dumps(facts).encode())
@@ -152,128 +145,8 @@ def heads_of(planned: Read, sealed: Sealed) -> list[Head]:
     )
 
 
-# --- rows
-
-
-def _files(target: Target, task: Task, work: Whole | Added) -> Iterator[ExportFile]:
-    schema = pa.schema(list(work.read.columns.items()))
-    batches = _added(work) if isinstance(work, Added) else work.read.batches(work.part)
-    suffix, _ = FORMATS[task.format]
-    name = f"part-{task.part:05d}{suffix}"
-    if task.table != "entries":
-        tables = (pa.Table.from_batches([batch], schema) for batch in batches)
-        yield _write(target, task, f"{task.table}/{name}", schema, tables)
-    elif task.partition_by:
-        whole = pa.Table.from_batches(batches, schema)
-        for folder, table in _partitioned(whole, task.partition_by):
-            yield _write(target, task, f"entries/{folder}/{name}", schema, iter([table]))
-    elif _streams_of(work) == 1:
-        tables = (pa.Table.from_batches([batch], schema) for batch in batches)
-        yield _write(target, task, f"entries/{name}", schema, tables)
-    else:
-        whole = in_order(pa.Table.from_batches(batches, schema))
-        yield _write(target, task, f"entries/{name}", schema, iter([whole]))
-
-
-def _streams_of(work: Whole | Added) -> int:
-    if isinstance(work, Added):
-        return len(work.streams)
-    return len(work.part.pieces) if isinstance(work.part, Part) else 0
-
-
-def _write(
-    target: Target, task: Task, name: str, schema: pa.Schema, tables: Iterator[Any]
-) -> ExportFile:
-    kept = [each for each in schema.names if each not in task.drop]
-    rows = 0
-    first = last = None
-    with writing(target, name) as sink:
-        writer = FORMATS[task.format][1](sink, pa.schema([schema.field(each) for each in kept]))
-        for table in tables:
-            if len(table):
-                rows += len(table)
-                if task.table == "entries":
-                    first = first or _place(table, 0)
-                    last = _place(table, len(table) - 1)
-                writer.write(table.select(kept))
-        writer.close()
-        nbytes, digest = sink.publish()
-    ranges = None
-    if first is not None and last is not None:
-        ranges = {"stream": [first[0], last[0]], "id": [first[1], last[1]]}
-    return ExportFile(name, task.table, rows, nbytes, digest, ranges)
-
-
-def _place(table: Any, at: int) -> tuple[Any, str]:
-    """Stream and ID of a row, as JSON has them."""
-    key = table["stream"][at].as_py()
-    entry_id = int.from_bytes(table["id_key"][at].as_py(), "big")
-    try:
-        return key.decode(), text(entry_id).decode()
-    except UnicodeDecodeError:
-        return {"hex": key.hex()}, text(entry_id).decode()
-
-
-def in_order(table: Any) -> Any:
-    """Sort rows by stream and ID. The rows of one stream are together, and in order."""
-    if not len(table):
-        return table
-    numbers = table["stream_number"].to_numpy()
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(table)]))
-    if len(starts) - 1 > RUNS:
-        whole = table.combine_chunks()
-        return whole.take(pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in _SORT_KEYS]))  # fmt: skip
-    runs = sorted(
-        (table["stream"][start].as_py(), table["db"][start].as_py(), int(start), int(stop))
-        for start, stop in zip(starts, starts[1:])
-    )
-    return pa.concat_tables([table.slice(start, stop - start) for _, _, start, stop in runs])
-
-
-def _partitioned(table: Any, by: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """(folder, rows) of each partition, the rows in order."""
-    if not len(table):
-        return
-    table = in_order(table).combine_chunks()
-    keys: dict[tuple[Any, ...], int] = {}
-    parts = [_stream_keys(table) if each == "stream" else _dates(table) for each in by]
-    group = np.array([keys.setdefault(each, len(keys)) for each in zip(*parts)])
-    order = np.argsort(group, kind="stable")
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(group))))
-    names = {"stream": "stream_key", "date": "date"}
-    for values, number in keys.items():
-        folder = "/".join(f"{names[each]}={value}" for each, value in zip(by, values))
-        yield folder, table.take(pa.array(order[bounds[number] : bounds[number + 1]]))
-
-
-def _stream_keys(table: Any) -> list[str]:
-    """A name for each row's stream that every reader of paths takes as it is: `k-` and hex digits."""
-    coded = table["stream"].combine_chunks().dictionary_encode()
-    names = [stream_key(key) for key in coded.dictionary.to_pylist()]
-    return [names[at] for at in coded.indices.to_pylist()]
-
-
-def stream_key(key: bytes) -> str:
-    """The encoded name of a stream in a path; of a long key its hash."""
-    if len(key) > KEY_BYTES:
-        return f"h-{blake2b(key, digest_size=16).hexdigest()}"
-    return f"k-{key.hex()}"
-
-
-def _dates(table: Any) -> list[str]:
-    days = pc.divide(table["ms"], DAY_MS)
-    coded = days.combine_chunks().dictionary_encode(null_encoding="encode")
-    names = [_date(day) for day in coded.dictionary.to_pylist()]
-    return [names[at] for at in coded.indices.to_pylist()]
-
-
-def _date(day: int | None) -> str:
-    if day is None:
-        return NO_DATE
-    try:
-        return str(np.datetime64(day, "D"))
-    except (ValueError, OverflowError):
-        return NO_DATE
+def _batches(work: Whole | Added) -> Iterator[Any]:
+    return _added(work) if isinstance(work, Added) else work.read.batches(work.part)
 
 
 # --- entries that were added

@@ -67,7 +67,11 @@ def test_errors_are_one_line(run: Run, store: Path, tmp_path: Path) -> None:
         ((store, "--to", to, "--since", nothing), exits.REFUSED, "is not an export"),
         ((store, "--to", to, "--columns", "id,colour"), exits.USAGE, "has no column colour"),
         ((store, "--to", to, "--start-id", "x"), exits.USAGE, "an ID as ms or ms-seq"),
-        ((store, "--to", "nosuch://bucket/x"), exits.SYSTEM, "nosuch://bucket/x"),
+        (
+            (store, "--to", "nosuch://bucket/x"),
+            exits.REFUSED,
+            "nosuch://bucket/x: the URL cannot be used",
+        ),
         ((store, "--to", store / "STORE" / "to"), exits.NOT_A_STORE, "STORE/to"),
     ):
         done = run("export", *args, "--master", "none")
