@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("entries", "streams", "groups", "consumers", "pending", "keys")
 FORMATS: Final = ("parquet", "csv", "json", "orc")
-LAKES: Final = ("delta", "iceberg")
+LAKES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
 NO_SPARK: Final = "none"
 
 # Flags with the names of the batch source's options.
@@ -125,7 +125,7 @@ def command(
     }
     kind, _, place = to.partition(":")
     if kind in LAKES and not place.startswith("//"):
-        _installed("deltalake" if kind == "delta" else "pyiceberg")
+        _installed(LAKES[kind], kind)
         made = lakes.export(path, kind, place, **told, progress=console.progress)
         facts: dict[str, Any] = made._asdict()
         text = f"{made.path}: {made.rows:,} rows, committed as version {made.version}"
@@ -150,12 +150,10 @@ def command(
     click.echo(json.dumps(facts) if as_json else text)
 
 
-def _installed(package: str) -> None:
+def _installed(package: str, extra: str = "spark") -> None:
     if find_spec(package) is None:
         raise Missing(
-            f"tidelog export needs the package {package}; install it with: pip install 'tidelog[spark]'"
-            if package == "pyarrow"
-            else f"this needs the package {package}; install it with: pip install {package}"
+            f"this export needs the package {package}; install it with: pip install 'tidelog[{extra}]'"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -25,8 +26,8 @@ from tidelog.spark.exports.formats import parquet_batches
 from tidelog.spark.exports.incremental import COPIED, ENDED
 from tidelog.spark.exports.plan import ADDED
 from tidelog.spark.exports.request import KEYS, REMOVED
-from tidelog.spark.exports.seal import Export, read_export, verify
-from tidelog.spark.exports.target import EXPORT, target_of, telling
+from tidelog.spark.exports.seal import Export, ExportFile, not_whole, read_export, verify
+from tidelog.spark.exports.target import EXPORT, HASH_BYTES, target_of, telling
 from tidelog.spark.source import schemas
 
 BATCH_ROWS: Final = 64 << 10
@@ -86,24 +87,35 @@ class Files(NamedTuple):
     """The files of a chain of exports, and what each export did to those before it."""
 
     exports: list[str]
-    names: list[list[str]]
+    files: list[list[ExportFile]]
     later: list[Later]
 
-    def places(self) -> list[tuple[int, str]]:
-        """Each file: the number of its export, and its name."""
-        return [(at, name) for at, names in enumerate(self.names) for name in names]
+    def places(self) -> list[tuple[int, int]]:
+        """Each file: the number of its export, and its own number there."""
+        return [(at, number) for at, files in enumerate(self.files) for number in range(len(files))]
 
-    def read(self, at: int, name: str) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of a file that no later export removed. Raises TidelogSparkError."""
-        place = self.exports[at]
+    def read(self, at: int, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of a file that no later export removed. Raises TidelogSparkError.
+
+        The file is read whole and its checksum compared: the end of a Parquet file has no checksum of its own.
+        """
+        place, file = self.exports[at], self.files[at][number]
         surviving = Surviving(self.later[at:])
-        with telling(f"{place}/{name}"), target_of(place).source(name) as source:
-            yield from surviving.of(parquet_batches(pq.ParquetFile(source), BATCH_ROWS))
+        with telling(f"{place}/{file.name}"):
+            target = target_of(place)
+            data = target.read(file.name)
+            if blake2b(data, digest_size=HASH_BYTES).hexdigest() != file.blake2b:
+                raise not_whole(target, file)
+            yield from surviving.of(
+                parquet_batches(pq.ParquetFile(pa.BufferReader(data)), BATCH_ROWS)
+            )
 
     def columns(self) -> dict[str, pa.DataType]:
         """The columns of the entries. Raises TidelogSparkError."""
-        for at, name in self.places():
-            with telling(f"{self.exports[at]}/{name}"), target_of(self.exports[at]).source(name) as source:  # fmt: skip
+        for place, files in zip(self.exports, self.files):
+            if not files:
+                continue
+            with telling(f"{place}/{files[0].name}"), target_of(place).source(files[0].name) as source:  # fmt: skip
                 return {each.name: each.type for each in pq.read_schema(source)}
         return {**schemas.TABLES[ENTRIES], **ADDED}
 
@@ -113,7 +125,7 @@ def files_of(exports: Sequence[str]) -> Files:
     found = chain(exports)
     return Files(
         list(exports),
-        [[file.name for file in export.seal.of_table(ENTRIES)] for export in found],
+        [export.seal.of_table(ENTRIES) for export in found],
         [_later(export) for export in found[1:]],
     )
 
@@ -124,8 +136,8 @@ def combined(exports: Sequence[str]) -> Iterator[pa.RecordBatch]:
     Raises TidelogSparkError.
     """
     files = files_of(exports)
-    for at, name in files.places():
-        yield from files.read(at, name)
+    for place in files.places():
+        yield from files.read(*place)
 
 
 class Surviving:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from tidelog.aof.reading.reader import Epoch
@@ -108,10 +109,9 @@ def continues(
         )
     known, line = tuple(epochs), tuple(epoch for epoch in newer_epochs if epoch.lsn <= lsn)
     if known != line:
-        parted = next(
-            (min(one.lsn, other.lsn) for one, other in zip(known, line) if one != other),
-            (known if len(known) > len(line) else line)[min(len(known), len(line))].lsn,
-        )
+        pairs = zip_longest(known, line)
+        one, other = next(pair for pair in pairs if pair[0] != pair[1])
+        parted = min(life.lsn for life in (one, other) if life is not None)
         return (
             f"it is of another history: at LSN {parted} the store went on otherwise, as after a restore or the loss "
             "of records"

@@ -154,7 +154,7 @@ class _Delta:
         table = deltalake.DeltaTable(self._place)
         history = table.history(1)
         known = {name: str(value) for name, value in history[0].items()} if history else {}
-        known["rows"] = str(table.to_pyarrow_dataset().count_rows() if known.get(UUID) else 0)
+        known["rows"] = str(table.count() if known.get(UUID) else 0)
         return table.version(), known
 
     def commit(

@@ -182,7 +182,7 @@ def verify(export: Export, *files: ExportFile) -> None:
     for file in files:
         with telling(export.name):
             if written(export.target, file.name)[:2] != (file.nbytes, file.blake2b):
-                raise _not_whole(export.target, f"its file {file.name} does not match its checksum")
+                raise not_whole(export.target, file)
 
 
 def parse(path: str, data: bytes) -> Seal:
@@ -227,6 +227,11 @@ def _damaged(path: str, reason: str) -> TidelogSparkError:
     return TidelogSparkError(
         DAMAGED, f"{path}: {reason}. The export is damaged: export the snapshot again"
     )
+
+
+def not_whole(target: Target, file: ExportFile) -> TidelogSparkError:
+    """The error of a file whose checksum is not that of the manifest."""
+    return _not_whole(target, f"its file {file.name} does not match its checksum")
 
 
 def _not_whole(target: Target, reason: str) -> TidelogSparkError:

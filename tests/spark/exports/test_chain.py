@@ -195,6 +195,17 @@ def test_every_flipped_byte_of_a_seal_is_noticed(two: tuple[Told, Path]) -> None
     assert "a newer version of tidelog wrote this export in format 2" in refusal(told, base)
 
 
+def test_a_flipped_byte_of_entries_is_noticed(two: tuple[Told, Path]) -> None:
+    _, base = two
+    name = "entries/part-00000.parquet"
+    file = base / name
+    data = file.read_bytes()
+    for at in range(0, len(data), 97):
+        file.write_bytes(data[:at] + bytes((data[at] ^ 4,)) + data[at + 1 :])
+        with pytest.raises(TidelogSparkError, match=f"its file {name} does not match its checksum"):
+            state([str(base)])
+
+
 def test_chains_in_the_wrong_order(two: tuple[Told, Path], tmp_path: Path) -> None:
     told, base = two
     exported(told, tmp_path / "next", since=str(base))
