@@ -50,4 +50,20 @@ MUTANTS: Final = (
         ("tests/spark/exports/test_resumed.py::test_a_changed_file_is_written_again",),
         "A file of an interrupted export is kept only if it matches its checksum.",
     ),
+    Mutant(
+        "exports/directory-of-a-killed-process-not-synced",
+        "spark/exports/target.py",
+        "        if folder in self._durable:\n",
+        "        if folder in self._durable or self.disk.exists(folder):\n",
+        ("tests/spark/exports/test_power_cut.py::test_it_ends_at_any_operation",),
+        "A directory that a killed process made may not be on the disk yet.",
+    ),
+    Mutant(
+        "exports/checksum-not-compared-by-combine",
+        "spark/exports/combine.py",
+        "            if blake2b(data, digest_size=HASH_BYTES).hexdigest() != file.blake2b:\n",
+        "            if False:\n",
+        (f"{_CHAIN}::test_a_flipped_byte_of_entries_is_noticed",),
+        "A flipped byte in the end of a Parquet file renames a column.",
+    ),
 )
