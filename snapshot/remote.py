@@ -70,7 +70,7 @@ class RemoteFolder:
 
     @property
     def has_directories(self) -> bool:
-        """Whether there are directories. An object store has none: creating one would write an empty object."""
+        """Whether there are directories. Object stores have none: creating one would only write an empty object."""
         return self.files.type_name not in ("s3", "gcs")
 
     def at(self, file: str, offset: int | None) -> str:

@@ -131,14 +131,15 @@ def _existing(target: Target, to: str, identity: str) -> Seal | None:
             same, what = False, "the file that names it is damaged"
         if not same:
             raise refused(
-                f"{target.name} holds an unfinished export of other content ({what}). Run that command again, or "
-                "delete the directory"
+                f"{target.name} holds an unfinished export of other content ({what}). Repeat the command that began "
+                "it, or delete the directory"
             )
         return None
     strange = sorted(name for name in found if name != LOCK and not UNPUBLISHED.fullmatch(name))
     if strange:
         raise refused(
-            f"{target.name} is not empty: it contains {strange[0]}, which is of no export. Give another directory"
+            f"{target.name} is not empty: it contains {strange[0]}, which is not part of an export. "
+            "Give another directory"
         )
     return None
 

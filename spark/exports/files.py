@@ -24,7 +24,7 @@ from tidelog.spark.exports.seal import ExportFile
 from tidelog.spark.exports.target import Target, writing
 
 FILE_BYTES: Final = 64 << 20  # of rows as Arrow has them
-RUNS: Final = 256  # runs of one stream that are put in order run by run
+RUNS: Final = 256  # if a file has at most this many streams, sort it stream by stream
 KEY_BYTES: Final = 100  # a longer key is named by its hash in a path
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -26,11 +26,12 @@ from tidelog.spark.source.options import Options, parse
 ADDED: Final[Mapping[str, pa.DataType]] = {"stream_number": schemas.LONG, "id_key": schemas.BYTES}
 ORDERED_BY: Final = ("stream_number", "id_key", "db", "stream")
 
-# A table of a small store is one file; one of a large store is not thousands.
+# Limits of the size of a part, chosen so that a small table is one file and a large one is not thousands of files.
 TARGET_BYTES_MIN: Final = 16 << 20
 TARGET_BYTES_MAX: Final = 128 << 20
 PARTS_WANTED: Final = 256
-NODE_BYTES: Final = 4096  # about what a node has; additions are cut by nodes
+# assumed size of a node: tasks for added entries are limited by nodes, not by bytes
+NODE_BYTES: Final = 4096
 
 
 class Plan:

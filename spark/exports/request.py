@@ -22,7 +22,7 @@ from tidelog.spark.source.options import OPTION, parse
 REMOVED: Final = "removed"
 KEYS: Final = "keys"
 
-# Options that choose keys and entries, those that shape the columns of entries, and the rest.
+# Options by what they determine: which keys and entries, the columns of entries, and the rest.
 RANGES: Final = ("startId", "endId", "startTimestamp", "endTimestamp")
 SELECTING: Final = ("db", "streams", "streamsPattern", *RANGES)
 SHAPING: Final = ("columns", "fields", "decode", "onBadValue")
@@ -81,7 +81,7 @@ def checked(
         if table not in schemas.TABLES:
             raise _wrong(f"there is no table {table}; there are {', '.join(schemas.TABLES)}")
     if not tables or len(set(tables)) < len(tables):
-        raise _wrong("name at least one table, and each only once")
+        raise _wrong("name at least one table, and no table twice")
     if format not in FORMATS:
         raise _wrong(f"the format {format!r} is not one of {', '.join(FORMATS)}")
     for each in partition_by:
@@ -105,14 +105,14 @@ def checked(
             )
         if KEYS in tables:
             raise _wrong(
-                "an incremental export writes its own table keys, of the streams that were renamed, copied or ended"
+                "an incremental export always writes its own table keys; leave keys out of the tables"
             )
         if ENTRIES not in tables:
             raise _wrong(
-                "an incremental export needs the table entries; the others are written whole anyway"
+                "an incremental export must include the table entries: the other tables are always written whole"
             )
         if partition_by or format != "parquet":
-            raise _wrong("an incremental export is written as Parquet without partitions")
+            raise _wrong("an incremental export can only be written as Parquet without partitions")
     (path,) = snapshots.resolve((snapshot,), told.pop("snapshot", "latest"))
     parse({"path": path, **told})  # raises for wrong values
     return Request(path, to, tuple(tables), told, format, tuple(partition_by))

@@ -190,7 +190,7 @@ class LocalTarget:
 def _lock(path: Path) -> RealFile | None:
     """Lock a file that is deleted by the process that unlocks it. None if another process holds it."""
     while True:
-        # A disk that holds a lock refuses to work once its file is gone, so the lock has a disk of its own.
+        # A RealDisk that holds a lock refuses all work once the lock's file is gone, so use a separate RealDisk for it.
         held = RealDisk().lock(path)
         if held is None or held.has_its_name():
             return held

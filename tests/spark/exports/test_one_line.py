@@ -59,7 +59,7 @@ def test_bases_that_cannot_be_continued(run: Run, tmp_path: Path) -> None:
         (root, root, (), "is not an export"),
         (root, base, ("--streams", "orders"), "was made with other filters"),
         (root, base, ("--decode", "utf8"), "was made with other columns"),
-        (root, base, ("--format", "csv"), "is written as Parquet without partitions"),
+        (root, base, ("--format", "csv"), "can only be written as Parquet without partitions"),
     ):
         done = run(
             "export", snapshot, "--to", tmp_path / "to", "--since", since, "--master", "none", *more
