@@ -73,7 +73,7 @@ def no_session(master: str) -> None:
         (("orders", "-o", "there.html"), exits.SYSTEM, "there.html exists already; give another name, or --force"),
         (("orders", "-o", "no/a.html"), exits.SYSTEM, "no/a.html: its directory does not exist"),
         (("orders", "-o", "a.html", "--events", "none", "--snapshot", "now"), exits.SYSTEM, "none: the file or dir"),
-        (("orders", "-o", "a.html", "--log", "--master", "yarn"), exits.USAGE, "--log works only with a Spark master on"),
+        (("orders", "-o", "a.html", "--log", "--master", "yarn"), exits.USAGE, "--log works only with a Spark master"),
         (("orders", "-o", "a.html", "--queue", "mails:dead:workers"), exits.USAGE, "helper streams"),
     ],
 )  # fmt: skip
