@@ -14,8 +14,9 @@ LSN          every record through this one was on the disk when the slot was wri
 crc          CRC-32C of bytes 0..43
 
 A slot is written after an fsync of the log has returned, so it may lag behind the log but never runs
-ahead of it: it causes no false alarm. The slot itself is not synced, except by recovery. A torn write
-damages one slot and leaves the other.
+ahead of it: it causes no false alarm. The slot itself is not synced, except by recovery and by a rewind
+(aof/rewind.py), which lowers both before it cuts the log. A torn write damages one slot and leaves the
+other.
 """
 
 from __future__ import annotations
@@ -72,6 +73,25 @@ def read(disk: Disk, directory: Path, uuid: bytes) -> list[Promise]:
 
 def _slots(uuid: bytes, data: bytes) -> list[Promise | None]:
     return [unpack(uuid, data[at : at + SLOT_BYTES]) for at in SLOT_OFFSETS]
+
+
+def lower(disk: Disk, directory: Path, uuid: bytes, promise: Promise) -> None:
+    """Replace every promise of a higher LSN in `directory`/DURABLE by `promise`, durably. Raises OSError.
+
+    For a log that is about to be cut: it must not prove that its own records are missing.
+    """
+    try:
+        file = disk.open(directory / NAME, write=True)
+    except FileNotFoundError:
+        return
+    try:
+        slots = _slots(uuid, file.pread(FILE_BYTES, 0))
+        for offset, found in zip(SLOT_OFFSETS, slots, strict=True):
+            if found is not None and found.lsn > promise.lsn:
+                file.write(offset, pack(uuid, *promise))
+        file.fdatasync()
+    finally:
+        file.close()
 
 
 class DurableFile:

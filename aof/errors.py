@@ -2,7 +2,10 @@
 
 At open: NotAStore, NewerFormat, NewerRecord, StoreLocked, DamagedFile, MissingSegment, CorruptFrame, DoesNotFit.
 While reading beside a writer: Vanished (start again).
-While writing: NoSpace, UnitTooLarge and NoThread (nothing changed), LogPoisoned (outcome unknown), LogClosed.
+When frames of another store's log arrive: BadFrame, NewerFrame (nothing changed).
+When a place in the log is looked up: Released, BeyondEnd, NoFrameEnds.
+While writing: NoSpace, UnitTooLarge and NoThread (nothing changed), WrongRole (a mistake of the caller),
+LogPoisoned (outcome unknown), LogClosed.
 """
 
 from __future__ import annotations
@@ -135,6 +138,85 @@ class Vanished(AofError):
             f"the writer deleted {path} while it was being read. Start again at the newest checkpoint"
         )
         self.path = path
+
+
+class BadFrame(AofError):
+    """Received bytes are not the frame that continues this log. Nothing of it was written.
+
+    lsn   the LSN expected there
+    """
+
+    def __init__(self, lsn: int, reason: str) -> None:
+        super().__init__(
+            f"the received frame at LSN {lsn} is refused: {reason}. Nothing of it was written. If a new connection "
+            "brings the same error, check the disk and the memory of both machines"
+        )
+        self.lsn, self.reason = lsn, reason
+
+
+class NewerFrame(AofError):
+    """A received frame has a record of a kind that this version does not know. Nothing of it was written."""
+
+    def __init__(self, lsn: int, opcode: int) -> None:
+        kind = opcode & ~END
+        super().__init__(
+            f"the received record with LSN {lsn} has kind {kind}: a newer tidelog wrote it. Nothing of it was written. "
+            "Run the version that wrote it, or a newer one, on this machine"
+        )
+        self.lsn, self.found = lsn, kind
+
+
+class Released(AofError):
+    """The log no longer has the place: the segments that held it were released."""
+
+    def __init__(self, directory: Path, lsn: int, first_lsn: int) -> None:
+        super().__init__(
+            f"{directory} begins with LSN {first_lsn}; the place behind LSN {lsn} was in a segment that was released. "
+            "Start from a snapshot"
+        )
+        self.lsn, self.first_lsn = lsn, first_lsn
+
+
+class BeyondEnd(AofError):
+    """The log ends before the place."""
+
+    def __init__(self, directory: Path, lsn: int, last_lsn: int) -> None:
+        super().__init__(f"{directory} ends with LSN {last_lsn}, before LSN {lsn}")
+        self.lsn, self.last_lsn = lsn, last_lsn
+
+
+class NoFrameEnds(AofError):
+    """The log has no frame that ends with this LSN and has this header checksum."""
+
+    def __init__(self, directory: Path, lsn: int, crc: int) -> None:
+        super().__init__(
+            f"no frame of {directory} ends with LSN {lsn} and has the checksum {crc:08x}: the place belongs to another "
+            "history"
+        )
+        self.lsn, self.crc = lsn, crc
+
+
+class WrongRole(AofError):
+    """The call does not fit the role of this open log. Nothing changed."""
+
+
+class FollowerLog(WrongRole):
+    """The log is a follower's: it takes only the frames of its leader's log."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this log belongs to a follower, which takes only the frames of its leader. Write to the leader, or "
+            "promote this store first"
+        )
+
+
+class LeaderLog(WrongRole):
+    """The log is a leader's: it takes no frames of another log."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this log belongs to a leader, which takes no frames of another store's log. Open it as a follower first"
+        )
 
 
 class NoSpace(AofError):

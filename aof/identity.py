@@ -13,7 +13,7 @@ A store's directory (directories 0700, files 0600):
     checkpoint/   every row as of one LSN; opening the store needs no records of aof/ up to that LSN
     snapshots/    portable copies of checkpoints
     bookmarks/    how far readers of the log in other processes have come
-    quarantine/   torn tails that recovery cut from the log
+    quarantine/   torn tails that recovery cut from the log, and records that a rewind took out of it
 """
 
 from __future__ import annotations

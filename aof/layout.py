@@ -16,6 +16,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.plain import Kind, NotPlain
 
+REPLICA: Final = "REPLICA"  # whether the store leads or follows (store/role.py)
 LMDB_LOCK: Final = "lock.mdb"  # LMDB creates it beside a checkpoint's data
 # beside a checkpoint's data: names the commit whose structure a check found sound
 CHECKED: Final = "checked"
@@ -27,6 +28,8 @@ FOLD: Final = "fold"  # in snapshots/: a copy of the checkpoint, into which the 
 PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.NAME,                                   Kind.FILE),
     (identity.NAME + recipe.BESIDE,                   Kind.FILE),
+    (REPLICA,                                         Kind.FILE),
+    (REPLICA + recipe.BESIDE,                         Kind.FILE),
     (identity.RESTORING,                              Kind.FILE),
     (lock.NAME,                                       Kind.FILE),
     (identity.AOF,                                    Kind.DIRECTORY),

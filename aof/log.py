@@ -22,6 +22,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -31,9 +32,19 @@ from tidelog.aof import durable, frame, identity, segment
 from tidelog.aof.ahead import Ahead
 from tidelog.aof.commit import Callback, EverySecond, GroupCommit, bare
 from tidelog.aof.durable import DurableFile
-from tidelog.aof.errors import AofError, LogClosed, LogPoisoned, NoSpace, UnitTooLarge
+from tidelog.aof.errors import (
+    AofError,
+    BadFrame,
+    FollowerLog,
+    LeaderLog,
+    LogClosed,
+    LogPoisoned,
+    NoSpace,
+    UnitTooLarge,
+)
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
 from tidelog.aof.reading.recovery import Recovered
+from tidelog.aof.received import Batch
 from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.start import Start
 from tidelog.disk import recipe
@@ -60,6 +71,7 @@ QUICK_S: Final = 0.002
 UNPROVEN_S: Final = 0.1
 SLOWEST_DECAY: Final = 29 / 30
 NO_OFFSET: Final = 1 << 62  # an offset that no segment reaches
+NO_ROOM: Final = -1 << 62  # however many gathered bytes are added to it, no unit fits
 
 # module globals, because each unit looks them up and globals are faster than attributes
 _pack_head = frame.UNCHECKED.pack
@@ -76,6 +88,8 @@ class Log:
     began         called [lock] with the EPOCH effect once it is in the log; the store applies it
     begins        called [lock] before the first write of the life; may raise to refuse it
     incarnation   random 64-bit number of this life, drawn unless given
+    role          segment.LEADER, or segment.FOLLOWER: then only received frames enter the log
+    epoch         number of the EPOCH of this life (aof/epochs.py), one more than the last life's unless given
     offset, room  [lock] `reserve(n)` does nothing while offset + n <= room; a hot path may test that instead
     last_now      unix ms; the `now_ms` of `add` must be at least this, and must never decrease
     slowest_s     seconds that the slowest recent fsync took; decays by a thirtieth with each fsync
@@ -92,6 +106,7 @@ class Log:
         "last_now",
         "incarnation",
         "epoch",
+        "role",
         "room",
         "offset",
         "_append",
@@ -130,6 +145,7 @@ class Log:
         "_begins",
         "_doubt",
         "_refused",
+        "_alarm",
         "_fsync_failed",
         "_closed",
         "_clock",
@@ -147,6 +163,8 @@ class Log:
         lock: threading.Lock | None = None,
         began: Callable[[Effect], object] | None = None,
         begins: Callable[[], object] | None = None,
+        role: int = segment.LEADER,
+        epoch: int | None = None,
         policy: Policy = "always",
         segment_bytes: int = SEGMENT_BYTES,
         chunk_bytes_min: int = CHUNK_BYTES_MIN,
@@ -164,7 +182,10 @@ class Log:
         self.parked = self._pressed = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
-        self.epoch = recovered.epochs[-1].number + 1 if recovered.epochs else 1
+        self.role = role
+        if epoch is None:
+            epoch = recovered.epochs[-1].number + 1 if recovered.epochs else 1
+        self.epoch = epoch
 
         self.room = -1
         self.offset = 0
@@ -210,6 +231,7 @@ class Log:
         self._began, self._begins = began, begins
         self._doubt: BaseException | None = None
         self._refused: tuple[str, int, int] | None = None  # reason, bytes, `next_lsn` at that time
+        self._alarm: Callable[[], object] | None = None
         self._fsync_failed = False
         self._closed = False
         self.slowest_s = UNPROVEN_S
@@ -256,6 +278,71 @@ class Log:
                 self.flush()
             return lsn - 1
         return self._write(body, count, now_ms, self._append)
+
+    def receive(self, batch: Batch) -> None:
+        """[lock] Append frames of the leader's log to a follower's log, in one write.
+
+        Creates the segment if this is the first write of the open. Raises BadFrame if the batch does not continue the
+        log, LeaderLog on a leader's log, and NoSpace or OSError: then nothing changed and a later call may succeed.
+        After another exception the log refuses further batches, and the store recovers from the log; LogPoisoned,
+        LogClosed.
+        """
+        self._check()
+        if self.role != segment.FOLLOWER:
+            raise LeaderLog
+        if batch.first != self.next_lsn or batch.prev != self._chain:
+            raise BadFrame(
+                self.next_lsn,
+                f"it begins with LSN {batch.first} behind a frame with the checksum {batch.prev:08x}, but this log "
+                f"ends with the checksum {self._chain:08x}",
+            )
+        self._alarmed()
+        data = batch.data
+        self._prepare(len(data) - HEADER_BYTES)
+        offset = self.offset
+        try:
+            # A crash may tear the batch. Recovery then keeps its first whole frames, because the `synced` of received
+            # frames proves nothing about this disk.
+            self._append(offset, data)
+            self._chain = batch.crc
+            self.offset = offset + len(data)
+            self.next_lsn = batch.last + 1
+            self.written_lsn = batch.last
+            if not self._dirty_since:
+                self._dirty_since = time.monotonic()
+            self.last_now = max(self.last_now, batch.now)
+        except BaseException as error:
+            self._doubts(error)
+            raise
+
+    def begin_life(self) -> None:
+        """[lock] Write the EPOCH of a leader's life now if it is not written yet. Raises as `reserve`."""
+        if self._file is None or self.role != segment.LEADER:
+            self._make_room(0)
+        else:
+            self._check()
+
+    def good(self, level: int) -> tuple[int, int]:
+        """(first LSN of the newest segment, offset through which its frames hold `level`). Without the lock.
+
+        Everything in earlier segments holds both levels. After a failed fsync, the answer for WRITTEN is that for
+        FSYNCED, since the kernel may have dropped the rest.
+        """
+        while True:
+            if self._file is None:
+                return self._position.segment, self._position.offset
+            first = self._firsts[-1]
+            offset = self._synced_offset if level == FSYNCED else self.offset
+            if self._fsync_failed:
+                offset = self._synced_offset
+            # If a new segment began in between, the offset may be one of either segment.
+            if self._firsts[-1] == first:
+                return first, offset
+
+    @property
+    def chain(self) -> int:
+        """[lock] The header checksum of the frame that ends with `written_lsn`."""
+        return self._chain
 
     def _write(
         self, body: bytes, count: int, now_ms: int, append: Callable[[int, bytes], None]
@@ -350,6 +437,20 @@ class Log:
                 # Pass the error to the callers that wait for these units, because no later round can serve them.
                 self._commit.fail(error)
                 raise
+
+    def alarm(self, callback: Callable[[], object]) -> None:
+        """[lock] Call `callback` once, under the lock, when the next unit or batch is about to be added.
+
+        A log without an alarm pays nothing for it: the alarm leaves no room, so the next `reserve` comes to
+        `_make_room`.
+        """
+        self._alarm = callback
+        self.room = NO_ROOM
+
+    def _alarmed(self) -> None:
+        callback, self._alarm = self._alarm, None
+        if callback is not None:
+            callback()
 
     def _gathered_bytes(self) -> int:
         return sum(map(len, self._gathered))
@@ -446,7 +547,8 @@ class Log:
         """[lock] Try to reserve space for the unit that was refused last, if any. Raises as `reserve`."""
         refused = self._refused
         if refused is not None and refused[2] == self.next_lsn:
-            self.reserve(refused[1])
+            self._check()
+            self._prepare(refused[1])
             self._refused = None
 
     def exposed(self) -> tuple[int, float]:
@@ -478,8 +580,15 @@ class Log:
 
     def _make_room(self, nbytes: int) -> None:
         self._check()
+        if self.role == segment.FOLLOWER:
+            raise FollowerLog
+        self._alarmed()
         if nbytes > frame.BODY_BYTES_MAX:
             raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
+        self._prepare(nbytes)
+
+    def _prepare(self, nbytes: int) -> None:
+        """Prepare space for a header and `nbytes` bytes behind the gathered units. The first call begins the life."""
         try:
             if self._gathered_bytes() + nbytes > frame.BODY_BYTES_MAX:
                 self.flush()
@@ -514,14 +623,17 @@ class Log:
         self.room = -1
 
     def _begin(self, nbytes: int) -> None:
-        """Begin the life: create its segment and write its EPOCH in a frame of its own."""
+        """Begin the life: create its segment and, as leader, write its EPOCH in a frame of its own."""
         if self._begins is not None:
             self._begins()  # may raise: nothing is written yet
-        effect: Effect = (EPOCH | END, self.epoch, self.incarnation)
-        body: bytes = msgpack.packb(effect)
         if self._durable is None:
             with self._space_for(durable.FILE_BYTES):
                 self._durable = DurableFile(self._disk, self._directory, self._uuid)
+        if self.role == segment.FOLLOWER:
+            self._new_segment(self._before, HEADER_BYTES + nbytes)
+            return
+        effect: Effect = (EPOCH | END, self.epoch, self.incarnation)
+        body: bytes = msgpack.packb(effect)
         self._new_segment(self._before, 2 * HEADER_BYTES + len(body) + nbytes)
         self._write(body, 1, self.last_now, self._append)
         if self._began is not None:
@@ -553,7 +665,9 @@ class Log:
     def _new_segment(self, before: End, room: int) -> None:
         """Publish a segment with space for `room` bytes after its header, and direct writes to it."""
         time_ms = max(self.last_now, self._clock())
-        header = SegmentHeader(self._uuid, self.incarnation, self.next_lsn, time_ms, before)
+        header = SegmentHeader(
+            self._uuid, self.incarnation, self.next_lsn, time_ms, before, self.role
+        )
         path = self._directory / segment.file_name(self.next_lsn)
         size = segment.HEADER_BYTES + room
         with self._space_for(room):
@@ -579,20 +693,28 @@ class Log:
         self._note_segment()
         self._file = file
         self._append = self._appender(file)
-        self.offset = self._synced_offset = segment.HEADER_BYTES
         self._limit = max(self._segment_bytes, size)
         self._near_end = [self._limit - (self._limit >> k) for k in reversed(NEAR_END_SHIFTS)]
         self._prepared_to(filled, since=self.offset)
-        self.room = min(filled - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
+        self._set_room(filled)
+
+    def _set_room(self, prepared: int) -> None:
+        """Let `reserve` do nothing until frames reach the offset `prepared`. A follower's log refuses every unit."""
+        if self.role == segment.LEADER:
+            last = min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
+            self.room = last - self._gathered_bytes()
 
     def _note_segment(self) -> None:
         """Record that a segment begins at `next_lsn`. `offset` is still that of the one before; 0 if none."""
-        self._base += self.offset - segment.HEADER_BYTES
+        base = self._base = self._base + self.offset - segment.HEADER_BYTES
+        # The offset changes before the segment's name: `good` reads them without the lock, and may then return too
+        # small an offset of the old segment, but no offset of the old one as one of the new.
+        self.offset = self._synced_offset = segment.HEADER_BYTES
         if self._firsts and self._firsts[-1] == self.next_lsn:  # replaces a segment without a frame
-            self._firsts.pop()
-            self._bases.pop()
-        self._firsts.append(self.next_lsn)
-        self._bases.append(self._base)
+            self._bases[-1] = base
+        else:
+            self._bases.append(base)
+            self._firsts.append(self.next_lsn)
 
     def _bare_spare(self) -> tuple[File, int]:
         return self._disk.create(self._directory / segment.SPARE), 0
@@ -618,11 +740,7 @@ class Log:
             self._chunk = min(2 * self._chunk, self._chunk_max)
             self._prepared_to(filled, since=self._allocated)
         self._look_ahead(file, need)
-        prepared = min(self._allocated, self._limit, self._fill_from, *self._near_end[-1:])
-        self.room = (
-            min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
-            - self._gathered_bytes()
-        )
+        self._set_room(min(self._allocated, self._limit, self._fill_from, *self._near_end[-1:]))
 
     def _prepared_to(self, allocated: int, since: int) -> None:
         self._allocated = allocated
@@ -777,6 +895,41 @@ class Log:
         with self._mutex:
             self._release()
         self._commit.retire(self._doubt or LogClosed("the log was retired"))
+
+    def sync_whole(self) -> None:
+        """[lock] Flush, and sync all of it in this thread. Raises as `flush`; LogPoisoned, LogClosed."""
+        self._check()
+        self.flush()
+        try:
+            self._sync_file()
+        except OSError as error:
+            self._commit.fail(error)
+            raise self._commit.error() from error
+
+    def hand_over(self, now_ms: int) -> Recovered:
+        """[lock] End the log, all of it on the disk, and return its end: another Log continues it under the same LOCK.
+
+        `now_ms` is the time of the last frame, or a later one. Call `sync_whole` first; after an exception in here,
+        `retire` this log and recover.
+        """
+        position = self.position()
+        self.sync_whole()
+        file, end = self._file, self._before
+        ends = [after - at + segment.HEADER_BYTES for at, after in pairwise(self._bases)]
+        if file is not None:
+            ends.append(self.offset)
+            if self.offset > segment.HEADER_BYTES:
+                end = End(self.written_lsn, self.offset, self._chain)
+            self._ahead.filled()
+            with contextlib.suppress(OSError):  # zeros after the last frame do no harm
+                file.unmap()
+                file.truncate(self.offset)
+        elif self._bases:
+            ends.append(self._base - self._bases[-1])
+        self._commit.synced = max(self._commit.synced, self.synced_lsn)
+        self.retire()
+        read = tuple(zip(self._firsts, ends, strict=True))
+        return Recovered(self.written_lsn, self._chain, now_ms, [], end, 0, None, position, read)
 
     def abandon(self) -> None:
         """Close the descriptors and touch nothing else, in the child after a fork."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from tidelog.aof import identity
+from tidelog.aof import epochs, identity
 from tidelog.aof.bookmarks import bookmarks
+from tidelog.aof.reading import recovery
 from tidelog.disk import recipe
 from tidelog.engine.keys.state import State
 from tidelog.engine.streams.stream import Stream
@@ -48,7 +49,8 @@ def command(path: Path, as_json: bool) -> None:
             "bytes": files.size(),
             "records": found.last_lsn - first_lsn + 1,
             "durable_lsn": max(found.folded_lsn, *(promise.lsn for promise in promises), 0),
-            "lives": state.epoch,
+            "generation": epochs.generation(state.epoch),
+            "life": epochs.counter(state.epoch),
             "last_write_ms": found.now,
             "quarantined": quarantined(files),
             "bookmarks": dict(marks),
@@ -73,7 +75,8 @@ def command(path: Path, as_json: bool) -> None:
 def quarantined(files: LogFiles) -> int:
     """The number of torn tails that recoveries moved to quarantine/."""
     directory = files.root / identity.QUARANTINE
-    return len(files.disk.listdir(directory)) if files.disk.exists(directory) else 0
+    names = files.disk.listdir(directory) if files.disk.exists(directory) else []
+    return sum(name.endswith(recovery.TORN) for name in names)
 
 
 def streams(state: State) -> list[tuple[int, bytes, Stream]]:
@@ -108,7 +111,8 @@ def show(facts: dict[str, Any]) -> None:
         alone = f", replaces LSN 1 to {facts['first_lsn'] - 1:,}" if facts["first_lsn"] > 1 else ""
         click.echo(f"checkpoint   {size_text(facts['checkpoint_bytes'])}{alone}")
     click.echo(f"log          {facts['records']:,} records in {facts['segments']} segments, "
-               f"{size_text(facts['bytes'])}, {facts['lives']} lives")
+               f"{size_text(facts['bytes'])}")
+    click.echo(f"newest life  {facts['life']} of generation {facts['generation']}")
     click.echo(f"on the disk  at least up to LSN {facts['durable_lsn']}")
     click.echo(f"last write   {time_text(facts['last_write_ms']) if facts['last_write_ms'] else 'never'}")
     click.echo(f"quarantine   {facts['quarantined']} torn tails")

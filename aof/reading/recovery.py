@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.aof import durable, identity, segment
 from tidelog.aof.durable import DurableFile, Promise
@@ -30,6 +30,7 @@ from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.engine.effects.effect import Effect
 
+TORN: Final = ".torn"  # how the names of torn tails in quarantine/ end
 _VANISHED_MAX = 100
 
 _logger = logging.getLogger("tidelog")
@@ -256,7 +257,7 @@ def _quarantine(disk: Disk, root: Path, scan: Scan) -> Path:
     directory = root / identity.QUARANTINE
     recipe.make_directory(disk, directory)
     # The file's name has the incarnation, because the next life reuses the name of an empty segment.
-    name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}.torn"
+    name = f"{scan.path.stem}.{scan.header.incarnation:016x}.{scan.offset}{TORN}"
     recipe.publish_pieces(disk, directory / name, nbytes, scan.tail())
     _logger.warning(
         "%s, byte %d: the log ended with an unfinished write of %d bytes, which was never acknowledged as durable and "
