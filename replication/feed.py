@@ -1,0 +1,134 @@
+"""A feed: a leader's side of one link. Bytes in, bytes out; no socket, no clock.
+
+The shell calls `send` when there is something new, when the socket has room again, and at least once a second; and
+`receive` with the bytes that came. All times are seconds of one monotonic clock.
+
+A feed keeps no part of the log. `send` reads what it returns, so a follower that does not read costs the shell at most
+what the shell asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Protocol
+
+from tidelog.replication.errors import ProtocolError
+from tidelog.replication.protocol import (
+    BEAT_BYTES,
+    FRAMES,
+    FROM_FOLLOWER,
+    OVERHEAD,
+    SLICE_BYTES_MAX,
+    Ack,
+    Beat,
+    Messages,
+    Want,
+    message,
+)
+
+BEAT_SECONDS: Final = 1.0
+SEND_BYTES_MAX: Final = 1 << 20
+_PIECE_BYTES_MIN: Final = 1024  # many small pieces would cost more than they carry
+ROOM_BYTES_MIN: Final = BEAT_BYTES + OVERHEAD + _PIECE_BYTES_MIN
+
+
+class SourceLike(Protocol):
+    """Where the bytes of the log come from: `aof.seek.Source`, or one that reads ahead in a thread."""
+
+    def read(self, nbytes_max: int, good: tuple[int, int], /) -> bytes:
+        """The next bytes of frames, at most `nbytes_max`, up to `good` (`Log.good`); b"" if there are none now."""
+
+
+class Feed:
+    """One follower, as its leader sees it.
+
+    acked_lsn      the follower has written and applied all records through this LSN; 0 before its first ACK
+    fsynced_lsn    the follower has fsynced all records through this LSN
+    heard_at       when bytes came last
+    """
+
+    def __init__(self, source: SourceLike, last: int, now: float) -> None:
+        """`last` is the leader's last LSN, as its reply to the handshake said it."""
+        self.acked_lsn = 0
+        self.fsynced_lsn = 0
+        self.heard_at = now
+        self._source = source
+        self._messages = Messages(FROM_FOLLOWER)
+        self._last = last  # as of the newest `send`: a follower cannot have more
+        self._beat_at = now  # when the next BEAT is due
+
+    def send(
+        self,
+        now: float,
+        now_ms: int,
+        good: tuple[int, int],
+        last: tuple[int, int],
+        good_lsn: int,
+        room: int,
+    ) -> bytes:
+        """The next messages, at most `room` bytes and at most SEND_BYTES_MAX of the log; b"" if there are none.
+
+        Args:
+            now_ms: The leader's clock, unix milliseconds.
+            good: Where its good records end, in its newest segment (`Log.good`).
+            last: Its last LSN, and the CRC of the frame that ends with it.
+            good_lsn: The last LSN that is good.
+            room: Bytes that the shell has room for. Less than ROOM_BYTES_MIN may get nothing.
+        """
+        self._last = last[0]
+        parts: list[bytes] = []
+        # The BEAT goes first, so a follower that is always behind hears of the leader's clock, too.
+        if now >= self._beat_at and room >= BEAT_BYTES:
+            parts.append(Beat(now_ms, *last, good_lsn).pack())
+            self._beat_at = now + BEAT_SECONDS
+            room -= BEAT_BYTES
+        nbytes = _log_bytes(room)
+        if nbytes >= _PIECE_BYTES_MIN:
+            # One read for all messages: beside a busy thread each system call can wait 5 ms for the interpreter.
+            data = self._source.read(nbytes, good)
+            for at in range(0, len(data), SLICE_BYTES_MAX):
+                parts.append(message(FRAMES, data[at : at + SLICE_BYTES_MAX]))
+        return b"".join(parts)
+
+    def ask(self) -> None:
+        """Make a BEAT due now: the follower answers it at once, without the pause between two ACKs."""
+        self._beat_at = -math.inf
+
+    def receive(self, data: bytes, now: float) -> list[Want]:
+        """Take in bytes from the follower. Returns the files of a snapshot that it asks for. Raises ProtocolError."""
+        self.heard_at = now
+        self._messages.put(data)
+        wanted: list[Want] = []
+        for found in self._messages:
+            match found:
+                case Ack():
+                    self._acknowledged(found)
+                case Want():
+                    wanted.append(found)
+        return wanted
+
+    def overdue(self, now: float, timeout: float) -> bool:
+        """Whether nothing came for `timeout` seconds."""
+        return now - self.heard_at > timeout
+
+    def _acknowledged(self, ack: Ack) -> None:
+        if ack.written > self._last:
+            raise ProtocolError(
+                f"it acknowledges LSN {ack.written}, but the leader's log ends with LSN {self._last}"
+            )
+        if ack.fsynced > ack.written:
+            raise ProtocolError(
+                f"it has fsynced through LSN {ack.fsynced}, but written only through LSN {ack.written}"
+            )
+        if ack.written < self.acked_lsn or ack.fsynced < self.fsynced_lsn:
+            raise ProtocolError(
+                f"it acknowledges LSN {ack.written} (fsynced {ack.fsynced}) after LSN {self.acked_lsn} (fsynced "
+                f"{self.fsynced_lsn})"
+            )
+        self.acked_lsn, self.fsynced_lsn = ack
+
+
+def _log_bytes(room: int) -> int:
+    """Bytes of the log that fit into `room` as messages, at most SEND_BYTES_MAX."""
+    whole, rest = divmod(room, SLICE_BYTES_MAX + OVERHEAD)
+    return min(whole * SLICE_BYTES_MAX + max(rest - OVERHEAD, 0), SEND_BYTES_MAX)

@@ -1,0 +1,258 @@
+"""The handshake: the follower's request, and the leader's reply, as words and a line of RESP.
+
+    TIDELOG FOLLOW 1 <uuid> <id> <port> <lsn> <crc> <lives> [REPLACE]
+
+    1         version of this protocol
+    uuid      of the store, 32 hex digits; an empty store (LSN 0) may name any
+    id        of this copy of the store, 32 hex digits
+    port      at which the follower serves clients; 0 for none
+    lsn, crc  the last frame of the follower's log: the LSN that it ends with, and the CRC of its header, 8 hex digits
+    lives     <number>:<incarnation, 16 hex digits>:<first LSN>, newest first, joined by commas, at most 100; - for none
+    REPLACE   a person agrees that the follower's log is set aside where it has parted from the leader's
+
+The reply is one line. `last` is the leader's last LSN: an empty follower has caught up when it has reached it.
+
+    +CONTINUE <uuid> <last>                          FRAMES of what follows lsn come next
+    +BEHIND <uuid> <last>                            the log ends before lsn, but it will come; ask again later
+    +REJOIN <uuid> <last> <N> <CRC or -> ANY|SHORT   set aside what is behind N, then ask again; SHORT: only if
+                                                     it spans a short time
+    +RESYNC <uuid> <last> <shared> <reason>          a SNAPSHOT comes next; both have the records through `shared`
+    -PARTED <N> <reason>                             only a person may give up what is behind N, by REPLACE
+    -SUPERSEDED <reason>, -REFUSED <reason>, -...    no
+
+After any reply but CONTINUE and RESYNC the leader sends nothing more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidelog.aof.reading.reader import Epoch
+from tidelog.replication.errors import ProtocolError
+from tidelog.replication.protocol import REASON_BYTES_MAX, cut
+
+VERSION: Final = 1
+LIVES_MAX: Final = 100
+_LSN_MAX: Final = (1 << 64) - 1
+_NUMBER = re.compile(rb"0|[1-9][0-9]{0,19}", re.ASCII)
+
+
+class Follow(NamedTuple):
+    """The request of a follower."""
+
+    uuid: bytes
+    id: bytes
+    port: int
+    lsn: int
+    crc: int
+    lives: tuple[Epoch, ...]  # newest first
+    replace: bool = False
+
+    def words(self) -> list[bytes]:
+        """The request as the words of a command. Only the newest LIVES_MAX lives are sent."""
+        lives = b",".join(b"%d:%016x:%d" % life for life in self.lives[:LIVES_MAX])
+        words = [
+            *(b"TIDELOG", b"FOLLOW", b"%d" % VERSION, self.uuid.hex().encode()),
+            *(self.id.hex().encode(), b"%d" % self.port, b"%d" % self.lsn, b"%08x" % self.crc),
+            lives or b"-",
+        ]
+        return [*words, b"REPLACE"] if self.replace else words
+
+
+def parse_follow(words: Sequence[bytes]) -> Follow:
+    """The request that `words` hold, TIDELOG FOLLOW included. Raises ProtocolError."""
+    version, *rest = words[2:] or [b""]
+    if _NUMBER.fullmatch(version) and int(version) != VERSION:
+        raise ProtocolError(
+            f"it asks for version {int(version)} of the replication protocol, but this tidelog has version {VERSION}; "
+            "upgrade the older side (followers first)"
+        )
+    replace = len(rest) == 7 and rest[-1].upper() == b"REPLACE"
+    if len(rest) != 6 + replace or version != b"%d" % VERSION:
+        raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, port, lsn, crc and lives")
+    uuid, id_, port, lsn, crc, lives = rest[:6]
+    follow = Follow(
+        _hex("a uuid", uuid, 16),
+        _hex("an id", id_, 16),
+        _number("a port", port, 65535),
+        _number("an LSN", lsn, _LSN_MAX),
+        int.from_bytes(_hex("a crc", crc, 4), "big"),
+        _lives(lives),
+        replace,
+    )
+    if bool(follow.lsn) != bool(follow.lives) or (
+        follow.lives and follow.lives[0].lsn > follow.lsn
+    ):
+        raise ProtocolError(f"its lives do not belong to a log that ends with LSN {follow.lsn}")
+    return follow
+
+
+class Continue(NamedTuple):
+    """The frames behind the follower's last one come next."""
+
+    uuid: bytes
+    last: int
+
+    def line(self) -> bytes:
+        return b"+CONTINUE %s %d\r\n" % (self.uuid.hex().encode(), self.last)
+
+
+class Behind(NamedTuple):
+    """The upstream is a follower, too, and has not yet received what this follower has. Ask again later."""
+
+    uuid: bytes
+    last: int
+
+    def line(self) -> bytes:
+        return b"+BEHIND %s %d\r\n" % (self.uuid.hex().encode(), self.last)
+
+
+class Rejoin(NamedTuple):
+    """The histories part behind `lsn`. Set aside what follows, end the log there, and ask again.
+
+    crc    of the leader's frame that ends with `lsn`: the follower's must be the same. None if the leader no longer
+           has it
+    short  only if the surplus spans a short time: no promotion gave it up, only a leader's fsync policy
+    """
+
+    uuid: bytes
+    last: int
+    lsn: int
+    crc: int | None
+    short: bool
+
+    def line(self) -> bytes:
+        crc = b"-" if self.crc is None else b"%08x" % self.crc
+        how = b"SHORT" if self.short else b"ANY"
+        words = (self.uuid.hex().encode(), self.last, self.lsn, crc, how)
+        return b"+REJOIN %s %d %d %s %s\r\n" % words
+
+
+class Resync(NamedTuple):
+    """The leader's log does not hold what the follower lacks. A snapshot comes next.
+
+    shared    the leader has all records of the follower's log through this LSN; what is behind it is to be set aside
+    """
+
+    uuid: bytes
+    last: int
+    shared: int
+    reason: str
+
+    def line(self) -> bytes:
+        words = (self.uuid.hex().encode(), self.last, self.shared, _text(self.reason))
+        return b"+RESYNC %s %d %d %s\r\n" % words
+
+
+class Stop(NamedTuple):
+    """The histories part behind `lsn`, and only a person may say which of them is given up."""
+
+    lsn: int
+    reason: str
+
+    def line(self) -> bytes:
+        return b"-PARTED %d %s\r\n" % (self.lsn, _text(self.reason))
+
+
+class Superseded(NamedTuple):
+    """The follower's log was promoted after the leader's: the leader is the one to follow."""
+
+    reason: str
+
+    def line(self) -> bytes:
+        return b"-SUPERSEDED %s\r\n" % _text(self.reason)
+
+
+class Refuse(NamedTuple):
+    """The leader does not serve this follower. Asking again changes nothing until somebody acts."""
+
+    reason: str
+
+    def line(self) -> bytes:
+        return b"-REFUSED %s\r\n" % _text(self.reason)
+
+
+Reply = Continue | Behind | Rejoin | Resync | Stop | Superseded | Refuse
+
+
+def parse_reply(line: bytes) -> Reply:
+    """The reply in `line`, with or without its CRLF. An error of another kind (NOAUTH, LOADING, ...) is a Refuse with
+    the whole text. Raises ProtocolError."""
+    line = line.removesuffix(b"\r\n")
+    kind, _, rest = line.partition(b" ")
+    match kind, rest.split(b" "):
+        case b"+CONTINUE", [uuid, last]:
+            return Continue(_hex("a uuid", uuid, 16), _lsn(last))
+        case b"+BEHIND", [uuid, last]:
+            return Behind(_hex("a uuid", uuid, 16), _lsn(last))
+        case b"+REJOIN", [uuid, last, lsn, crc, b"ANY" | b"SHORT" as how]:
+            known = None if crc == b"-" else int.from_bytes(_hex("a crc", crc, 4), "big")
+            return Rejoin(_hex("a uuid", uuid, 16), _lsn(last), _lsn(lsn), known, how == b"SHORT")
+        case b"+RESYNC", [uuid, last, shared, _, *_]:
+            reason = rest.split(b" ", 3)[3].decode(errors="replace")
+            return Resync(_hex("a uuid", uuid, 16), _lsn(last), _lsn(shared), reason)
+        case b"-PARTED", [lsn, _, *_]:
+            return Stop(_lsn(lsn), rest.split(b" ", 1)[1].decode(errors="replace"))
+        case b"-SUPERSEDED", _:
+            return Superseded(rest.decode(errors="replace"))
+        case b"-REFUSED", _:
+            return Refuse(rest.decode(errors="replace"))
+        case _ if line.startswith(b"-"):
+            return Refuse(line[1:].decode(errors="replace"))
+        case _:
+            raise ProtocolError(f"it answered the handshake with {_shown(line)}")
+
+
+def _lives(word: bytes) -> tuple[Epoch, ...]:
+    if word == b"-":
+        return ()
+    texts = word.split(b",", LIVES_MAX)
+    if len(texts) > LIVES_MAX:
+        raise ProtocolError(f"it names more than {LIVES_MAX} lives")
+    lives = tuple(_life(text) for text in texts)
+    for newer, older in zip(lives, lives[1:], strict=False):
+        if newer.lsn <= older.lsn or newer.number <= older.number:
+            raise ProtocolError("its lives are not named newest first")
+    return lives
+
+
+def _life(text: bytes) -> Epoch:
+    match text.split(b":"):
+        case [number, incarnation, lsn]:
+            life = Epoch(
+                _number("a life's number", number, _LSN_MAX),
+                int.from_bytes(_hex("an incarnation", incarnation, 8), "big"),
+                _lsn(lsn),
+            )
+            if life.number and life.lsn:
+                return life
+    raise ProtocolError(f"{_shown(text)} is not a life: number:incarnation:lsn")
+
+
+def _hex(name: str, word: bytes, nbytes: int) -> bytes:
+    if not re.fullmatch(rb"[0-9a-f]{%d}" % (2 * nbytes), word):
+        raise ProtocolError(f"{_shown(word)} is not {name}: {2 * nbytes} hex digits")
+    return bytes.fromhex(word.decode())
+
+
+def _number(name: str, word: bytes, most: int) -> int:
+    if not _NUMBER.fullmatch(word) or int(word) > most:
+        raise ProtocolError(f"{_shown(word)} is not {name}: a number from 0 to {most}")
+    return int(word)
+
+
+def _lsn(word: bytes) -> int:
+    return _number("an LSN", word, _LSN_MAX)
+
+
+def _text(reason: str) -> bytes:
+    """`reason` as it may stand in a line of RESP: no control characters, not too long, not empty."""
+    plain = "".join(c if c.isprintable() else " " for c in reason)
+    return cut(plain, REASON_BYTES_MAX) or b"-"
+
+
+def _shown(word: bytes) -> str:
+    """The beginning of bytes from a stranger, for a message."""
+    return repr(word[:40])[1:] + ("..." if len(word) > 40 else "")

@@ -1,0 +1,149 @@
+"""An intake: a follower's side of one link. Bytes in, bytes out; no socket, no clock.
+
+The shell calls `receive` with the bytes that came, `take` until it returns None, and `ack` behind that and at least
+once a second. All times are seconds of one monotonic clock.
+
+An intake holds what was received and not taken. A shell that reads its socket only while the intake is not `full` holds
+at most 1 MiB and one frame, which can have 128 MiB, besides what it read last.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.aof.received import BATCH_BYTES, Batch, Frames
+from tidelog.replication import protocol
+from tidelog.replication.errors import Parted, ProtocolError
+from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Bye, Data, Messages, Snapshot
+
+BUFFERED_BYTES_MAX: Final = (
+    1 << 20
+)  # received and not taken; a longer frame is awaited all the same
+ACK_SECONDS_MIN: Final = 0.001
+ACK_SECONDS_MAX: Final = 1.0
+NOW_MS_MAX: Final = (1 << 63) - 1
+
+
+class Intake:
+    """The leader, as its follower sees it.
+
+    beat        the newest BEAT; None before the first
+    bye         why the leader ended the link; None while it has not
+    heard_at    when bytes came last
+    lsn, crc    the last frame that was taken, or with which the link began
+    """
+
+    def __init__(self, uuid: bytes, lsn: int, crc: int, now: float) -> None:
+        self.beat: Beat | None = None
+        self.bye: str | None = None
+        self.heard_at = now
+        self.lsn, self.crc = lsn, crc
+        self._messages = Messages(FROM_LEADER)
+        self._frames = Frames(uuid, lsn, crc)
+        self._part = 0  # bytes in which the newest `take` found no whole frame
+        self._beat_at = now  # when `beat` came
+        self._floor_ms = 0  # the leader's clock was at least here
+        self._acked = Ack(0, 0)
+        self._acked_at: float | None = None
+        self._asked = False  # a BEAT came since the last ACK
+
+    @property
+    def last_lsn(self) -> int:
+        """The leader's last LSN, by its newest BEAT."""
+        return 0 if self.beat is None else self.beat.last
+
+    @property
+    def good_lsn(self) -> int:
+        """The last LSN that the leader has stored as well as its policy asks for, by its newest BEAT."""
+        return 0 if self.beat is None else self.beat.good
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of frames that were received and not taken."""
+        return self._frames.buffered
+
+    @property
+    def full(self) -> bool:
+        """Whether to stop reading the socket until `take` was called. Bytes of a frame that is not whole yet do not
+        count, since only reading on makes it whole."""
+        return self._frames.buffered - self._part > BUFFERED_BYTES_MAX
+
+    def receive(self, data: bytes, now: float) -> list[Snapshot | Data]:
+        """Take in bytes from the leader. Returns the messages of a snapshot. Raises ProtocolError, Parted."""
+        self.heard_at = now
+        self._messages.put(data)
+        found: list[Snapshot | Data] = []
+        for message in self._messages:
+            if self.bye is not None:
+                raise ProtocolError("it sent a message behind its BYE")
+            match message:
+                case protocol.Frames(data=piece):
+                    self._frames.put(piece)
+                case Beat():
+                    self._heard(message, now)
+                case Bye(reason=reason):
+                    self.bye = reason
+                case Snapshot() | Data():
+                    found.append(message)
+        return found
+
+    def take(self, nbytes_max: int = BATCH_BYTES) -> Batch | None:
+        """The next whole frames, checked; None if there is none. Raises BadFrame, NewerFrame, Parted."""
+        batch = self._frames.take(nbytes_max)
+        self._part = self._frames.buffered if batch is None else 0
+        if batch is not None:
+            self.lsn, self.crc = batch.last, batch.crc
+            self._floor_ms = max(self._floor_ms, batch.now)
+            self.compare(batch.last, batch.crc)
+        return batch
+
+    def compare(self, lsn: int, crc: int) -> None:
+        """Compare the last frame of a log, the follower's own or what was taken, with the newest BEAT.
+
+        Raises Parted.
+        """
+        beat = self.beat
+        if beat is not None and beat.last == lsn and beat.crc != crc:
+            raise Parted(lsn, f"its frame has checksum {beat.crc:08x} there, and {crc:08x} here")
+
+    def leader_now(self, now: float) -> int:
+        """The leader's clock, unix milliseconds: by its newest BEAT, run on, and never less than in a frame. It never
+        goes back. 0 before the first BEAT or frame."""
+        if self.beat is not None:
+            elapsed_ms = int((now - self._beat_at) * 1000)
+            self._floor_ms = max(self._floor_ms, self.beat.now + elapsed_ms)
+        return self._floor_ms
+
+    def ack(self, written: int, fsynced: int, now: float) -> bytes:
+        """An ACK if a BEAT came since the last one, if it says something new and none was made within a millisecond, or
+        if none was made for a second.
+
+        `written` is the last LSN that is in the log and applied, `fsynced` the last that is known to be on the disk.
+        """
+        assert written >= self._acked.written, "a log that is open for a link does not end earlier"
+        ack = Ack(written, max(min(fsynced, written), self._acked.fsynced))
+        if self._acked_at is not None and not self._asked:
+            since = now - self._acked_at
+            if since < (ACK_SECONDS_MAX if ack == self._acked else ACK_SECONDS_MIN):
+                return b""
+        self._acked, self._acked_at, self._asked = ack, now, False
+        return ack.pack()
+
+    def overdue(self, now: float, timeout: float) -> bool:
+        """Whether nothing came for `timeout` seconds."""
+        return now - self.heard_at > timeout
+
+    def _heard(self, beat: Beat, now: float) -> None:
+        if beat.good > beat.last:
+            raise ProtocolError(
+                f"its log ends with LSN {beat.last}, but is good through LSN {beat.good}"
+            )
+        if beat.last < self.last_lsn:
+            raise ProtocolError(
+                f"its log ended with LSN {self.last_lsn}, and now with LSN {beat.last}"
+            )
+        if beat.now > NOW_MS_MAX:
+            raise ProtocolError(f"its clock says {beat.now}, which is not a time")
+        self.leader_now(now)  # the clock may be set back, but its readers see no time twice
+        self.beat, self._beat_at, self._asked = beat, now, True
+        self.compare(self.lsn, self.crc)
