@@ -122,6 +122,7 @@ class Checkpoints:
         # LSNs of snapshots being made; the log after the least of them is kept
         self._said_void: set[Keeper | Unusable] = set()
         self._making: list[int] = []
+        self.followers: Callable[[], list[Keeper]] = list  # what a server keeps for them
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint on which the present state is based
         self._began = self._snapshot_at = time.monotonic()
@@ -158,6 +159,10 @@ class Checkpoints:
         """Look after this store from now on. Holds it weakly."""
         self._core = weakref.ref(core)
         core.checkpoints = self
+
+    def own(self, uuid: bytes) -> None:
+        """[lock] The store has another uuid from now on. There is no checkpoint yet."""
+        self._uuid = uuid
 
     def get_ready(self) -> None:
         """[lock] A life is about to begin with its first write. Raises NoThread: without checkpoints the log would grow
@@ -425,6 +430,7 @@ class Checkpoints:
         try:
             keep_from = min([lsn, *self._making])  # first: a finished one is listed below
             found, unusable = keepers(self._disk, self._root, self._uuid, options)
+            found += self.followers()
             beyond = void(self._disk, self._root, found)
             self._say_void(beyond, unusable)
             keep_from = min([keep_from, *(each.lsn for each in found if each not in beyond)])

@@ -3,6 +3,7 @@
 kind        needs the log behind            at most
 snapshot    the oldest kept snapshot        any number of bytes: `keep_snapshots` limits them
 bookmark    what its reader has committed   `retain_bookmark_bytes` of log; a bookmark further behind is void
+follower    what it has fsynced             `repl-backlog-size`, and `repl-backlog-ttl` after it was seen last
 """
 
 from __future__ import annotations

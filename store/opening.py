@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.aof import errors as aof
-from tidelog.aof import identity, layout
+from tidelog.aof import identity, layout, segment
 from tidelog.aof.bookmarks import KEEP_BYTES
+from tidelog.aof.epochs import first_number, generation
 from tidelog.aof.lock import acquire
 from tidelog.aof.log import SEGMENT_BYTES, Log, Policy
 from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Epoch
+from tidelog.aof.reading.recovery import Recovered
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
@@ -46,6 +48,7 @@ from tidelog.store.faces.sync import Store
 from tidelog.store.lifetime import Keeper, keep
 from tidelog.store.options import CHECKPOINT_BYTES, RETAIN_BYTES, SAVE, Options, make_options
 from tidelog.store.read_only import is_snapshot, open_read_only
+from tidelog.store.roles import Roles
 
 AnyPath = str | os.PathLike[str]
 
@@ -207,12 +210,13 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
 
 
 class _Opener:
-    """Opens a store, and opens its log again when the end of the log is in doubt."""
+    """Opens a store, and replaces its log when the end of the log is in doubt or the store's role changes."""
 
     def __init__(self, disk: Disk, root: Path, options: Options, clock: Clock) -> None:
         self._disk, self._root, self._options = disk, root, options
         self._clock = clock
         self._uuid = identity.read(disk, root)
+        self._roles = Roles(disk, root, self)
         self._checkpoints = Checkpoints(disk, root, self._uuid, options)
         self._core: Callable[[], Core | None] = lambda: None
         self._retired: Log | None = None
@@ -221,7 +225,7 @@ class _Opener:
         """Recover and start. The lock file is released when the store ends."""
         try:
             policy: Policy = self._options.fsync  # type: ignore[assignment]  # it was checked
-            log, state = self._log(policy, None)
+            log, state = self._recover(policy, None)
             core = Core(log, state, Settings(), self.rebuild, self._clock)
         except BaseException:
             self._checkpoints.release()
@@ -229,6 +233,7 @@ class _Opener:
         core.root = self._root
         self._core = weakref.ref(core)
         self._checkpoints.attend(core)
+        self._roles.attend(core)
         self._keeper = Keeper(log, lock, self._checkpoints)
         keep(core, self._keeper)
         return core
@@ -240,45 +245,99 @@ class _Opener:
         off, only recovery can find the log's end, and a new life begins. Raises AofError, OSError, CorruptBlock.
         """
         log = landing.log
-        if log.failure is None:
+        if log.failure is None and log is not self._retired:
             try:
                 log.flush()
-                return self._read()
+                state = self._read()
+                self._roles.settle()  # an interrupt may have struck a change of the role after its last step in the log
+                return state
             except aof.LogPoisoned:
                 pass
         if not log.in_doubt and log is not self._retired:
             raise StorePoisoned("the log failed; close the store and open it again")
         # Set `_retired` before retiring the log. An interrupt may come anywhere below, and then the next call starts
         # here again.
-        self._retired = log
+        self.retiring(log)
         log.retire()
-        landing.log, state = self._log(log.policy, landing.lock)
-        landing.log.on_sync = log.on_sync
-        self._keeper.log = landing.log
+        if self._uuid != identity.read(self._disk, self._root):
+            self.own(identity.read(self._disk, self._root))
+        self._roles.read()
+        new, state = self._recover(log.policy, landing.lock)
+        self._put_in_place(landing, new)
+        self._roles.settle()
         return state
 
-    def _log(self, policy: Policy, lock: Any) -> tuple[Log, State]:
+    # --- for changes of the role
+
+    def retiring(self, log: Log) -> None:
+        """[lock] The log is about to end. Until `replace` returns, a rebuild recovers from what is on the disk."""
+        self._retired = log
+
+    def replace(self, landing: Landing, end: Recovered) -> None:
+        """[lock] Go on after `end`, the end of the log in use, with another log in the role that the store has now."""
+        log = landing.log
+        end = end._replace(epochs=self._checkpoints.epochs)
+        self._put_in_place(landing, self._log(end, log.policy, landing.lock))
+
+    def own(self, uuid: bytes) -> None:
+        """[lock] The store has this uuid from now on."""
+        self._uuid = uuid
+        self._checkpoints.own(uuid)
+
+    @property
+    def uuid(self) -> bytes:
+        return self._uuid
+
+    # --- the log
+
+    def _recover(self, policy: Policy, lock: Any) -> tuple[Log, State]:
         state, start = self._checkpoints.begin()
         recovered = recovery.recover(self._disk, self._root, self._uuid, applier(state), start)
         self._checkpoints.epochs = list(recovered.epochs)
-        log = Log(
+        return self._log(recovered, policy, lock), state
+
+    def _log(self, end: Recovered, policy: Policy, lock: Any) -> Log:
+        """A log that continues after `end`, in the store's role."""
+        last = end.epochs[-1].number if end.epochs else 0
+        role = self._roles.role
+        behind = generation(last) < role.generation
+        return Log(
             self._disk,
             self._root,
             self._uuid,
-            recovered,
+            end,
             lock=lock,
             began=self._began,
             begins=self._checkpoints.get_ready,
-            clock=lambda: self._clock.time_ns() // 1_000_000,
+            role=segment.FOLLOWER if role.follows else segment.LEADER,
+            epoch=first_number(role.generation) if behind else last + 1,
+            clock=self._now_ms,
             policy=policy,
             segment_bytes=self._options.segment_bytes,
         )
-        return log, state
+
+    def _now_ms(self) -> int:
+        """The time for the log, in a follower the leader's."""
+        core = self._core()
+        if core is not None and core.following is not None:
+            return core.following.time_ns() // 1_000_000
+        return 0 if self._roles.role.follows else self._clock.time_ns() // 1_000_000
+
+    def _put_in_place(self, landing: Landing, log: Log) -> None:
+        log.on_sync = landing.log.on_sync
+        core = self._core()
+        if core is not None and core.durability.relief is not None:
+            log.press(True)
+        self._keeper.log = log
+        landing.log = log
 
     def _read(self) -> State:
         state, start = self._checkpoints.begin()
         directory = self._root / identity.AOF
-        recovery.read_all(self._disk, directory, self._uuid, applier(state), start=start)
+        _, replay = recovery.read_all(
+            self._disk, directory, self._uuid, applier(state), start=start
+        )
+        self._checkpoints.epochs = list(replay.epochs)
         return state
 
     def _began(self, effect: Effect) -> None:

@@ -31,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tidelog.replication.embedded import afollow, follow
     from tidelog.server.serving import Serving, serve
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.scrub import Finding
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from tidelog.store.queue.face import Queue
     from tidelog.store.queue.job import AsyncJob, Job
     from tidelog.store.queue.opening import open_queue as queue
+    from tidelog.store.role import Role
     from tidelog.store.version import __version__ as __version__
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "ReadOnlyError",
     "Receipt",
     "ResponseError",
+    "Role",
     "Serving",
     "Snapshot",
     "Store",
@@ -81,8 +84,10 @@ __all__ = [
     "TidelogError",
     "UnitTooLarge",
     "WatchError",
+    "afollow",
     "aopen",
     "aqueue",
+    "follow",
     "open",
     "queue",
     "serve",
@@ -96,6 +101,7 @@ _LATER = {
     "Store": ("tidelog.store.faces.sync", "Store"),
     "IdRange": ("tidelog.store.faces.idrange", "IdRange"),
     "Receipt": ("tidelog.store.faces.receipts", "Receipt"),
+    "Role": ("tidelog.store.role", "Role"),
     "AsyncStore": ("tidelog.store.faces.aio", "AsyncStore"),
     "aopen": ("tidelog.store.aopening", "aopen_store"),
     "AsyncQueue": ("tidelog.store.queue.aio", "AsyncQueue"),
@@ -106,6 +112,8 @@ _LATER = {
     "queue": ("tidelog.store.queue.opening", "open_queue"),
     "Snapshot": ("tidelog.snapshot.portable", "Snapshot"),
     "Finding": ("tidelog.snapshot.scrub", "Finding"),
+    "afollow": ("tidelog.replication.embedded", "afollow"),
+    "follow": ("tidelog.replication.embedded", "follow"),
     "Serving": ("tidelog.server.serving", "Serving"),
     "serve": ("tidelog.server.serving", "serve"),
     "__version__": ("tidelog.store.version", "__version__"),

@@ -1,15 +1,21 @@
 """Attached: protocols for the parts of an open store that higher layers make and attach to the core.
 
-`Core.queues` and `Core.checkpoints` are attributes of the core because they live and end with it. The
-classes behind them know the core, so the core knows only these protocols.
+`Core.queues`, `Core.checkpoints`, `Core.roles` and `Core.following` are attributes of the core because they live and
+end with it. The classes behind them know the core, so the core knows only these protocols.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.aof.reading.reader import Epoch
+from tidelog.aof.received import Batch
+from tidelog.disk.interface import Disk
 from tidelog.store.commit.callers import Caller, Holder
+from tidelog.store.keepers import Keeper
 from tidelog.store.options import Options
+from tidelog.store.role import Role
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -39,14 +45,16 @@ class Leasing(Protocol):
     def close(self) -> None:
         """Write what is gathered, and stop the thread."""
 
-    def ended(self) -> None:
-        """[lock] Wake the putters that wait for room: the store has ended."""
+    def nudge(self) -> None:
+        """[lock] Make the putters that wait for room look again: the store has ended, or takes no more writes."""
 
 
 class Folding(Protocol):
     """The checkpoints of a store that is open for writing. See `store.checkpoints.Checkpoints`."""
 
     options: Options
+    followers: Callable[[], list[Keeper]]
+    epochs: list[Epoch]
 
     @property
     def meta(self) -> Meta | None:
@@ -58,6 +66,9 @@ class Folding(Protocol):
 
     def change(self, options: Options) -> None:
         """Use other options from now on."""
+
+    def lived(self, epoch: Epoch) -> None:
+        """[lock] The log has the EPOCH of another life."""
 
     def fold(self) -> int:
         """Write a checkpoint. Returns the last LSN that it covers. Raises CheckpointFailed."""
@@ -76,3 +87,71 @@ class Folding(Protocol):
 
     def finish(self) -> None:
         """Before a clean close: fold a long tail and end the thread."""
+
+
+class Heard(Protocol):
+    """The part of a link that a follower tells of. See `replication.follower.Follower`."""
+
+    leader_lsn: int
+    caught_up: bool
+    heard_at: float
+    stalled: str
+
+
+class Linking(Protocol):
+    """The link of a follower to its leader. See `replication.link.Link`."""
+
+    state: str
+    failure: str
+    down_since: float | None
+
+    @property
+    def follower(self) -> Heard: ...
+
+    @property
+    def up(self) -> bool:
+        """Whether frames arrive."""
+
+
+class Receiving(Protocol):
+    """The follower's part of a core. See `store.commit.following.Following`."""
+
+    def receive(self, batch: Batch) -> None:
+        """Append a batch of the leader's log, and apply it."""
+
+    def heard(self, leader_ms: int) -> None:
+        """The leader's clock shows `leader_ms` now."""
+
+    def time_ns(self) -> int:
+        """The leader's time, as this store knows it."""
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(LSN, header checksum) of the last frame."""
+
+    def lives(self) -> list[Epoch]:
+        """The lives in the log, newest first."""
+
+
+class Changing(Protocol):
+    """The role of a store, and its changes. See `store.roles.Roles`."""
+
+    disk: Disk
+    role: Role
+    changed: list[Callable[[], object]]
+
+    @property
+    def uuid(self) -> bytes:
+        """The uuid of the store."""
+
+    def follow(self, host: str, port: int, reason: str = "") -> None:
+        """Follow the leader at this address from now on."""
+
+    def promote(self, reason: str = "") -> None:
+        """Lead from now on."""
+
+    def adopt(self, uuid: bytes) -> None:
+        """Make an empty follower a copy of the store with this uuid."""
+
+    def info(self) -> dict[str, Any]:
+        """The section `replication` of `Store.info`."""

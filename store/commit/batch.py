@@ -27,6 +27,7 @@ from tidelog.engine.api import (
     decide_xadd_auto,
     decide_xadd_many,
     decide_xadd_run,
+    discarded,
     reading,
     words_of,
 )
@@ -35,8 +36,9 @@ from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.blocked import Decide, Takers
 from tidelog.store.commit.core import Answer, Core
+from tidelog.store.commit.following import first_write
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
-from tidelog.store.commit.landing import NOTHING
+from tidelog.store.commit.landing import NOTHING, READONLY
 from tidelog.store.errors import NotStored, StoreDamaged
 
 FRAME_UNITS = 1000  # a pipeline holds the lock for at most this many units
@@ -62,6 +64,12 @@ def run_transaction(
     def work(ctx: Context) -> Reply:
         transaction.submit(ctx, [b"MULTI"])
         refusal = transaction.queue(ctx, commands)
+        if core.following is not None:
+            write = first_write(commands)
+            if write is not None:
+                transaction.abort()
+                if refusal is None or write < refusal[0]:
+                    refusal = write, CommandError(READONLY)
         try:
             reply = transaction.submit(ctx, [b"EXEC"])
         except CommandError as error:
@@ -84,6 +92,8 @@ def run_exec(
         nonlocal selected
         reply = transaction.submit(ctx, args)
         if reply.__class__ is Exec:
+            if core.following is not None and first_write(reply.commands) is not None:
+                raise discarded(CommandError(READONLY))  # it followed when these were queued
             reply = _Batch(core, ctx, decide, flush=False, one_unit=True).unit(reply.commands)
         selected = ctx.db
         return reply

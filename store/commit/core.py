@@ -42,11 +42,11 @@ from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Park, Reply
 from tidelog.store.clock import SYSTEM, Clock
-from tidelog.store.commit.attached import Folding, Leasing
+from tidelog.store.commit.attached import Changing, Folding, Leasing, Linking, Receiving
 from tidelog.store.commit.blocked import Waits, Work
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Durability, Promise
-from tidelog.store.commit.landing import RELOAD, Landing
+from tidelog.store.commit.landing import READONLY, RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreDamaged, TidelogError
 
 Answer = tuple[Reply, Promise]
@@ -88,6 +88,9 @@ class Core:
         self.keeper: object = None  # a `store.lifetime.Keeper`, set when the store is open
         self.queues: Leasing | None = None
         self.checkpoints: Folding | None = None  # None if the store is open for reading only
+        self.roles: Changing | None = None  # likewise
+        self.following: Receiving | None = None  # None if the store leads
+        self.link: Linking | None = None  # to the leader that it follows
 
     # --- properties
 
@@ -200,6 +203,8 @@ class Core:
         caller: Callable[[], Caller] | None = None,
     ) -> Answer:
         """`run` a decision that is not a command. Raises CommandError."""
+        if self.following is not None:
+            raise CommandError(READONLY)
         answer = self.run(db, work, caller)
         if answer[0].__class__ is CommandError:
             raise answer[0]
@@ -231,6 +236,10 @@ class Core:
                 effect = decide_xadd_auto(state, self.settings, db, key, row, now)
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
+            except CommandError:
+                if self.following is not None:
+                    raise CommandError(READONLY) from None
+                raise
             if effect is None:
                 return self._add_slowly(db, key, row)
             waiting = landing.waiting
@@ -396,7 +405,7 @@ class Core:
         self.landing.end(reason)
         self.waits.end(reason)
         if self.queues is not None:
-            self.queues.ended()
+            self.queues.nudge()
 
     def check_open(self) -> None:
         """Raise StoreClosed, with the reason, if the store has ended."""

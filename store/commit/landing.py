@@ -46,7 +46,7 @@ from tidelog.engine.api import (
     signals,
     touches,
 )
-from tidelog.engine.errors import CorruptBlock
+from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.store.clock import Clock
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import (
@@ -58,11 +58,13 @@ from tidelog.store.errors import (
     StorePoisoned,
     TidelogError,
     UnitTooLarge,
+    from_command,
 )
 
 EXPIRE_KEYS: Final = 1000  # keys that one unit deletes when they expire
 RELOAD: Final = "memory may be ahead of the log"
 NOTHING: Final = "the call stored nothing"
+READONLY: Final = b"READONLY You can't write against a read only replica."
 UNKNOWN: Final = "it is unknown whether the call was stored; read the data to find out"
 
 _logger = logging.getLogger("tidelog")
@@ -153,6 +155,12 @@ class Landing:
         if wall_ms > self.now:
             self.now = wall_ms
         return self.now
+
+    def follow_clock(self, ms: int, exactly: bool = False) -> None:
+        """Another clock shows `ms`, and `now` follows it from here. `exactly`: even if it goes back."""
+        if exactly or ms > self.now:
+            self.now = ms
+        self._began_at = ms, self.monotonic()
 
     # --- one unit
 
@@ -367,6 +375,8 @@ def pack_unit(pack: Callable[[Effect], object], effects: Sequence[Effect]) -> in
 
 def _refused(error: Exception) -> Exception:
     match error:
+        case aof.FollowerLog():
+            return from_command(CommandError(READONLY))
         case aof.NoSpace():
             return OutOfSpace(str(error))
         case aof.NoThread():

@@ -37,6 +37,7 @@ from tidelog.store.faces.receipts import Receipt, level_number
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS, end
+from tidelog.store.role import Role
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -243,6 +244,14 @@ class AsyncStore(Face, AsyncMethods):
     async def snapshot(self) -> Snapshot:
         """Publish a portable copy of the store's current state. As `Store.snapshot`."""
         return await asyncio.to_thread(self._checkpoints().snapshot)
+
+    async def role(self) -> Role:
+        """Whether the store leads, or follows another store's log, and why. As `Store.role`."""
+        return self._roles().role
+
+    async def promote(self) -> None:
+        """Make a follower a leader, which takes writes. As `Store.promote`."""
+        await asyncio.to_thread(self._roles().promote)
 
     async def verify(self) -> list[Finding]:
         """Read and check everything that is stored. As `Store.verify`."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tidelog.aof.log import POLICIES
 from tidelog.engine.api import Context, Settings, State, decide_xadd_many, digest
 from tidelog.engine.reply import Reply
-from tidelog.store.commit.attached import Folding
+from tidelog.store.commit.attached import Changing, Folding
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import Promise
 from tidelog.store.errors import DataError, ResponseError
@@ -153,6 +153,13 @@ class Face:
             )
         return found
 
+    def _roles(self) -> Changing:
+        self._core.look(nothing)  # raises if the store is closed
+        found = self._core.roles
+        if found is None:
+            raise DataError("this store is open read-only; it neither leads nor follows")
+        return found
+
     def _digest(self) -> Answer:
         return self._core.look(digest)
 
@@ -181,6 +188,7 @@ class Face:
             "failure": None if log.failure is None else str(log.failure),
             "blocked_clients": blocked,
             **(core.checkpoints.info() if core.checkpoints is not None else {}),
+            **({} if core.roles is None else {"replication": core.roles.info()}),
             **databases,
         }
 

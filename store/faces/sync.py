@@ -28,6 +28,7 @@ from tidelog.store.faces.receipts import Receipt, level_number
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS, close
+from tidelog.store.role import Role
 
 if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
@@ -384,6 +385,25 @@ class Store(Face, Methods):
             DataError: The store is read-only.
         """
         return self._checkpoints().snapshot()
+
+    def role(self) -> Role:
+        """Whether the store leads, or follows another store's log, and why.
+
+        Raises:
+            DataError: The store is read-only.
+        """
+        return self._roles().role
+
+    def promote(self) -> None:
+        """Make a follower a leader, which takes writes. When this returns, the disk has the beginning of its new life.
+
+        In a leader it does nothing.
+
+        Raises:
+            NotStored: The role could not be changed, for example because the disk is full (OutOfSpace). Call it again.
+            DataError: The store is read-only.
+        """
+        self._roles().promote()
 
     def verify(self) -> list[Finding]:
         """Read and check everything that is stored. Other calls go on meanwhile.

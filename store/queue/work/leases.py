@@ -157,8 +157,8 @@ class Leases:
         for shared in self.queues():
             shared.stale()
 
-    def ended(self) -> None:
-        """[lock] The store was closed: wake the callers that wait for room, so that they raise."""
+    def nudge(self) -> None:
+        """[lock] Wake the callers that wait for room: the store was closed or follows another one, so they raise."""
         for shared in self.queues():
             for caller in list(shared.room):
                 caller.nudge()

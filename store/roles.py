@@ -1,0 +1,293 @@
+"""Roles: whether an open store leads or follows, and changing that while it is open.
+
+Each change publishes REPLICA (store/role.py) first. From then on the file decides: if anything breaks afterwards, the
+next call recovers the log in the role that the file states. Then the log ends with everything on the disk, and another
+`Log` continues it in a new segment, under the same Core, LOCK and lock. Nothing is replayed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tidelog.aof import identity, segment
+from tidelog.aof.epochs import generation
+from tidelog.aof.errors import AofError, NoSpace
+from tidelog.aof.log import FSYNCED, Log
+from tidelog.aof.reading.recovery import Recovered
+from tidelog.aof.segment import End
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.store import role
+from tidelog.store.commit import following
+from tidelog.store.commit.core import Core
+from tidelog.store.commit.durability import unheld
+from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
+from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreClosed
+from tidelog.store.role import Role
+
+EMPTY: Final = Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
+
+
+class Logs(Protocol):
+    """The part that replaces the log of an open store. See `store.opening._Opener`. All methods: [lock]."""
+
+    @property
+    def uuid(self) -> bytes:
+        """The uuid of the store."""
+
+    def own(self, uuid: bytes) -> None:
+        """The store has this uuid from now on."""
+
+    def retiring(self, log: Log) -> None:
+        """The log is about to end. Until `replace` returns, a rebuild recovers from what is on the disk."""
+
+    def replace(self, landing: Landing, end: Recovered) -> None:
+        """Go on after `end` with another log, in the role that the store has now."""
+
+
+class Roles:
+    """The role of one open store.
+
+    role      what REPLICA states
+    changed   called [lock] after each change of the role; must not fail, nor call the store
+    """
+
+    def __init__(self, disk: Disk, root: Path, logs: Logs) -> None:
+        self.role: Role = role.ALONE
+        self.changed: list[Callable[[], object]] = []
+        self.disk, self._root, self._logs = disk, root, logs
+        self._core: Callable[[], Core | None] = lambda: None
+        self.read()
+        self._told = self.role  # the role that the callers of `changed` know
+
+    @property
+    def uuid(self) -> bytes:
+        """The uuid of the store."""
+        return self._logs.uuid
+
+    # --- opening
+
+    def read(self) -> None:
+        """Read REPLICA. Raises Damage, NewerFormat, OSError."""
+        self.role = role.read(self.disk, self._root)
+
+    def attend(self, core: Core) -> None:
+        """Give this core its role. Holds it weakly."""
+        self._core = weakref.ref(core)
+        core.roles = self
+        with core.lock:
+            self.settle()
+
+    def settle(self) -> None:
+        """[lock] Make the core lead or follow, as `role` says. Its log has that role already."""
+        core = self._core()
+        if core is None:
+            return
+        if self.role.follows and core.following is None:
+            following.follow(core)
+        elif core.following is not None and not self.role.follows:
+            following.lead(core)
+        if self._told != self.role:
+            self._tell()
+
+    def _tell(self) -> None:
+        for told in self.changed:
+            told()
+        self._told = self.role
+
+    # --- changes
+
+    def follow(self, host: str, port: int, reason: str = "") -> None:
+        """Follow the leader at this address from now on. In a follower, only the address changes.
+
+        Calls that wait to write fail with UNBLOCKED. Raises DataError (the address), NotStored and OutOfSpace (the
+        role is as before), StorePoisoned.
+        """
+        try:
+            role.check_address(host, port)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+        with self._sound() as core:
+            self._change(
+                core,
+                Role(
+                    "follower",
+                    self.role.id or secrets.token_hex(16),
+                    host,
+                    port,
+                    self._generation(core),
+                    reason or "told to follow",
+                ),
+            )
+
+    def promote(self, reason: str = "") -> None:
+        """Lead from now on, as the first life of the next generation. Its EPOCH is on the disk when this returns.
+
+        Does nothing in a leader whose life has that already. Raises NotStored and OutOfSpace: repeat the call;
+        StorePoisoned.
+        """
+        with self._sound() as core:
+            was = self.role
+            if was.follows:
+                self._change(
+                    core,
+                    was._replace(
+                        kind="leader",
+                        host="",
+                        port=0,
+                        generation=self._generation(core) + 1,
+                        reason=reason or f"promoted, after following {was.host}:{was.port}",
+                    ),
+                )
+            elif self._generation(core) >= was.generation:
+                return
+            try:
+                core.log.begin_life()
+            except BaseException as error:
+                raise core.landing.unreserved(error)
+            log, lsn = core.log, core.log.next_lsn - 1
+        try:
+            log.wait(lsn, FSYNCED)
+        except AofError as error:
+            raise unheld(error, True) from error
+
+    def adopt(self, uuid: bytes) -> None:
+        """Make an empty follower (LSN 0) a copy of the store with this uuid.
+
+        Raises DataError if the store is not empty or leads; NotStored, OutOfSpace: it has its own uuid as before.
+        """
+        with self._sound() as core:
+            landing = core.landing
+            if not self.role.follows:
+                raise DataError("this store leads, so it keeps its uuid; let it follow first")
+            if landing.log.next_lsn > 1:
+                raise DataError(
+                    f"{self._root} holds records through LSN {landing.log.next_lsn - 1} of its own history; only an "
+                    "empty store can become a copy of another one"
+                )
+            if self.disk.exists(self._root / identity.CHECKPOINT / identity.DATA):
+                raise DataError(
+                    f"{self._root} is empty but has a checkpoint, which names the store's own uuid; follow with a new "
+                    "directory instead"
+                )
+            if uuid == self.uuid:
+                return
+            with self._breakable(core):
+                landing.log.hand_over(0)
+                # A segment that no frame was written to has the old uuid in its header.
+                for name in self.disk.listdir(self._root / identity.AOF):
+                    if segment.first_lsn_of(name) is not None:
+                        recipe.remove(self.disk, self._root / identity.AOF / name)
+                identity.create(self.disk, self._root, uuid)  # with DURABLE, in this order
+                self._logs.own(uuid)
+                self._logs.replace(landing, EMPTY)
+
+    def info(self) -> dict[str, Any]:
+        """The section `replication` of `Store.info`."""
+        found = self.role
+        told: dict[str, Any] = {
+            "role": found.kind,
+            "id": found.id,
+            "generation": found.generation,
+            "reason": found.reason,
+        }
+        if found.follows:
+            told |= {"leader_host": found.host, "leader_port": found.port}
+        core = self._core()
+        link = None if core is None else core.link
+        if core is not None and link is not None:
+            heard, lsn = link.follower, core.log.written_lsn
+            told |= {
+                "link": link.state,
+                "link_failure": link.failure,
+                "caught_up": heard.caught_up,
+                "leader_lsn": heard.leader_lsn,
+                "lag": max(heard.leader_lsn - lsn, 0),
+                "stalled": heard.stalled,
+            }
+        return told
+
+    # --- the steps
+
+    @contextmanager
+    def _sound(self) -> Iterator[Core]:
+        """Hold the lock of the store, once its memory and log agree. Raises what `Core.mend` raises."""
+        core = self._core()
+        if core is None:
+            raise StoreClosed("the store was closed; open it again")
+        with core.lock:
+            if core.trouble is not None:
+                core.mend()
+            yield core
+
+    def _generation(self, core: Core) -> int:
+        """The generation of the newest life in the log."""
+        assert core.checkpoints is not None  # it is open for writing
+        epochs = core.checkpoints.epochs
+        return generation(epochs[-1].number) if epochs else 0
+
+    def _change(self, core: Core, new: Role) -> None:
+        """[lock] Publish the role and take it."""
+        landing = core.landing
+        turned = new.follows != self.role.follows
+        log = landing.log
+        if turned:
+            # Sync before anything else: a log whose sync fails has to fail here, because after that the store must not
+            # recover by itself.
+            try:
+                log.sync_whole()
+            except BaseException as error:
+                raise landing.unreserved(error)
+        try:
+            role.publish(self.disk, self._root, new)
+        except BaseException as error:
+            raise self._unpublished(core, error)
+        if turned:
+            with self._breakable(core):
+                self.role = new
+                self._logs.replace(landing, log.hand_over(landing.now))
+                self.settle()
+        else:
+            self.role = new
+            self._tell()
+
+    def _unpublished(self, core: Core, error: BaseException) -> BaseException:
+        """REPLICA could not be published, perhaps after it got its name. Returns the error to raise."""
+        try:
+            same = role.read(self.disk, self._root) == self.role
+        except (AofError, OSError):
+            same = False
+        if not same:
+            self._logs.retiring(core.log)
+            core.doubt()
+        if not isinstance(error, OSError):
+            return error
+        if not same:
+            text = f"{NOTHING}, but the store may have the new role: look at its role, or repeat the call"
+        else:
+            text = f"{NOTHING}, and the store keeps its role"
+        full = error.errno in OUT_OF_SPACE
+        told = (OutOfSpace if full else NotStored)(f"{text}: {error}")
+        told.__cause__ = error
+        return told
+
+    @contextmanager
+    def _breakable(self, core: Core) -> Iterator[None]:
+        """[lock] Steps that replace the log. If one breaks, the next call recovers, in the role that is published."""
+        landing = core.landing
+        self._logs.retiring(landing.log)
+        landing.trouble = RELOAD
+        try:
+            yield
+        except (AofError, OSError) as error:
+            full = isinstance(error, NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE
+            raise (OutOfSpace if full else NotStored)(
+                f"{NOTHING}, but the role or uuid may have changed; the next call recovers the log: {error}"
+            ) from error
+        landing.trouble = None
