@@ -10,6 +10,7 @@ from tidelog.store.errors import (
     NotStored,
     OutcomeUnknown,
     OutOfSpace,
+    ResponseError,
     StorePoisoned,
     TidelogError,
     UnitTooLarge,
@@ -19,6 +20,10 @@ NO_AUTH: Final = b"NOAUTH Authentication required."
 NO_MULTI: Final = b"ERR Command not allowed inside a transaction"
 MAX_CLIENTS: Final = b"ERR max number of clients reached"
 UNBLOCKED: Final = b"UNBLOCKED client unblocked via CLIENT UNBLOCK"
+LOADING: Final = b"LOADING Redis is loading the dataset in memory"
+MASTERDOWN: Final = (
+    b"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+)
 TEXT_BYTES_MAX: Final = 1000
 INTERNAL: Final = b"ERR internal error; the server's log has the details"
 PROTECTED: Final = (
@@ -36,7 +41,9 @@ def line(error: BaseException) -> bytes:
     """
     if isinstance(error, CommandError):
         return error.line
-    if isinstance(error, OutOfSpace):
+    if isinstance(error, ResponseError):
+        code = b"" if str(error).startswith(error.code) else error.code.encode() + b" "
+    elif isinstance(error, OutOfSpace):
         code = b"MISCONF Errors writing to the AOF file: "
     elif isinstance(error, StorePoisoned):
         code = b"MISCONF The log could not be synced: "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tidelog.engine.api import Command
+from tidelog.replication.feeds import Downstream, Feeds
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
 from tidelog.server.monitoring.stats import Stats
@@ -19,6 +20,7 @@ from tidelog.server.table import Commands
 from tidelog.server.wire.requests import Limits
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import TidelogError
+from tidelog.store.role import Role
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -46,6 +48,64 @@ class Ports(Protocol):
 
     def port(self, kind: str = "tcp") -> int:
         """The port in use, which the system may have chosen; 0 = none."""
+
+
+class Links(Protocol):
+    """The links to followers (feeding.py).
+
+    feeds     the links
+    active    whether there are any: checked at the end of each turn
+    """
+
+    feeds: Feeds
+    active: bool
+
+    def begin(self, link: Downstream, lsn: int) -> None:
+        """A link begins, with the frames behind this LSN."""
+
+    def lost(self, link: Downstream, error: Exception | None) -> None:
+        """The connection of a follower is gone."""
+
+    def received(self, link: Downstream, data: bytes) -> None:
+        """Bytes came from a follower."""
+
+    def pump(self) -> None:
+        """Send each follower what it may get now."""
+
+    def pump_soon(self) -> None:
+        """`pump` in the next round of the loop, once for all callers."""
+
+    def turn_ended(self) -> None:
+        """A turn has ended, and the log was flushed. Called if `active`."""
+
+
+class Replication(Protocol):
+    """The server's part in replication (replicating.py).
+
+    following    the store is a follower
+    """
+
+    following: bool
+
+    @property
+    def role(self) -> Role:
+        """The role that the file REPLICA states."""
+
+    @property
+    def feeding(self) -> Links: ...
+
+    @property
+    def loading(self) -> bool:
+        """Whether the store follows and has not had yet what its leader had: it may still be empty."""
+
+    def follow(self, host: str, port: int) -> None:
+        """Follow the leader at this address. Waits for the disk. Raises TidelogError."""
+
+    def promote(self) -> None:
+        """Lead. Waits for the disk. Raises TidelogError."""
+
+    def refusal(self, command: Command) -> bytes | None:
+        """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
 
 
 class Host(Protocol[S]):
@@ -79,6 +139,9 @@ class Host(Protocol[S]):
 
     @property
     def turns(self) -> SessionTurns[S]: ...
+
+    @property
+    def replicating(self) -> Replication: ...
 
     @property
     def listeners(self) -> Ports: ...

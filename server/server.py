@@ -31,6 +31,7 @@ from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.server.monitoring.monitor import monitor_addr, monitor_line
 from tidelog.server.monitoring.stats import Stats
 from tidelog.server.pubsub import PubSub
+from tidelog.server.replicating import Replicating
 from tidelog.server.saving import Saving
 from tidelog.server.session import Session, changes
 from tidelog.server.turns import Turns
@@ -62,8 +63,8 @@ class Server:
     monitors    sessions that asked for MONITOR
     """
 
-    # This is a class attribute, because all servers share it. As an attribute of the instance it would be the 30th, and
-    # then CPython would keep the attributes in a dict, which makes every access slower.
+    # This is a class attribute, because all servers share it. An instance with 30 attributes or more keeps them in a
+    # dict, which makes every access slower.
     commands = COMMANDS
 
     def __init__(self, core: Core, config: Config, root: Path) -> None:
@@ -89,6 +90,7 @@ class Server:
         self.started = time.time()
         self.run_id = secrets.token_hex(20)
         self.listeners = Listeners(self)
+        self.replicating = Replicating(self)
         self.turns = Turns(self)
         self.limits = Limits(
             bulk_bytes_max=config["proto-max-bulk-len"],
@@ -96,9 +98,7 @@ class Server:
         )
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.clients_max = self._clients_wanted = config["maxclients"]
-        self._pause_writes_only = False
-        self._pause_timer: asyncio.TimerHandle | None = None
-        self._postponed: list[tuple[Session, list[bytes]]] = []
+        self._pause = _Pause()
         self._last_id = 0
         self.clock = self.loop.time()
         self._cron: asyncio.TimerHandle | None = None
@@ -117,6 +117,12 @@ class Server:
         try:
             await self.listeners.start(addresses)
         except BaseException:
+            self.core.served = False
+            raise
+        try:
+            self.replicating.start()
+        except BaseException:
+            self.listeners.stop()
             self.core.served = False
             raise
         self._cron = self.loop.call_later(1 / self.config["hz"], self._tick)
@@ -205,12 +211,13 @@ class Server:
             self.store_ended(StoreClosed("its owner closed it"))
             return
         now_ms = core.time_ns() // 1_000_000
-        if now_ms >= core.state.next_expiry:
+        if now_ms >= core.state.next_expiry and core.following is None:
             try:
                 core.decided(0, _expire)
             except TidelogError as error:
                 _logger.warning("expired keys could not be deleted: %s", error)
             self.turns.look()
+        self.replicating.feeding.tick()
         now = self.loop.time()
         self.stats.sample(now, core.log.parked and core.durability.relief is None)
         if now >= self._look_at:
@@ -225,6 +232,8 @@ class Server:
         idle = self.config["timeout"]
         for session in list(self.sessions.values()):
             connection = session.connection
+            if session.follower is not None:
+                continue  # it has its own timeout, and its output is bounded
             if (
                 idle
                 and self.clock - session.last_active > idle
@@ -264,24 +273,24 @@ class Server:
         It never shortens or weakens a pause that is already in effect.
         """
         until = self.loop.time() + milliseconds / 1000
-        if self._pause_timer is not None:
-            until = max(until, self._pause_timer.when())
-            self._pause_timer.cancel()
-        self._pause_writes_only = (
-            writes_only if not self.paused else writes_only and self._pause_writes_only
+        if self._pause.timer is not None:
+            until = max(until, self._pause.timer.when())
+            self._pause.timer.cancel()
+        self._pause.writes_only = (
+            writes_only if not self.paused else writes_only and self._pause.writes_only
         )
         self.paused = True
         self._settle_all()
-        self._pause_timer = self.loop.call_at(until, self.unpause)
+        self._pause.timer = self.loop.call_at(until, self.unpause)
 
     def unpause(self) -> None:
         """End the pause and run the delayed commands."""
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        if self._pause.timer is not None:
+            self._pause.timer.cancel()
+            self._pause.timer = None
         self.paused = False
         self._settle_all()
-        postponed, self._postponed = self._postponed, []
+        postponed, self._pause.postponed = self._pause.postponed, []
         for session, args in postponed:
             if not session.closed:
                 session.busy = False
@@ -292,13 +301,13 @@ class Server:
         """Whether the current pause delays this command."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
-        if not self._pause_writes_only or changes(command):
+        if not self._pause.writes_only or changes(command):
             return True
         return command.name == b"exec" and session.queued_change
 
     def postpone(self, session: Session, args: list[bytes]) -> None:
         """Run this command when the pause ends."""
-        self._postponed.append((session, args))
+        self._pause.postponed.append((session, args))
 
     def show(self, session: Session, args: list[bytes], db: int) -> None:
         """Show a command to all MONITOR sessions."""
@@ -412,6 +421,7 @@ class Server:
     async def _shut(self, save: bool) -> None:
         turns = self.turns
         self.listeners.stop()
+        self.replicating.stop()
         if self._cron is not None:
             self._cron.cancel()
         checkpoints = self.core.checkpoints
@@ -433,6 +443,21 @@ class Server:
             await asyncio.sleep(0.005)
         for session in list(self.sessions.values()):
             session.kill()
+
+
+class _Pause:
+    """CLIENT PAUSE.
+
+    timer        ends it; None = there is no pause
+    postponed    commands to run when it ends
+    """
+
+    __slots__ = ("writes_only", "timer", "postponed")
+
+    def __init__(self) -> None:
+        self.writes_only = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.postponed: list[tuple[Session, list[bytes]]] = []
 
 
 def _expire(ctx: Any) -> None:

@@ -31,6 +31,7 @@ from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
+from tidelog.replication.feeds import Downstream
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.host import Host
@@ -42,6 +43,7 @@ from tidelog.store.commit.batch import run_exec
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
+from tidelog.store.commit.following import UNBLOCKED
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.faces.face import nothing
 
@@ -171,11 +173,13 @@ class Session:
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
         self.plain = False
+        self.follower: Downstream | None = None  # the connection is a follower's link
+        self._expelled = False  # close when the command under way has its reply
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NO_TIMER  # on the store's monotonic clock
         self._task: asyncio.Task[Reply] | None = None
-        self._unblock: asyncio.Future[bool] | None = None
+        self._unblock: asyncio.Future[bytes | None] | None = None
         self.settle()
 
     def settle(self) -> None:
@@ -190,6 +194,7 @@ class Session:
             and not self.no_touch
             and not self.server.paused
             and not self.server.monitors
+            and not self.server.replicating.following
         )
 
     # --- commands
@@ -295,6 +300,11 @@ class Session:
             if refusal is not None and "no_auth" not in command.flags:
                 self._note_refusal(command, args)
                 self._reject(command, refusal)
+                return True
+        if server.replicating.following:
+            line = server.replicating.refusal(command)
+            if line is not None:
+                self._reject(command, CommandError(line))
                 return True
         if self.subscribed and self.protocol == 2 and name not in _SUBSCRIBED:
             self._reject(
@@ -556,6 +566,8 @@ class Session:
         else:
             self._finish(command, started, reply, args)
         self._idle()
+        if self._expelled:
+            self.close_soon()
 
     def _idle(self) -> None:
         self.busy = False
@@ -647,6 +659,8 @@ class Session:
             reply = self.refused(self._command, failure)
         self._finish(self._command, started, reply)
         self._idle()
+        if answer is None and self.core.following is not None:
+            self.close_soon()  # see `expel`: the store has ended its wait already
 
     def judge(self) -> None:
         """Check again whether the user may make the blocked read. Call after the users changed."""
@@ -668,8 +682,15 @@ class Session:
             self._forbidden = no_permission(denied), denied
             self.core.forbid(waiter, self._forbidden[0])
 
-    def unblock(self, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a blocked command as if it timed out, or with an error. False if it is not blocked."""
+    def expel(self) -> None:
+        """The server has become a follower: end a blocked command with an error, and close (as Redis)."""
+        if self.waits:
+            self._expelled = self._unblock is not None and not self._unblock.done()
+            if self.unblock(UNBLOCKED) and not self._expelled:
+                self.close_soon()
+
+    def unblock(self, error: bytes | None) -> bool:
+        """End a blocked command with an error, or as if it timed out. False if it is not blocked."""
         if self._unblock is not None and not self._unblock.done():
             self._unblock.set_result(error)
             return True
@@ -681,7 +702,7 @@ class Session:
             return False
         self.blocked = None
         started = perf_counter_ns()
-        reply: Reply = CommandError(errors.UNBLOCKED) if error else NULL_ARRAY
+        reply: Reply = CommandError(error) if error else NULL_ARRAY
         try:
             self._rest_on_all()
         except TidelogError as failure:
@@ -696,8 +717,8 @@ class Session:
         waiting = self._unblock
         return self.blocked is not None or (waiting is not None and not waiting.done())
 
-    def unblocked(self) -> asyncio.Future[bool]:
-        """Return a future for a blocking handler. CLIENT UNBLOCK sets it: True for an error, False for a timeout."""
+    def unblocked(self) -> asyncio.Future[bytes | None]:
+        """Return a future for a blocking handler. CLIENT UNBLOCK sets it: the error, or None for a timeout."""
         self._unblock = self.server.loop.create_future()
         return self._unblock
 

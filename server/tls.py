@@ -40,6 +40,28 @@ def context(config: Config) -> ssl.SSLContext:
     return made
 
 
+def to_leader(config: Config) -> ssl.SSLContext | None:
+    """The context for the link to a leader; None without `tls-replication`. Raises ConfigError.
+
+    The leader's certificate is verified, its host name too. The certificate of this server is shown if it has one.
+    """
+    if not config["tls-replication"]:
+        return None
+    made = ssl.create_default_context()
+    file, folder = config["tls-ca-cert-file"], config["tls-ca-cert-dir"]
+    if file:
+        _must_be_readable("tls-ca-cert-file", file)
+    if file or folder:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            made.load_verify_locations(file or None, folder or None)
+        except ssl.SSLError as error:
+            raise ConfigError(f"tls-ca-cert-file {file} contains no PEM certificate") from error
+    if config["tls-cert-file"]:
+        _load_certificate(made, config)
+    return made
+
+
 def _context(config: Config) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2

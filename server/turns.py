@@ -59,6 +59,7 @@ class Turns:
         self.flush_sleep = 0.0
         self._server = server
         self._core = server.core
+        self._feeding = server.replicating.feeding
         self._loop = server.loop
         self._thread = threading.get_ident()
         self._ending = False  # `_end` is scheduled or running
@@ -360,6 +361,8 @@ class Turns:
                     connection.hold(promise, data, count)
                     self._parked[connection] = None
         finish_turn(touched, log, through, all_hold)
+        if self._feeding.active:
+            self._feeding.turn_ended()
         if self._awaited:
             self._subscribe()
 

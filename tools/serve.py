@@ -24,6 +24,7 @@ DIRECT = {
     "unixsocket": "unixsocket",
     "fsync": "appendfsync",
     "requirepass": "requirepass",
+    "replicaof": "replicaof",
     "memory_budget": "maxmemory",
     "tls_port": "tls-port",
     "tls_cert_file": "tls-cert-file",
@@ -60,6 +61,11 @@ def list_options(ctx: click.Context, param: click.Parameter, value: bool) -> Non
         ctx.exit()
 
 
+def leader(ctx: click.Context, param: click.Parameter, value: tuple[str, str] | None) -> str | None:
+    """The two words of --replicaof as the option's value."""
+    return None if value is None else " ".join(value)
+
+
 def direct(
     name: str, metavar: str, help: str, **more: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -74,6 +80,7 @@ def direct(
         "tidelog serve orders-data --port 7000 --fsync always",
         "tidelog serve orders-data --port 0 --unixsocket orders.sock",
         "tidelog serve orders-data --config tidelog.toml --option maxclients=500",
+        "tidelog serve orders-copy --port 6380 --replicaof 10.0.0.1 6379",
     ),
 )
 @click.argument("path", type=STORE_PATH)
@@ -95,6 +102,13 @@ def direct(
     "or the file.",
     envvar="TIDELOG_REQUIREPASS",
     show_envvar=True,
+)
+@click.option(
+    "--replicaof",
+    nargs=2,
+    metavar="HOST PORT",
+    callback=leader,
+    help="Follow this leader, if the store has no role yet. Later, REPLICAOF changes the role.",
 )
 @direct(
     "--memory-budget",

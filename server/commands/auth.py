@@ -88,10 +88,11 @@ def hello(session: Session, args: list[bytes]) -> Reply:
         session.name = client_name
     session.protocol = protocol
     session.settle()
+    role = b"replica" if session.server.replicating.following else b"master"
     return Map(
         [
             *(b"server", b"redis", b"version", REDIS_VERSION.encode(), b"proto", protocol),
-            *(b"id", session.id, b"mode", b"standalone", b"role", b"master", b"modules", []),
+            *(b"id", session.id, b"mode", b"standalone", b"role", role, b"modules", []),
         ]
     )
 

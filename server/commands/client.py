@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
+from tidelog.server.errors import UNBLOCKED
 from tidelog.server.monitoring.clients import client_type, is_plain, line
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY, SetReply, Verbatim
@@ -228,7 +229,7 @@ def client_unblock(session: Session, args: list[bytes]) -> Reply:
             raise CommandError(b"ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         error = reason == b"error"
     blocked = session.server.sessions.get(int64(args[2]))
-    return int(blocked is not None and blocked.unblock(error))
+    return int(blocked is not None and blocked.unblock(UNBLOCKED if error else None))
 
 
 def client_pause(session: Session, args: list[bytes]) -> Reply:

@@ -123,7 +123,7 @@ ttl 1.0.0 Tell the time to live, in seconds
 type 1.0.0 Tell the type of a value
 unlink 4.0.0 Delete keys
 wait 3.0.0 Wait until replicas have what this connection wrote
-waitaof 7.2.0 Wait until what this connection wrote is on the disk
+waitaof 7.2.0 Wait until what this connection wrote is on the disk, here and at replicas
 # transactions
 discard 2.0.0 Drop a transaction
 exec 1.2.0 Run a transaction
@@ -238,6 +238,8 @@ memory|purge 4.0.0 Give free memory back to the system
 memory|stats 4.0.0 Show what memory is used for
 memory|usage 4.0.0 Estimate the memory of a key
 monitor 1.0.0 Show every command as it is run
+psync 2.8.0 Answer that tidelog has a replication of its own
+replconf 3.0.0 Answer that tidelog has a replication of its own
 replicaof 5.0.0 Follow another server, or none
 role 2.8.12 Tell whether this is a master
 save 1.0.0 Write a checkpoint
@@ -249,5 +251,8 @@ slowlog|help 6.2.0 Show the subcommands
 slowlog|len 2.2.12 Count them
 slowlog|reset 2.2.12 Forget them
 swapdb 4.0.0 Exchange two databases
+sync 1.0.0 Answer that tidelog has a replication of its own
+tidelog 0.1.0 What only tidelog has
+tidelog|follow 0.1.0 Ask a leader for its log; followers send it
 time 2.6.0 Tell the time
 """

@@ -1,4 +1,4 @@
-"""SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN, ROLE, REPLICAOF (spec 16.4). server/saving.py does the saving.
+"""SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN (spec 16.4). server/saving.py does the saving.
 
 Messages, and the rules for which of them may run concurrently, are those of Redis 7.0.
 """
@@ -6,7 +6,6 @@ Messages, and the rules for which of them may run concurrently, are those of Red
 from __future__ import annotations
 
 from tidelog.engine.errors import SYNTAX, CommandError
-from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.saving import REWRITE, SAVE
 from tidelog.server.session import Session
@@ -20,10 +19,6 @@ _OTHER = (
 )
 _NO_SHUTDOWN = b"ERR No shutdown in progress."
 _TOO_LATE = b"ERR The shutdown can not be aborted any more."
-_NO_FOLLOWERS = (
-    b"ERR REPLICAOF is not supported: a store cannot follow another one yet. Only REPLICAOF NO ONE is "
-    b"accepted"
-)
 
 
 async def save(session: Session, args: list[bytes]) -> Reply:
@@ -89,18 +84,3 @@ async def shutdown(session: Session, args: list[bytes]) -> Reply:
     wanted = b"save" in words or (b"nosave" not in words and bool(server.config["save"]))
     await server.saving.shutdown(wanted, b"force" in words)
     return NO_REPLY
-
-
-def role(session: Session, args: list[bytes]) -> Reply:
-    """ROLE: a leader without followers. The offset is the LSN of the last record, as in INFO's master_repl_offset."""
-    return [b"master", session.core.log.next_lsn - 1, []]
-
-
-def replicaof(session: Session, args: list[bytes]) -> Reply:
-    """REPLICAOF NO ONE: a no-op, since the server is a leader. REPLICAOF host port is refused."""
-    if args[1].lower() == b"no" and args[2].lower() == b"one":
-        return OK
-    bad_port = b"ERR Invalid master port"
-    if not 0 <= int64(args[2], bad_port) <= 65535:
-        raise CommandError(bad_port)
-    raise CommandError(_NO_FOLLOWERS)

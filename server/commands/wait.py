@@ -1,24 +1,32 @@
-"""WAIT and WAITAOF, with the replies of a leader without followers (spec 13).
+"""WAIT and WAITAOF (spec 13): how many followers have this connection's own writes, up to `session.wrote_lsn`.
 
-They wait only for this connection's own writes, up to `session.wrote_lsn`.
+Followers acknowledge by themselves, at most a millisecond late, so they are not asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
-from tidelog.server import errors
+from tidelog.replication.feeds import Awaited
 from tidelog.server.session import Session
 from tidelog.store.commit.durability import unheld
 
-FOLLOWERS: Final = 0  # number of followers that acknowledged
-
+_WAIT_HERE = (
+    b"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured "
+    b"to be writable (which is not the default) writes to replicas are just local and are not propagated."
+)
+_WAITAOF_HERE = (
+    b"ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and "
+    b"are not propagated."
+)
 _NOT_ZERO_OR_ONE = b"ERR value is out of range, value must between 0 and 1"
 _NOT_POSITIVE = b"ERR value is out of range, must be positive"
 _TIMEOUT = b"ERR timeout is not an integer or out of range"
@@ -26,16 +34,52 @@ _TIMEOUT = b"ERR timeout is not an integer or out of range"
 
 def wait(session: Session, args: list[bytes]) -> Reply:
     """WAIT numreplicas timeout"""
+    if session.server.replicating.following:
+        raise CommandError(_WAIT_HERE)
     wanted = int64(args[1])
     timeout_ms = _timeout(session, args[2])
-    if wanted <= FOLLOWERS or session.in_exec:
-        return FOLLOWERS
-    return _wait(session, timeout_ms)
+    lsn, feeds = _written(session), session.server.replicating.feeding.feeds
+    found = feeds.count(lsn, False)
+    if found >= wanted or session.in_exec:
+        return found
+    return _wait(session, lsn, wanted, timeout_ms)
 
 
-async def _wait(session: Session, timeout_ms: int) -> Reply:
-    await _block(session, None, timeout_ms)
-    return FOLLOWERS
+async def _wait(session: Session, lsn: int, wanted: int, timeout_ms: int) -> Reply:
+    feeds = session.server.replicating.feeding.feeds
+    with _followers(session, lsn, wanted, False) as enough:
+        await _block(session, (enough,), timeout_ms)
+    return feeds.count(lsn, False)
+
+
+def _written(session: Session) -> int:
+    """The LSN of this session's last write, if it is in the log."""
+    # After a recovery, the new log may end before units that this session wrote. Their callers got an error, so do not
+    # wait for those units.
+    return min(session.wrote_lsn, session.core.log.next_lsn - 1)
+
+
+@contextmanager
+def _followers(
+    session: Session, lsn: int, wanted: int, fsynced: bool
+) -> Iterator[asyncio.Future[None]]:
+    """Within, a future that is done when so many followers have this LSN."""
+    enough: asyncio.Future[None] = session.server.loop.create_future()
+
+    def told() -> None:
+        if not enough.done():
+            enough.set_result(None)
+
+    feeding = session.server.replicating.feeding
+    feeds = feeding.feeds
+    awaited = Awaited(lsn, wanted, fsynced, told)
+    feeds.await_(awaited)
+    feeding.pump_soon()
+    try:
+        yield enough
+    finally:
+        feeds.forget(awaited)
+        enough.cancel()
 
 
 def waitaof(session: Session, args: list[bytes]) -> Reply:
@@ -44,6 +88,8 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     Redis waits for its fsync policy, with `no` perhaps for ever. We request a sync from the log, one for all concurrent
     waiters, so with numlocal 1 the reply comes soon under every policy.
     """
+    if session.server.replicating.following:
+        raise CommandError(_WAITAOF_HERE)
     local = int64(args[1])
     if not 0 <= local <= 1:
         raise CommandError(_NOT_ZERO_OR_ONE)
@@ -51,20 +97,18 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     if followers < 0:
         raise CommandError(_NOT_POSITIVE)
     timeout_ms = _timeout(session, args[3])
-    log = session.core.log
-    # After a recovery, the new log may end before units that this session wrote. Their callers got an error, so do not
-    # wait for those units.
-    lsn = min(session.wrote_lsn, log.next_lsn - 1)
-    synced = lsn <= log.synced_lsn
-    if (synced >= local and followers <= FOLLOWERS) or session.in_exec:
-        return [int(synced), FOLLOWERS]
-    return _wait_for_disk(session, lsn, bool(local), followers, timeout_ms)
+    log, lsn = session.core.log, _written(session)
+    feeds = session.server.replicating.feeding.feeds
+    synced, found = lsn <= log.synced_lsn, feeds.count(lsn, True)
+    if (synced >= local and found >= followers) or session.in_exec:
+        return [int(synced), found]
+    return _wait_for_disks(session, lsn, bool(local), followers, timeout_ms)
 
 
-async def _wait_for_disk(
+async def _wait_for_disks(
     session: Session, lsn: int, local: bool, followers: int, timeout_ms: int
 ) -> Reply:
-    """Wait until the write is on disk, or for the whole timeout if followers are requested as well."""
+    """Wait until the write is on the disks that are asked for, or for the timeout."""
     loop, log = session.server.loop, session.core.log
     synced: asyncio.Future[LogPoisoned | None] = loop.create_future()
 
@@ -81,28 +125,38 @@ async def _wait_for_disk(
 
     if local:
         log.subscribe(lsn, FSYNCED, told)
-    await _block(session, None if followers > FOLLOWERS else synced, timeout_ms)
+    feeds = session.server.replicating.feeding.feeds
+    with _followers(session, lsn, followers, True) as enough:
+        waited: list[asyncio.Future[Any]] = [synced] if local else []
+        if feeds.count(lsn, True) < followers:
+            waited.append(enough)
+        await _block(session, waited, timeout_ms)
     error = synced.result() if synced.done() else None
     if error is not None:
         raise unheld(error, True)
-    return [int(lsn <= log.synced_lsn), FOLLOWERS]
+    return [int(lsn <= log.synced_lsn), feeds.count(lsn, True)]
 
 
-async def _block(
-    session: Session, until: asyncio.Future[LogPoisoned | None] | None, timeout_ms: int
-) -> None:
-    """Wait for `until`, the timeout (0 = none) or CLIENT UNBLOCK. Raises CommandError if CLIENT UNBLOCK asks for an
-    error.
+async def _block(session: Session, until: Sequence[asyncio.Future[Any]], timeout_ms: int) -> None:
+    """Wait for all of `until`, the timeout (0 = none), or the end of the wait by somebody else.
+
+    Raises CommandError if that comes with an error.
     """
+    loop = session.server.loop
+    deadline = loop.time() + timeout_ms / 1000 if timeout_ms else None
     unblocked = session.unblocked()
+    waiting = list(until)
     try:
-        await asyncio.wait(
-            (unblocked,) if until is None else (unblocked, until),
-            timeout=timeout_ms / 1000 if timeout_ms else None,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if unblocked.done() and unblocked.result():
-            raise CommandError(errors.UNBLOCKED)
+        while waiting and not unblocked.done():
+            left = None if deadline is None else max(deadline - loop.time(), 0)
+            done, _ = await asyncio.wait(
+                (unblocked, *waiting), timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                break
+            waiting = [each for each in waiting if not each.done()]
+        if unblocked.done() and (line := unblocked.result()) is not None:
+            raise CommandError(line)
     finally:
         unblocked.cancel()
 

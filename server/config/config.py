@@ -110,6 +110,10 @@ class Config:
         """Set the store's directory, which `dir` shows."""
         self._values["dir"] = str(root)
 
+    def lead(self, leader: str) -> None:
+        """Show the leader that the store follows, as "host port"; "" = none."""
+        self._values["replicaof"] = leader
+
     def adopt(self, options: Options, fsync: str) -> None:
         """Take over the options of a store that is already open; `fsync` is its current policy."""
         values = self._values

@@ -223,6 +223,21 @@ class Words(Text):
         return value
 
 
+class ReplicaOf(Text):
+    """Host and port of a leader, or nothing: "10.0.0.1 6379"; the value is the text."""
+
+    allowed = 'a host and a port, as "10.0.0.1 6379", or empty'
+
+    def parse(self, text: str) -> str:
+        words = super().parse(text).split()
+        if not words or [word.lower() for word in words] == ["no", "one"]:
+            return ""
+        port = read_int64(words[-1].encode())
+        if len(words) != 2 or port is None or not 0 < port <= 65535:
+            raise Refused("argument must be a host and a port")
+        return " ".join(words)
+
+
 class Mode(Kind):
     """The permissions of a file, as octal digits; the value is the text."""
 

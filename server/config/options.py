@@ -1,7 +1,8 @@
 """The table of all server options: kind, default, when they may be changed, and what they do.
 
 Names, defaults and bounds are those of Redis 7.0 and, for streams, of 8.8 (spec 16.3), where Redis has the option.
-Differences: `bind` defaults to loopback, appendonly is always on, and `unixsocketperm` admits only the owner.
+Differences: `bind` defaults to loopback, appendonly is always on, `unixsocketperm` admits only the owner, and the
+replication backlog is the log on disk.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tidelog.server.config.kinds import (
     Mode,
     OneOf,
     OutputLimits,
+    ReplicaOf,
     SaveRules,
     Text,
     Words,
@@ -141,6 +143,26 @@ _ALL: Final = (
            "Seconds for which a stream remembers a producer's idempotent IDs."),
     Option("stream-idmp-maxsize", Integer(1, 10_000), 100, RUN,
            "Maximum number of idempotent IDs that a stream remembers per producer."),
+    # Replication
+    Option("replicaof", ReplicaOf(), "", START,
+           "Host and port of the leader to follow; empty = this server is a leader. REPLICAOF changes it."),
+    Option("masteruser", Text(), "", RUN, "User to sign in with at the leader; empty = the default user."),
+    Option("masterauth", Text(), "", RUN, "Password to sign in with at the leader; empty = none.", secret=True),
+    Option("tls-replication", Boolean(), False, RUN,
+           "Connect to the leader with TLS. tls-ca-cert-file or tls-ca-cert-dir verify its certificate."),
+    Option("repl-timeout", Integer(1, INT_MAX), 10, RUN,
+           "Seconds of silence after which either side of a replication link closes it."),
+    Option("repl-backlog-size", Memory(16 << 10), 1 << 30, RUN,
+           "Maximum bytes of the log to keep for a follower that has not synced them yet."),
+    Option("repl-backlog-ttl", Integer(0, INT_MAX), 86_400, RUN,
+           "Seconds for which the log is kept for a follower that is away."),
+    Option("replica-serve-stale-data", Boolean(), True, RUN,
+           "Answer reads while the link to the leader is down; no = the error MASTERDOWN."),
+    Option("replica-priority", Integer(0, INT_MAX), 100, RUN,
+           "Rank for Sentinel: it promotes the follower with the lowest number, and none with 0."),
+    Option("replica-announce-ip", Text(), "", RUN,
+           "Address that the leader shows for this follower; empty = the one it connects from."),
+    Option("replica-announce-port", _PORT, 0, RUN, "Port that the leader shows for this follower; 0 = `port`."),
     # Reporting
     Option("notify-keyspace-events", EventClasses(), "", RUN,
            "Keyspace events to publish, as letters such as K E A g t x n; empty = none."),
@@ -196,8 +218,8 @@ _ALL: Final = (
     Option("dynamic-hz", Boolean(), False, FIXED, "hz does not change with the number of clients."),
     Option("daemonize", Boolean(), False, FIXED, "The server stays in the foreground."),
     Option("cluster-enabled", Boolean(), False, FIXED, "Cluster mode is not supported."),
-    Option("replicaof", Text(), "", FIXED, "This server is not a replica."),
-    Option("replica-read-only", Boolean(), True, FIXED, "A replica would refuse writes."),
+    Option("replica-read-only", Boolean(), True, FIXED, "A follower refuses writes."),
+    Option("repl-ping-replica-period", OneOf(1), 1, FIXED, "A leader gives its followers a sign of life every second."),
     Option("min-replicas-to-write", Integer(0, INT_MAX), 0, FIXED, "Writes do not wait for replicas."),
     Option("propagation-error-behavior", Choice("ignore"), "ignore", FIXED,
            "Records of the log are applied as they are."),

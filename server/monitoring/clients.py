@@ -20,13 +20,17 @@ def is_plain(name: bytes) -> bool:
 
 
 def client_type(session: Session) -> bytes:
-    """`normal` or `pubsub`; there are no followers."""
+    """`normal`, `pubsub`, or `slave` for a follower."""
+    if session.follower is not None:
+        return b"slave"
     return b"pubsub" if session.subscribed else b"normal"
 
 
 def flags(session: Session) -> str:
     """The letters of `flags=`, in Redis's order."""
     letters = ""
+    if session.follower is not None:
+        letters += "S"
     if session.monitor:
         letters += "O"
     if session.subscribed:

@@ -122,9 +122,38 @@ class Collector:
         role = GaugeMetricFamily(
             "tidelog_replication_role", "1 for the role this server has.", labels=["role"]
         )
-        role.add_metric(["master"], 1)
+        following = self._server.replicating.following
+        role.add_metric(["replica" if following else "master"], 1)
         yield role
-        yield _gauge("replication_followers", "Connected replicas.", 0)
+        yield from self._of_followers()
+        if following:
+            yield from self._of_link()
+
+    # --- replication
+
+    def _of_followers(self) -> Iterator[Metric]:
+        feeds = list(self._server.replicating.feeding.feeds)
+        yield _gauge("replication_followers", "Connected followers.", len(feeds))
+        reached = GaugeMetricFamily(
+            "tidelog_follower_lsn",
+            "LSN of the last record that a follower has written and applied, or fsynced.",
+            labels=["follower", "level"],
+        )
+        for link in feeds:
+            reached.add_metric([str(link), "written"], link.feed.acked_lsn)
+            reached.add_metric([str(link), "fsynced"], link.feed.fsynced_lsn)
+        yield reached
+
+    def _of_link(self) -> Iterator[Metric]:
+        link, log = self._core.link, self._core.log
+        yield _gauge("link_up", "1 while the leader's frames arrive.", int(bool(link and link.up)))
+        if link is not None:
+            heard = link.follower
+            yield _gauge(
+                "link_leader_lsn", "The leader's last LSN, when last heard.", heard.leader_lsn
+            )
+            lag = max(heard.leader_lsn - log.written_lsn, 0)
+            yield _gauge("link_lag_lsn", "Records that the leader has and this store has not.", lag)
 
     # --- the server
 

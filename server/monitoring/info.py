@@ -181,18 +181,58 @@ def _stats(server: Host[Session]) -> Rows:
 
 
 def _replication(server: Host[Session]) -> Rows:
-    log = server.core.log
-    yield "role", "master"
-    yield "connected_slaves", 0
+    core, replicating = server.core, server.replicating
+    log = core.log
+    if replicating.following:
+        yield "role", "slave"
+        yield from _upstream(server)
+    else:
+        yield "role", "master"
+    feeds = list(replicating.feeding.feeds)
+    yield "connected_slaves", len(feeds)
+    now = server.loop.time()
+    for number, link in enumerate(feeds):
+        feed = link.feed
+        yield (
+            f"slave{number}",
+            f"ip={link.host},port={link.port},state=online,offset={feed.acked_lsn},"
+            f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn}",
+        )
     yield "master_failover_state", "no-failover"
     yield "master_replid", f"{log.incarnation:040x}"
     yield "master_replid2", "0" * 40
     yield "master_repl_offset", log.next_lsn - 1
     yield "second_repl_offset", -1
-    yield "repl_backlog_active", 0
-    yield "repl_backlog_size", 0
+    yield "repl_backlog_active", int(bool(feeds))
+    yield "repl_backlog_size", server.config["repl-backlog-size"]
     yield "repl_backlog_first_byte_offset", 0
     yield "repl_backlog_histlen", 0
+
+
+def _upstream(server: Host[Session]) -> Rows:
+    """A follower's part of INFO replication. Offsets are LSNs."""
+    core, config = server.core, server.config
+    role, link, now = server.replicating.role, core.link, server.loop.time()
+    lsn = core.log.written_lsn
+    yield "master_host", role.host
+    yield "master_port", role.port
+    up = link is not None and link.up
+    yield "master_link_status", "up" if up else "down"
+    heard = -1 if link is None or not up else int(now - link.follower.heard_at)
+    yield "master_last_io_seconds_ago", heard
+    yield "master_sync_in_progress", int(server.replicating.loading)
+    yield "slave_read_repl_offset", lsn
+    yield "slave_repl_offset", lsn
+    if link is not None and not up:
+        yield "master_link_down_since_seconds", int(now - (link.down_since or now))
+        yield "master_link_failure", _line(link.failure)
+    yield "slave_priority", config["replica-priority"]
+    yield "slave_read_only", 1
+    yield "replica_announced", 1
+    if link is not None:
+        yield "master_lsn", link.follower.leader_lsn
+        yield "slave_lag", max(link.follower.leader_lsn - lsn, 0)
+        yield "slave_stalled", _line(link.follower.stalled)
 
 
 def _cpu(server: Host[Session]) -> Rows:

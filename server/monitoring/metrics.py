@@ -73,9 +73,19 @@ class Metrics:
         if reason is not None:
             return {"status": "error", "reason": reason}
         nbytes, age = log.exposed()
+        replicating, link = self._server.replicating, core.link
+        told: dict[str, Any] = {"role": "master", "followers": len(replicating.feeding.feeds)}
+        if replicating.following:
+            told["role"] = "replica"
+            told["leader"] = f"{replicating.role.host}:{replicating.role.port}"
+            told["link"] = "down" if link is None or not link.up else "up"
+            if link is not None:
+                told["link_failure"] = link.failure
+                told["lag_lsn"] = max(link.follower.leader_lsn - log.written_lsn, 0)
+                told["loading"] = replicating.loading
         return {
             "status": "ok",
-            "role": "master",
+            **told,
             "fsync": core.log.policy,
             "exposed_bytes": nbytes,
             "exposed_seconds": round(age, 3),

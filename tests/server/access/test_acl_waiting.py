@@ -258,7 +258,7 @@ def test_a_paused_command_is_judged_when_the_pause_ends(server: Running, dial: D
     calls(bob, "AUTH bob x")
     calls(admin, "CLIENT PAUSE 100000 WRITE")
     bob.begin(b"XADD", b"s", b"1-1", b"a", b"1")
-    until(lambda: server.server._postponed)
+    until(lambda: server.server._pause.postponed)
     calls(admin, "ACL SETUSER bob -xadd", "CLIENT UNPAUSE")
     assert bob.receive() == no_command("xadd")
     assert calls(admin, "EXISTS s") == [0]

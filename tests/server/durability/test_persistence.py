@@ -241,13 +241,11 @@ def test_shutdown_that_cannot_save_needs_force(
 # --- what a leader says of itself
 
 
-def test_role_and_replicaof(server: Running) -> None:
+def test_role(server: Running) -> None:
     ask(server, "XADD a * x y")
     (role,) = ask(server, "ROLE")
     assert role == [b"master", server.db.info()["next_lsn"] - 1, []]
     assert ask(server, "REPLICAOF NO ONE", "slaveof no one") == [("+", b"OK")] * 2
-    (refused,) = ask(server, "REPLICAOF localhost 6379")
-    assert refused[1].startswith(b"ERR REPLICAOF is not supported")
 
 
 # --- the texts of redis-server 7.0

@@ -722,7 +722,7 @@ class Crowd:
             for line in self.lines:
                 session = line.connection.session
                 if not line._closing and session.blocked is not None:
-                    session.unblock(False)
+                    session.unblock(None)
                     why = "somebody who is blocked"
             quiet = 0 if why else quiet + 1
             assert time.monotonic() < until, f"the server hangs: {why}"

@@ -1,0 +1,146 @@
+"""Embedded: `tidelog.follow`: a store of this program follows a served one. Its link runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from typing import Any, TypeVar
+
+from tidelog.aof.errors import NoThread
+from tidelog.aof.threads import start
+from tidelog.replication.dial import Address, address_of
+from tidelog.replication.follower import take_up
+from tidelog.replication.link import TIMEOUT_S, Link
+from tidelog.store.aopening import Opening, aopen_store
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import CannotOpen
+from tidelog.store.faces.aio import AsyncStore
+from tidelog.store.faces.sync import Store
+from tidelog.store.lifetime import end
+from tidelog.store.opening import AnyPath, open_store
+
+_Face = TypeVar("_Face", Store, AsyncStore)
+
+
+def follow(
+    path: AnyPath,
+    leader: str,
+    *,
+    tls: ssl.SSLContext | bool | None = None,
+    fsync: str = "always",
+    **options: Any,
+) -> Store:
+    """Open a store in a directory, and let it follow a served store: it holds the same, a moment later.
+
+        with tidelog.follow("orders-copy", "tidelog://10.0.0.1:6379") as db:
+            for key, entries in db.xread({"orders": "$"}, block=0):
+                print(entries)
+
+    The store refuses writes until `promote` makes it a leader. The directory remembers its role. If it was promoted, it
+    stays a leader, and a warning says so; if it follows another leader already, it goes on with that one.
+
+    Args:
+        path: The directory. It is created if it is empty or missing; else it must hold a copy of the leader's store.
+        leader: Where the leader is: `tidelog://[user:password@]host[:port]`.
+        tls: True, or a context, to connect with TLS.
+        fsync: As in `tidelog.open`: how safe is what the leader counts as fsynced here.
+        **options: Further options of `tidelog.open`.
+
+    Returns:
+        The store. Close it: until then its thread follows.
+
+    Raises:
+        DataError: The address or an option is invalid.
+        CannotOpen: As `tidelog.open`, or the system gives no thread.
+    """
+    address = address_of(leader, tls)
+    return _followed(open_store(path, fsync=fsync, **options), address)
+
+
+def afollow(
+    path: AnyPath,
+    leader: str,
+    *,
+    tls: ssl.SSLContext | bool | None = None,
+    fsync: str = "always",
+    **options: Any,
+) -> Opening[AsyncStore]:
+    """Open a store that follows a served one, for asyncio. As `tidelog.follow`.
+
+    Returns:
+        An object to `await` or to use in `async with`; the directory is opened then, in a thread.
+    """
+    address = address_of(leader, tls)
+    opening = aopen_store(path, fsync=fsync, **options)
+    return Opening(lambda: _followed(opening._open(), address))
+
+
+def _followed(store: _Face, address: Address) -> _Face:
+    """The store, once it has its role and its link."""
+    core = store._core
+    try:
+        take_up(core, address.host, address.port, "followed by tidelog.follow")
+        if core.following is not None:
+            _LinkThread(core, address)
+    except NoThread as error:
+        end(core)
+        raise CannotOpen(str(error)) from error
+    except BaseException:
+        end(core)
+        raise
+    return store
+
+
+class _LinkThread:
+    """Runs the link of one store, until the store leads or is closed."""
+
+    def __init__(self, core: Core, address: Address) -> None:
+        assert core.roles is not None
+        self._core, self._roles = core, core.roles
+        self._address = address
+        self._link: Link | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._roles.changed.append(self._changed)
+        self._thread = threading.Thread(target=self._run, name="tidelog-follow", daemon=True)
+        start(self._thread, "follow the leader")
+        self._ready.wait()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._follow())
+        finally:
+            self._roles.changed.remove(self._changed)
+            self._core.link = None
+            self._ready.set()
+
+    async def _follow(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._link = self._core.link = Link(self._core, self)
+        self._ready.set()
+        await self._link.ended
+
+    def _changed(self) -> None:
+        """[lock] The role changed, or the leader's address. From any thread."""
+        if self._loop is not None and self._link is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._link.redial)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    # --- what the link asks
+
+    def address(self) -> Address:
+        """See `replication.link.Settings`."""
+        role = self._roles.role
+        return self._address._replace(host=role.host, port=role.port)
+
+    def port(self) -> int:
+        """See `replication.link.Settings`."""
+        return 0
+
+    def timeout_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return TIMEOUT_S

@@ -1,0 +1,313 @@
+"""Feeds: the followers that are connected to a store, how far they have come, and the calls that wait for that.
+
+Bytes in, bytes out, as the feeds themselves: the server gives each follower a `Sink`, calls `pump` when there may be
+something to send, and `received` when something arrived. Only the event loop's thread uses this module.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.aof import identity
+from tidelog.aof.errors import AofError, Released
+from tidelog.aof.log import FSYNCED
+from tidelog.aof.seek import Good, Source, position_after
+from tidelog.aof.segment import Position
+from tidelog.replication.errors import ReplicationError
+from tidelog.replication.feed import Feed, SourceLike
+from tidelog.replication.handshake import Continue, Follow
+from tidelog.replication.history import Place, Upstream, judge
+from tidelog.replication.protocol import Bye
+from tidelog.store.commit.core import Core
+
+AHEAD_BYTES_MAX: Final = 1 << 20  # given to a connection and not taken by the system yet
+# A follower gives a sign of life every second. A second connection with the same ID replaces one that was silent for
+# so long; before that it is refused.
+SEEN_MAX: Final = 1000  # followers that are remembered while they are away, besides those connected
+SILENT_S: Final = 2.5
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Sink(Protocol):
+    """The connection to one follower."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written to it and that the system has not taken yet."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes behind those already written."""
+
+    def close(self) -> None:
+        """Close when everything written is sent."""
+
+    def kill(self) -> None:
+        """Close at once."""
+
+
+class End(NamedTuple):
+    """The part of the log that may be shipped at one moment, as arguments of `Feed.send`, in their order.
+
+    now_ms    the leader's clock, unix ms
+    place     `Log.good` of the level that the fsync policy promises
+    last      LSN of the last record that was written, and the header checksum of its frame
+    good      the last LSN that holds that level
+    """
+
+    now_ms: int
+    place: Good
+    last: tuple[int, int]
+    good: int
+
+
+class Downstream:
+    """One connected follower.
+
+    id            of its copy of the store
+    host, port    where it serves clients, as INFO shows it
+    closed        called when the link has ended
+    """
+
+    def __init__(
+        self,
+        id: bytes,
+        host: str,
+        port: int,
+        feed: Feed,
+        sink: Sink,
+        closed: Callable[[], object],
+    ) -> None:
+        self.id, self.host, self.port = id, host, port
+        self.feed, self.sink, self.closed = feed, sink, closed
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class _Seen:
+    """A follower that is or was connected: its last fsynced LSN, and when it was heard last."""
+
+    def __init__(self, name: str, lsn: int, at: float) -> None:
+        self.name, self.lsn, self.at = name, lsn, at
+
+
+class Awaited:
+    """A call that waits until `wanted` followers have reached `lsn`.
+
+    told    called once, when they have
+    """
+
+    def __init__(self, lsn: int, wanted: int, fsynced: bool, told: Callable[[], object]) -> None:
+        self.lsn, self.wanted, self.fsynced = lsn, wanted, fsynced
+        self.told = told
+
+
+def _itself(source: Source) -> SourceLike:
+    return source
+
+
+class Feeds:
+    """See the module docstring. Iterating gives the followers, in the order of their connection."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._links: dict[bytes, Downstream] = {}
+        self._awaited: dict[Awaited, None] = {}
+        self._seen: dict[bytes, _Seen] = {}
+
+    def __iter__(self) -> Iterator[Downstream]:
+        return iter(list(self._links.values()))
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    # --- the handshake
+
+    def answer(
+        self, follow: Follow, now: float, through: Callable[[Source], SourceLike] = _itself
+    ) -> tuple[bytes, Feed | None]:
+        """The line that answers a request, and the feed if that is CONTINUE. Reads the log, from any thread.
+
+        through    makes what the feed reads from of the part of the log that it gets
+        Raises AofError, OSError, TidelogError.
+        """
+        core, roles = self._core, self._core.roles
+        assert roles is not None  # a store that is open read-only ships nothing
+        directory = core.root / identity.AOF
+        with core.lock:
+            if core.trouble is not None:
+                core.mend()
+            log, following = core.log, core.following
+            if following is None:
+                log.begin_life()  # before its first frame is shipped
+            log.flush()
+            last = log.written_lsn
+            lives = [] if core.checkpoints is None else core.checkpoints.epochs[::-1]
+        if core.durability.level() == FSYNCED:
+            # Perhaps no other write follows for a long time, and the follower has caught up only with `last`.
+            log.sync_through(last)
+        found: dict[int, Position] = {}
+
+        def frame_at(lsn: int) -> int | Place:
+            try:
+                position = position_after(roles.disk, directory, roles.uuid, lsn)
+            except Released:
+                return Place.RELEASED
+            if position is None:
+                return Place.INSIDE
+            found[lsn] = position
+            return position.crc
+
+        reply = judge(
+            Upstream(
+                roles.uuid,
+                bytes.fromhex(roles.role.id),
+                lives,
+                last,
+                frame_at,
+                following is not None,
+            ),
+            follow,
+        )
+        if not isinstance(reply, Continue):
+            return reply.line(), None
+        source = Source(roles.disk, directory, roles.uuid, found[follow.lsn])
+        return reply.line(), Feed(through(source), last, now)
+
+    # --- connections
+
+    def rival(self, id: bytes, now: float) -> str | None:
+        """Why a follower with this ID must not connect; None if it may. An old connection of it is then closed.
+
+        Two live connections with one ID come from a copied directory: one of both is not what it claims to be.
+        """
+        old = self._links.get(id)
+        if old is None:
+            return None
+        if now - old.feed.heard_at < SILENT_S:
+            return (
+                f"a follower with the same ID is connected from {old}. If one directory is a copy of the other, "
+                "remove the file REPLICA in the copy, so that it gets an ID of its own"
+            )
+        self.drop(old, "the same follower has connected again")
+        return None
+
+    def add(self, link: Downstream, lsn: int, now: float) -> None:
+        """A follower begins to get the frames behind `lsn`."""
+        assert link.id not in self._links
+        self._links[link.id] = link
+        # If it was here before, it may not have fsynced all through `lsn`, and may come back with less.
+        self._seen.setdefault(link.id, _Seen(str(link), lsn, now)).at = now
+        away = [id_ for id_ in self._seen if id_ not in self._links]
+        if len(away) > SEEN_MAX:
+            del self._seen[min(away, key=lambda id_: self._seen[id_].at)]
+
+    def lost(self, link: Downstream) -> None:
+        """The connection of a follower is gone."""
+        if self._links.get(link.id) is link:
+            del self._links[link.id]
+        link.closed()
+
+    def drop(self, link: Downstream, reason: str, level: int = logging.WARNING) -> None:
+        """Tell a follower why its link ends, and close it."""
+        _logger.log(level, "closing the link to the follower %s: %s", link, reason)
+        self.lost(link)
+        link.sink.write(Bye(reason).pack())
+        link.sink.close()
+
+    def drop_all(self, reason: str) -> None:
+        """End all links."""
+        for link in self:
+            self.drop(link, reason, logging.INFO)
+
+    # --- bytes
+
+    def end(self) -> End:
+        """[lock] What may be shipped now."""
+        core = self._core
+        log, landing = core.log, core.landing
+        relaxed = core.durability.relaxed
+        return End(
+            landing.tick(landing.time_ns() // 1_000_000),
+            log.good(core.durability.level()),
+            (log.written_lsn, log.chain),
+            log.written_lsn if relaxed else log.synced_lsn,
+        )
+
+    def pump(self, end: End, now: float) -> bool:
+        """Send each follower what it may get, as far as its connection takes it. Returns whether there may be more."""
+        more = False
+        for link in self:
+            more |= self._pump(link, end, now)
+        return more
+
+    def _pump(self, link: Downstream, end: End, now: float) -> bool:
+        sink = link.sink
+        room = AHEAD_BYTES_MAX - sink.unsent
+        if room <= 0:
+            return False  # the connection calls when it has sent something
+        try:
+            data = link.feed.send(now, *end, room)
+        except (AofError, OSError) as error:
+            self.drop(link, f"the log cannot be read: {error}")
+            return False
+        if not data:
+            return False
+        sink.write(data)
+        return True
+
+    def received(self, link: Downstream, data: bytes, now: float) -> None:
+        """Bytes came from a follower."""
+        before = link.feed.acked_lsn, link.feed.fsynced_lsn
+        try:
+            link.feed.receive(data, now)
+        except ReplicationError as error:
+            self.drop(link, str(error))
+            return
+        seen = self._seen[link.id]
+        seen.at, seen.lsn = now, max(seen.lsn, link.feed.fsynced_lsn)
+        if self._awaited and (link.feed.acked_lsn, link.feed.fsynced_lsn) != before:
+            for awaited in list(self._awaited):
+                if self.count(awaited.lsn, awaited.fsynced) >= awaited.wanted:
+                    del self._awaited[awaited]
+                    awaited.told()
+
+    def check(self, now: float, timeout_s: float) -> None:
+        """Close the links of followers that have been silent for so long."""
+        for link in self:
+            if link.feed.overdue(now, timeout_s):
+                self.drop(link, f"it was silent for {timeout_s:g} s")
+
+    def needed(self, now: float, ttl_s: float) -> list[tuple[str, int]]:
+        """(name, LSN) of all followers that were here less than `ttl_s` ago: each needs the log behind its LSN.
+
+        From any thread.
+        """
+        for id_, seen in list(self._seen.items()):
+            if id_ not in self._links and now - seen.at > ttl_s:
+                self._seen.pop(id_, None)
+        return [(seen.name, seen.lsn) for seen in list(self._seen.values())]
+
+    # --- confirmations
+
+    def count(self, lsn: int, fsynced: bool) -> int:
+        """How many followers have written and applied, or fsynced, all records through `lsn`."""
+        if fsynced:
+            return sum(link.feed.fsynced_lsn >= lsn for link in self._links.values())
+        return sum(link.feed.acked_lsn >= lsn for link in self._links.values())
+
+    def await_(self, awaited: Awaited) -> None:
+        """Call `awaited.told` when enough followers are there. The caller has seen that they are not yet.
+
+        The next `pump` asks all followers how far they are.
+        """
+        self._awaited[awaited] = None
+        for link in self._links.values():
+            link.feed.ask()
+
+    def forget(self, awaited: Awaited) -> None:
+        """The call no longer waits."""
+        self._awaited.pop(awaited, None)

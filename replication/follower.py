@@ -1,0 +1,242 @@
+"""Follower: what a follower says to its leader and does with what it hears. Bytes in, bytes out: no sockets.
+
+For each connection, its shell (replication/link.py)
+
+    sends     `hello()`, the words of TIDELOG FOLLOW
+    passes    the line of the reply to `answered`, and everything after it to `receive`
+    calls     `work` until it returns False: it appends and applies whole frames for a short time
+    sends     `send()`, the acknowledgements, after each `work` and some times a second
+
+Every method may raise one of ERRORS. Then the connection is over, and the shell makes a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final
+
+from tidelog.aof.errors import AofError, BadFrame
+from tidelog.aof.received import Batch
+from tidelog.replication.errors import LinkError, Refused, ReplicationError
+from tidelog.replication.handshake import (
+    Behind,
+    Continue,
+    Follow,
+    Rejoin,
+    Reply,
+    Resync,
+    parse_reply,
+)
+from tidelog.replication.intake import Intake
+from tidelog.store.commit.attached import Receiving
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import OutOfSpace, TidelogError
+
+WORK_BYTES: Final = 16 << 10  # of frames applied between two looks at the clock
+MESSAGE_S: Final = 66.0  # the longest message takes so long at 1 KB/s
+STUBBORN: Final = 3  # so many bad frames at one LSN are no accident
+
+# All that can end a connection.
+ERRORS: Final = (ReplicationError, TidelogError, AofError, OSError)
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Follower:
+    """A store that follows, over any number of connections, one after the other.
+
+    leader_lsn     the leader's last LSN, as of its last sign of life
+    target         the leader's last LSN at the first handshake; None before it
+    caught_up      whether this store has had everything that the leader had at that time. Until then a store that was
+                   empty is still loading
+    heard_at       when something last came from the leader
+    frames_bytes   bytes of frames that were applied
+    stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
+    """
+
+    def __init__(self, core: Core, port: Callable[[], int] = lambda: 0) -> None:
+        """`port`: where this store serves clients; 0 = nowhere."""
+        self.leader_lsn = 0
+        self.target: int | None = None
+        self.caught_up = core.log.next_lsn > 1
+        self.heard_at = 0.0
+        self.frames_bytes = 0
+        self.stalled = ""
+        self._core = core
+        assert core.roles is not None  # a store that is open read-only cannot follow
+        self._roles = core.roles
+        self._port = port
+        self._intake: Intake | None = None
+        self._batch: Batch | None = None  # taken, and not applied yet
+        self._whole_at = 0.0  # when the last whole message came
+        # The end of what the leader sent and this store has applied. The log may go on behind it: after a promotion, it
+        # is a leader's, and none of that may be acknowledged.
+        self._last = 0, 0
+        self._acked = -1, -1
+        self._bad = 0, 0  # LSN, and how often in a row a frame there was refused
+
+    @property
+    def following(self) -> Receiving:
+        """Raises LinkError if the store is a leader by now."""
+        following = self._core.following
+        if following is None:
+            raise LinkError("this store has become a leader")
+        return following
+
+    # --- the handshake
+
+    def hello(self) -> list[bytes]:
+        """The words that ask the leader for its frames. A connection begins."""
+        self._intake = self._batch = None
+        following, roles = self.following, self._roles
+        lsn, crc = self._last = following.last
+        id_ = bytes.fromhex(roles.role.id)
+        return Follow(roles.uuid, id_, self._port(), lsn, crc, tuple(following.lives())).words()
+
+    def answered(self, line: bytes, now: float) -> None:
+        """The leader's reply. Raises Refused if it sends no frames."""
+        reply = parse_reply(line)
+        if not isinstance(reply, Continue):
+            raise Refused(_why_not(reply))
+        if reply.uuid != self._roles.uuid:
+            self._roles.adopt(reply.uuid)
+        lsn, crc = self._last
+        if self.target is None:
+            self.target = reply.last
+        self._acked = -1, -1
+        self.heard_at = self._whole_at = now
+        self.leader_lsn = max(self.leader_lsn, reply.last)
+        self._intake = Intake(reply.uuid, lsn, crc, now)
+        self._came_to(lsn)
+
+    # --- the stream
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes came from the leader, behind the reply."""
+        intake = self._intake
+        assert intake is not None
+        self.heard_at = now
+        before = intake.beat, intake.buffered
+        intake.receive(data, now)
+        if (intake.beat, intake.buffered) != before:
+            self._whole_at = now
+        self.leader_lsn = max(self.leader_lsn, intake.last_lsn)
+        if intake.bye is not None:
+            raise LinkError(f"the leader ended the link: {intake.bye}")
+
+    def work(self, seconds_max: float, now: float) -> bool:
+        """Append and apply what came, for about so long. Returns whether more is left."""
+        intake, following, core = self._intake, self.following, self._core
+        if intake is None:
+            return False
+        until = perf_counter() + seconds_max
+        self.stalled = ""
+        try:
+            while True:
+                if core.durability.relief is not None:
+                    self.stalled = "memory is over its budget until a checkpoint is done"
+                    return True
+                self._batch = self._batch or intake.take(WORK_BYTES)
+                if self._batch is None:
+                    break
+                following.receive(self._batch)
+                self.frames_bytes += len(self._batch.data)
+                self._last = self._batch.last, self._batch.crc
+                self._batch = None
+                if perf_counter() > until:
+                    return True
+        except OutOfSpace as error:
+            self.stalled = str(error)
+            return True
+        except BadFrame as error:
+            raise self._refused(error) from error
+        finally:
+            self._came_to(self._last[0])
+        following.heard(intake.leader_now(now))
+        return False
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be applied that no more is to be read."""
+        return self._intake is not None and self._intake.full
+
+    def send(self, now: float) -> bytes:
+        """The acknowledgement that is due, or b""."""
+        if self._intake is None:
+            return b""
+        reached = self._reached()
+        data = self._intake.ack(*reached, now)
+        if data:
+            self._acked = reached
+        return data
+
+    @property
+    def unsaid(self) -> bool:
+        """Whether there is something to acknowledge, so `send` is due again in a millisecond."""
+        return self._intake is not None and self._reached() != self._acked
+
+    def overdue(self, now: float, timeout_s: float) -> bool:
+        """Whether the leader has been silent for so long, or bytes come but no whole message has for much longer.
+
+        The latter is a link that lost bytes: a message takes what follows for its own rest.
+        """
+        return now - self.heard_at > timeout_s or now - self._whole_at > timeout_s + MESSAGE_S
+
+    def _reached(self) -> tuple[int, int]:
+        lsn, _ = self._last
+        return lsn, min(self._core.log.synced_lsn, lsn)
+
+    def _came_to(self, lsn: int) -> None:
+        if self.target is not None and lsn >= self.target:
+            self.caught_up = True
+
+    def _refused(self, error: BadFrame) -> ReplicationError:
+        lsn, times = self._bad
+        times = times + 1 if lsn == error.lsn else 1
+        self._bad = error.lsn, times
+        if times < STUBBORN:
+            return LinkError(str(error))
+        return Refused(f"{error}. That was attempt {times}; check the leader with `tidelog verify`")
+
+
+def _why_not(reply: Reply) -> str:
+    match reply:
+        case Behind():
+            return (
+                f"the leader's log ends with LSN {reply.last}, before this one's. The leader follows another store, "
+                "from which it will receive the rest"
+            )
+        case Rejoin():
+            return (
+                f"this log and the leader's part behind LSN {reply.lsn}, and the leader has given up what this log has "
+                "behind it"
+            )
+        case Resync():
+            return f"this store needs a copy of the leader's data: {reply.reason}"
+        case Continue():
+            raise AssertionError("the leader continues")
+    return f"the leader refuses: {reply.reason}"
+
+
+def take_up(core: Core, host: str, port: int, reason: str) -> None:
+    """Follow the leader at this address if the store has no role yet. A role that it has stays, with a warning.
+
+    An option that names a leader is applied at each start. So it must not undo a promotion. Raises TidelogError.
+    """
+    roles = core.roles
+    assert roles is not None
+    role = roles.role
+    if core.following is None and not role.reason:
+        roles.follow(host, port, reason)
+    elif core.following is None:
+        _logger.warning(
+            "%s stays a leader, although it is told at its start to follow %s:%d (%s). REPLICAOF makes it follow",
+            *(core.root, host, port, role.reason),
+        )
+    elif (role.host, role.port) != (host, port):
+        _logger.warning(
+            "%s goes on following %s:%d, although it is told at its start to follow %s:%d. REPLICAOF changes that",
+            *(core.root, role.host, role.port, host, port),
+        )

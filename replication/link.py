@@ -1,0 +1,347 @@
+"""Link: a follower's connections to its leader, over asyncio: connect, shake hands, pass bytes, try again.
+
+The only module of this folder with sockets. It runs in one event loop: a server's, or that of a thread beside an
+embedded store (replication/embedded.py). replication/follower.py gives the bytes their meaning. Frames are applied for
+half a millisecond at a time, so that commands run in between.
+
+A link that was up is dialled again at once. Then the pauses double from 50 ms to 5 s, with jitter, so that the
+followers of a leader that restarts do not all come at one moment. The host's name is looked up each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import FSYNCED, Log
+from tidelog.replication.dial import Address, Replies, greeting, request
+from tidelog.replication.errors import LinkError, Refused
+from tidelog.replication.follower import ERRORS, Follower
+from tidelog.store.commit.core import Core
+
+WORK_S: Final = 0.0005  # frames are applied for so long before commands run again
+TICK_S: Final = 0.1  # how often an idle link looks at its timers
+TIMEOUT_S: Final = 10.0  # the default of `repl-timeout`
+ACK_S: Final = 0.001  # least time between two acknowledgements
+STALLED_S: Final = (
+    0.02  # pause of a follower whose disk is full, or whose memory is over its budget
+)
+PAUSE_S: Final = 0.05  # before the second attempt; it doubles
+PAUSE_S_MAX: Final = 5.0
+REFUSED_PAUSE_S: Final = 1.0  # before the next attempt after the leader has refused
+STEADY_S: Final = 1.0  # a link that lasted so long is dialled again at once
+
+# The states of a link, by the names that ROLE shows.
+CONNECT: Final = "connect"  # not connected; it will try again
+CONNECTING: Final = "connecting"
+HANDSHAKE: Final = "sync"  # connected; the leader has not accepted yet
+UP: Final = "connected"
+ENDED: Final = "none"
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Settings(Protocol):
+    """A link asks its owner for these each time it needs them, since options may change."""
+
+    def address(self) -> Address:
+        """Where the leader is. Raises LinkError."""
+
+    def port(self) -> int:
+        """The port at which this follower serves clients; 0 = none."""
+
+    def timeout_s(self) -> float:
+        """Seconds of silence after which the link is closed."""
+
+
+class Link:
+    """One follower's link, until `stop`. Create it in the loop's thread. Other threads may read its attributes.
+
+    state        CONNECT, CONNECTING, HANDSHAKE, UP or ENDED
+    failure      why the last attempt or connection ended; "" while the link is up
+    down_since   the loop's time at which the link went down; None while it is up
+    attempts     connections that were tried
+    address      of the leader at the last attempt
+    follower     what was received
+    ended        done when the store leads or is closed, or after `stop`
+    """
+
+    def __init__(
+        self, core: Core, settings: Settings, moved: Callable[[], object] = lambda: None
+    ) -> None:
+        """`moved` is called after frames were applied."""
+        self.state = CONNECT
+        self.failure = ""
+        self.attempts = 0
+        self.address: Address | None = None
+        self.core = core
+        self.settings = settings
+        self.moved = moved
+        self.follower = Follower(core, settings.port)
+        self.loop = asyncio.get_running_loop()
+        self.down_since: float | None = self.loop.time()
+        self._wire: _Wire | None = None
+        self._said = ""
+        self.ended: asyncio.Task[None] = self.loop.create_task(self._run())
+
+    @property
+    def up(self) -> bool:
+        """Whether frames arrive."""
+        return self.state == UP
+
+    def stop(self) -> None:
+        """End the link. Idempotent."""
+        self.state = ENDED
+        self.ended.cancel()
+        if self._wire is not None:
+            self._wire.fail(LinkError("the link was ended"))
+
+    def redial(self) -> None:
+        """Connect anew, because the leader's address may be another one."""
+        if self._wire is not None:
+            self._wire.fail(LinkError("the role of this store has changed"))
+
+    async def _run(self) -> None:
+        core, follower = self.core, self.follower
+        pause = 0.0
+        try:
+            while not core.ended and core.following is not None:
+                self.state = CONNECTING
+                self.attempts += 1
+                began, applied = self.loop.time(), follower.frames_bytes
+                least = PAUSE_S
+                try:
+                    await self._connected()
+                except Refused as error:
+                    self._down(error)
+                    least = REFUSED_PAUSE_S
+                except ERRORS as error:
+                    self._down(error)
+                if follower.frames_bytes > applied or self.loop.time() - began > STEADY_S:
+                    pause = 0.0  # that was a link
+                else:
+                    pause = min(max(2 * pause, least), PAUSE_S_MAX)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        finally:
+            self.state = ENDED
+
+    def _down(self, error: BaseException) -> None:
+        self.state = CONNECT
+        if self.core.ended or self.core.following is None:
+            return  # the end of following, and not of a connection
+        self.failure = str(error) or repr(error)
+        if self.down_since is None:
+            self.down_since = self.loop.time()
+        if self.failure != self._said:  # the same again is no news
+            self._said = self.failure
+            _logger.warning("the link to the leader %s is down: %s", self.address or "", error)
+
+    def came_up(self) -> None:
+        """The leader sends its frames."""
+        self.state, self.failure, self._said, self.down_since = UP, "", "", None
+        _logger.info("following the leader %s", self.address)
+
+    async def _connected(self) -> None:
+        """Connect, and raise why the connection ended."""
+        address = self.address = self.settings.address()
+        timeout = self.settings.timeout_s()
+        self._wire = wire = _Wire(self)
+        try:
+            async with asyncio.timeout(timeout):
+                await self.loop.create_connection(
+                    lambda: wire,
+                    address.host,
+                    address.port,
+                    ssl=address.tls,
+                    server_hostname=address.host if address.tls else None,
+                )
+        except TimeoutError:
+            wire.fail(LinkError(f"{address} did not answer within {timeout:g} s"))
+        except OSError as error:
+            wire.fail(LinkError(f"{address}: {error.strerror or error}"))
+        await wire.ended
+
+
+class _Wire(asyncio.Protocol):
+    """One connection to the leader.
+
+    ended     fails when the connection has ended, with the error that says why
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link, self._follower = link, link.follower
+        self._loop = link.loop
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.ended.add_done_callback(_seen)
+        self._replies = Replies()
+        self._greeted = self._accepted = False
+        self._working: asyncio.Handle | None = None
+        self._acking: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._syncing: Log | None = None  # the log whose next sync calls `_synced`
+        self._reading = True
+        self._opened_at = 0.0
+        self._transport: asyncio.Transport | None = None
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        if self.ended.done():
+            transport.abort()
+            return
+        link = self._link
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            timeout_ms = int(link.settings.timeout_s() * 1000)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+        link.state = HANDSHAKE
+        self._opened_at = self._loop.time()
+        assert link.address is not None
+        transport.write(greeting(link.address))
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended.done():
+            return
+        now = self._loop.time()
+        try:
+            if not self._accepted:
+                data = self._shake(data, now)
+                if not self._accepted:
+                    return
+            self._follower.receive(data, now)
+        except ERRORS as error:
+            self._work()  # what came before
+            self.fail(error)
+            return
+        if self._working is None:
+            self._work()
+
+    def _shake(self, data: bytes, now: float) -> bytes:
+        """Go on with the handshake. Returns what came behind it."""
+        assert self._transport is not None
+        self._replies.put(data)
+        while not self._accepted and (line := self._replies.take()) is not None:
+            if self._greeted:
+                self._follower.answered(line, now)
+                self._accepted = True
+                self._link.came_up()
+            else:
+                if line.startswith(b"-"):
+                    text = line[1:].decode(errors="replace")
+                    raise Refused(f"the leader refuses the connection: {text}")
+                self._greeted = True
+                self._transport.write(request(self._follower.hello()))
+        return bytes(self._replies.buffered)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.fail(error or LinkError("the leader closed the connection"))
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection. Idempotent."""
+        for timer in (self._working, self._acking, self._ticking):
+            if timer is not None:
+                timer.cancel()
+        if not self.ended.done():
+            self.ended.set_exception(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _tick(self) -> None:
+        self._ticking = self._loop.call_later(TICK_S, self._tick)
+        link, now = self._link, self._loop.time()
+        timeout = link.settings.timeout_s()
+        if link.core.ended or link.core.following is None:
+            self.fail(LinkError("this store no longer follows"))
+        elif not self._accepted:
+            if now - self._opened_at > timeout:
+                self.fail(LinkError(f"the leader has not accepted within {timeout:g} s"))
+        elif self._follower.overdue(now, timeout) and self._reading:
+            self.fail(LinkError(f"the leader was silent for {timeout:g} s"))
+        elif self._working is None:
+            self._work()
+
+    # --- frames
+
+    def _work(self) -> None:
+        """Apply what arrived, and acknowledge it. Goes on in a later round of the loop if that takes long."""
+        self._working = None
+        if self.ended.done() or not self._accepted:
+            return
+        follower = self._follower
+        try:
+            more = follower.work(WORK_S, self._loop.time())
+        except ERRORS as error:
+            self.fail(error)
+            return
+        finally:
+            self._link.moved()
+        if more:
+            pause = STALLED_S if follower.stalled else 0.0
+            self._working = self._loop.call_later(pause, self._work)
+        self._brake()
+        self._sync()
+        self._ack()
+
+    def _brake(self) -> None:
+        """Stop reading while too much waits to be applied."""
+        assert self._transport is not None
+        reading = not self._follower.full
+        if reading != self._reading and not self._transport.is_closing():
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    # --- acknowledgements
+
+    def _sync(self) -> None:
+        """Under `always`, have the log synced now, so that the leader learns of it soon."""
+        core = self._link.core
+        log = core.log
+        if core.durability.relaxed or log.written_lsn <= log.synced_lsn or log.sync_if_quick():
+            return
+        if self._syncing is not log:
+            self._syncing = log
+            log.subscribe(log.written_lsn, FSYNCED, self._synced)
+
+    def _synced(self, error: LogPoisoned | None) -> None:
+        """A sync ended. Called from the log's own thread or the loop's."""
+        try:
+            self._loop.call_soon_threadsafe(self._go_on)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _go_on(self) -> None:
+        self._syncing = None
+        if not self.ended.done():
+            self._sync()  # what was appended meanwhile
+            self._ack()
+
+    def _ack(self) -> None:
+        if self._acking is not None:
+            self._acking.cancel()
+            self._acking = None
+        if self.ended.done() or self._transport is None:
+            return
+        try:
+            data = self._follower.send(self._loop.time())
+            if data:
+                self._transport.write(data)
+            elif self._follower.unsaid:
+                self._acking = self._loop.call_later(ACK_S, self._ack)
+        except ERRORS as error:
+            self.fail(error)
+
+
+def _seen(ended: asyncio.Future[None]) -> None:
+    """Nobody waits for the end of a connection that `Link.stop` ended; asyncio would log that."""
+    if not ended.cancelled():
+        ended.exception()

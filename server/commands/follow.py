@@ -1,0 +1,131 @@
+"""TIDELOG FOLLOW: a follower asks for the frames of the log, and its connection becomes a link (server/feeding.py).
+
+From then on `_Link` is the protocol of its transport, and the bytes are messages (replication/protocol.py).
+
+replication/handshake.py describes the request and the replies. Redis's own replication is refused: a Redis replica
+could not read what a tidelog leader sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+
+from tidelog.aof.errors import AofError
+from tidelog.aof.seek import Source
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import Reply, Status
+from tidelog.replication.errors import ReplicationError
+from tidelog.replication.feeds import AHEAD_BYTES_MAX, Downstream
+from tidelog.replication.handshake import Refuse, parse_follow
+from tidelog.server.connection import Connection
+from tidelog.server.feeding import ReadAhead
+from tidelog.server.host import Links
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
+from tidelog.server.wire.replies import NO_REPLY
+
+_NOT_OURS = (
+    b"ERR tidelog ships the frames of its own log and not Redis's replication stream: let a tidelog server follow this "
+    b"one with REPLICAOF, or copy the data with `tidelog aof export`"
+)
+_READ_ONLY = "this store is open read-only, and its writer ships its log"
+
+
+async def follow(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG FOLLOW version uuid id port lsn crc lives [REPLACE]"""
+    server, connection = session.server, session.connection
+    assert isinstance(connection, Connection)
+    feeding = server.replicating.feeding
+    ahead: list[ReadAhead] = []
+
+    def through(source: Source) -> ReadAhead:
+        ahead.append(ReadAhead(source, feeding))
+        return ahead[0]
+
+    try:
+        asked = parse_follow(args)
+        if session.core.checkpoints is None:
+            raise _refused(_READ_ONLY)
+        now = server.loop.time()
+        line, feed = await in_thread(
+            partial(feeding.feeds.answer, asked, now, through)  # it reads the log
+        )
+        if feed is None:
+            if line.startswith(b"-"):
+                raise CommandError(line[1:-2])
+            return Status(line[1:-2])
+    except ReplicationError as error:
+        raise _refused(str(error)) from error
+    except (AofError, OSError) as error:
+        raise _refused(f"the log cannot be read: {error}") from error
+    if session.closed or connection.closing:
+        ahead[0].close()
+        return NO_REPLY
+    rival = feeding.feeds.rival(asked.id, server.loop.time())
+    if rival is None and (connection.left_over or connection.requests.pending):
+        rival = "it sent more commands behind TIDELOG FOLLOW"
+    if rival is not None:
+        ahead[0].close()
+        raise _refused(rival)
+    connection.send(line)
+    host = connection.addr.rpartition(":")[0].strip("[]")
+    link = Downstream(asked.id, host, asked.port, feed, _Sink(connection), ahead[0].close)
+    session.follower = link
+    peer = connection.transport.get_extra_info("socket")
+    if peer is not None and connection.kind != "unix":
+        timeout_ms = server.config["repl-timeout"] * 1000
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+    connection.transport.set_protocol(_Link(feeding, connection, link))
+    feeding.begin(link, asked.lsn)
+    return NO_REPLY
+
+
+def _refused(reason: str) -> CommandError:
+    return CommandError(Refuse(reason).line()[1:-2])
+
+
+def foreign(session: Session, args: list[bytes]) -> Reply:
+    """PSYNC, SYNC, REPLCONF: refused."""
+    raise CommandError(_NOT_OURS)
+
+
+class _Link(asyncio.Protocol):
+    """The protocol of a connection that was handed over."""
+
+    def __init__(self, feeding: Links, connection: Connection, link: Downstream) -> None:
+        self._feeding, self._connection, self._link = feeding, connection, link
+
+    def data_received(self, data: bytes) -> None:
+        self._feeding.received(self._link, data)
+
+    def resume_writing(self) -> None:
+        self._feeding.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._feeding.lost(self._link, error)
+        self._connection.connection_lost(error)
+
+
+class _Sink:
+    """The `Sink` of a connection that was handed over."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def unsent(self) -> int:
+        connection = self._connection
+        if connection.out or connection.held:  # the reply to TIDELOG FOLLOW goes first
+            return AHEAD_BYTES_MAX
+        return connection.transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        self._connection.write(data)
+
+    def close(self) -> None:
+        self._connection.close_soon()
+
+    def kill(self) -> None:
+        self._connection.kill()

@@ -1,0 +1,57 @@
+"""REPLICAOF, SLAVEOF and ROLE (spec 16.4). server/replicating.py does the work."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.integers import int64
+from tidelog.engine.reply import OK, Reply, Status
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
+from tidelog.store.errors import DataError
+
+_BAD_PORT = b"ERR Invalid master port"
+_BAD_HOST = b"ERR Invalid master host"
+_READ_ONLY = b"ERR this store is open read-only, so its role cannot be changed here"
+_SAME = Status(b"OK Already connected to specified master")
+
+
+async def replicaof(session: Session, args: list[bytes]) -> Reply:
+    """REPLICAOF host port | NO ONE: follow a leader from now on, or lead. The role is on the disk before OK."""
+    server = session.server
+    if session.core.checkpoints is None:
+        raise CommandError(_READ_ONLY)
+    if args[1].lower() == b"no" and args[2].lower() == b"one":
+        if server.replicating.following:
+            await in_thread(server.replicating.promote)
+        return OK
+    port = int64(args[2], _BAD_PORT)
+    if not 0 < port <= 65535:
+        raise CommandError(_BAD_PORT)
+    try:
+        host = args[1].decode("ascii")
+    except UnicodeDecodeError:
+        raise CommandError(_BAD_HOST) from None
+    role = server.replicating.role
+    if server.replicating.following and (role.host, role.port) == (host, port):
+        return _SAME
+    try:
+        await in_thread(partial(server.replicating.follow, host, port))
+    except DataError as error:
+        raise CommandError(_BAD_HOST) from error
+    return OK
+
+
+def role(session: Session, args: list[bytes]) -> Reply:
+    """ROLE: what this server is, and how far it and its followers are. Offsets are LSNs, as in INFO."""
+    core, replicating = session.core, session.server.replicating
+    if replicating.following:
+        found, link = replicating.role, core.link
+        state = b"none" if link is None else link.state.encode()
+        return [b"slave", found.host.encode(), found.port, state, core.log.written_lsn]
+    followers: list[Reply] = [
+        [link.host.encode(), b"%d" % link.port, b"%d" % link.feed.acked_lsn]
+        for link in replicating.feeding.feeds
+    ]
+    return [b"master", core.log.next_lsn - 1, followers]

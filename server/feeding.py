@@ -1,0 +1,223 @@
+"""Feeding: when the followers of a server get the frames of its log.
+
+A follower's link begins as a client's connection. TIDELOG FOLLOW (server/commands/follow.py) hands it over.
+
+Frames are sent at the end of each turn, behind the flush of the log. They are read from the segment that the log has
+just written. If the owner's threads write while the loop sleeps, an alarm of the log wakes it, at most once a
+millisecond. A follower that is far behind gets what a thread reads from older segments, so the loop does not wait for
+the disk.
+
+Without followers there is one check per turn, and no alarm is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Final, Protocol
+
+from tidelog.aof.errors import LogPoisoned
+from tidelog.aof.log import Log
+from tidelog.aof.seek import Source
+from tidelog.replication.feeds import Downstream, End, Feeds
+from tidelog.server.host import Host
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
+from tidelog.store.errors import TidelogError
+from tidelog.store.keepers import Keeper
+
+WAKE_S: Final = 0.001  # least time between two wakes by other threads
+PIECE_BYTES: Final = 1 << 20  # of older segments, read by a thread at a time
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Pump(Protocol):
+    """Sends what can be sent."""
+
+    def pump(self) -> None: ...
+
+
+class Feeding:
+    """The links of one server to its followers. Only the loop's thread uses it, except for `_stirred` and `_synced`.
+
+    feeds     the links
+    active    whether there are any: checked at the end of each turn
+    """
+
+    def __init__(self, server: Host[Session]) -> None:
+        self.feeds = Feeds(server.core)
+        self.active = False
+        self._server = server
+        self._core = server.core
+        self._loop = server.loop
+        self._thread = threading.get_ident()
+        self._armed: Log | None = None  # the log whose next unit calls `_stirred`
+        self._awaited: Log | None = None  # the log whose next sync calls `_synced`
+        self._wake: asyncio.TimerHandle | None = None
+        self._again = False  # a call of `_pump_again` is scheduled
+        self._more = False  # the last `pump` may have left something that can be sent
+
+    def turn_ended(self) -> None:
+        """A turn has ended, and the log was flushed. Called if `active`."""
+        if self._armed is not self._core.log or self._more:
+            self.pump()
+
+    def pump(self) -> None:
+        """Send each follower what it may get now."""
+        core = self._core
+        if not self.active or core.ended:
+            return
+        try:
+            end = self._end()
+        except TidelogError as error:
+            _logger.error("the log cannot be sent to followers: %s", error)
+            return
+        self._more = self.feeds.pump(end, self._loop.time())
+        if self._more:
+            self.pump_soon()
+        log = core.log
+        if end.good < log.next_lsn - 1 and self._awaited is not log and not core.durability.relaxed:
+            self._awaited = log
+            log.subscribe(log.next_lsn - 1, core.durability.level(), self._synced)
+
+    def _end(self) -> End:
+        core = self._core
+        with core.lock:
+            log = core.log
+            # Set the alarm first. Then a unit is either in what `end` says, or it calls `_stirred`.
+            if self._armed is not log:
+                self._armed = log
+                log.alarm(self._stirred)
+            return self.feeds.end()
+
+    def pump_soon(self) -> None:
+        """`pump` in the next round of the loop, once for all callers."""
+        if self.active and not self._again:
+            self._again = True
+            self._loop.call_soon(self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._again = False
+        self.pump()
+
+    def tick(self) -> None:
+        """Give signs of life, and close links that are silent. Called `hz` times a second."""
+        if self.active:
+            self.feeds.check(self._loop.time(), self._server.config["repl-timeout"])
+            self.pump()
+
+    def moved(self) -> None:
+        """Frames of this server's own leader were applied, so its own followers may get them."""
+        if self.active:
+            self.turn_ended()
+
+    # --- woken
+
+    def _stirred(self) -> None:
+        """[lock] A unit is about to be written. From any thread."""
+        self._armed = None
+        if threading.get_ident() == self._thread:
+            self.pump_soon()  # nearly always the end of this turn comes first, and leaves nothing to do
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._woke)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _woke(self) -> None:
+        if self._wake is None:
+            self._wake = self._loop.call_later(WAKE_S, self._slept)
+
+    def _slept(self) -> None:
+        self._wake = None
+        self.pump()
+
+    def _synced(self, error: LogPoisoned | None) -> None:
+        """A sync ended. Called from the log's own thread or the loop's."""
+        try:
+            self._loop.call_soon_threadsafe(self._good, error)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _good(self, error: LogPoisoned | None) -> None:
+        self._awaited = None
+        if error is None:
+            self.pump()
+
+    # --- links
+
+    def begin(self, link: Downstream, lsn: int) -> None:
+        """A link begins, with the frames behind this LSN."""
+        self.feeds.add(link, lsn, self._loop.time())
+        if self._core.checkpoints is not None:
+            self._core.checkpoints.followers = self._needed
+        self.active = self._more = True
+        _logger.info("the follower %s is connected", link)
+        self._loop.call_soon(self.pump)
+
+    def _needed(self) -> list[Keeper]:
+        """The log to keep for followers. From any thread."""
+        config = self._server.config
+        needed = self.feeds.needed(self._loop.time(), config["repl-backlog-ttl"])
+        return [Keeper("follower", name, lsn, config["repl-backlog-size"]) for name, lsn in needed]
+
+    def lost(self, link: Downstream, error: Exception | None) -> None:
+        """The connection of a follower is gone."""
+        self.feeds.lost(link)
+        self.active = bool(self.feeds)
+        _logger.info("the follower %s is gone%s", link, f": {error}" if error else "")
+
+    def received(self, link: Downstream, data: bytes) -> None:
+        """Bytes came from a follower."""
+        self.feeds.received(link, data, self._loop.time())
+
+    def stop(self, reason: str) -> None:
+        """End all links."""
+        self.feeds.drop_all(reason)
+
+
+class ReadAhead:
+    """The frames of a log for one follower. The newest segment is read here, older ones by a thread, ahead of need."""
+
+    def __init__(self, source: Source, ready: Pump) -> None:
+        self._source = source
+        self._ready = ready
+        self._read = memoryview(b"")  # by the thread, not taken yet
+        self._reading: asyncio.Future[bytes] | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    def read(self, nbytes_max: int, good: tuple[int, int]) -> bytes:
+        """At most `nbytes_max` of the next bytes; b"" if there is none yet. Raises what `Source.read` raises."""
+        if self._failure is not None:
+            raise self._failure
+        if self._read:
+            data = bytes(self._read[:nbytes_max])
+            self._read = self._read[nbytes_max:]
+            return data
+        if self._reading is not None:
+            return b""
+        if self._source.in_newest(good):
+            return self._source.read(nbytes_max, good)
+        self._reading = in_thread(lambda: self._source.read(PIECE_BYTES, good))
+        self._reading.add_done_callback(self._arrived)
+        return b""
+
+    def _arrived(self, reading: asyncio.Future[bytes]) -> None:
+        self._reading = None
+        if self._closed:
+            self._source.close()
+            return
+        self._failure = reading.exception()
+        if self._failure is None:
+            self._read = memoryview(reading.result())
+        if self._read or self._failure is not None:
+            self._ready.pump()
+
+    def close(self) -> None:
+        """Close the segment, at once or when the thread has finished."""
+        self._closed = True
+        if self._reading is None:
+            self._source.close()

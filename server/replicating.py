@@ -1,0 +1,148 @@
+"""Replicating: a server's links to its followers, its link to a leader, and changes of its role.
+
+The store knows its role (`Core.roles`), also when no server runs: the file REPLICA states it. A server adds the link.
+If the owner's program made the link (`tidelog.follow`), the server leaves it alone.
+"""
+
+from __future__ import annotations
+
+from tidelog.engine.api import Command
+from tidelog.replication.dial import Address
+from tidelog.replication.errors import LinkError
+from tidelog.replication.follower import take_up
+from tidelog.replication.link import Link
+from tidelog.server import errors, tls
+from tidelog.server.config.config import ConfigError
+from tidelog.server.feeding import Feeding
+from tidelog.server.host import Host
+from tidelog.server.session import Session
+from tidelog.store.commit.landing import READONLY
+from tidelog.store.role import ALONE, Role
+
+
+class Replicating:
+    """See the module docstring. Create it in the loop's thread.
+
+    feeding      the links to followers
+    link         the link to the leader that this server made, or None
+    following    the store is a follower
+    """
+
+    def __init__(self, server: Host[Session]) -> None:
+        self.feeding = Feeding(server)
+        self.link: Link | None = None
+        self.following = server.core.following is not None
+        self._server = server
+        self._core = server.core
+        self._roles = server.core.roles  # None if the store is open read-only
+
+    @property
+    def role(self) -> Role:
+        """The role that the file REPLICA states."""
+        return ALONE if self._roles is None else self._roles.role
+
+    # --- the role
+
+    def start(self) -> None:
+        """Follow, if the store is a follower, or if the option `replicaof` says so and the store has no role yet.
+
+        Raises TidelogError.
+        """
+        if self._roles is None:
+            return
+        self._roles.changed.append(self._changed)
+        wanted = self._server.config["replicaof"]
+        if wanted:
+            host, _, port = wanted.rpartition(" ")
+            take_up(self._core, host, int(port), "followed by the option replicaof")
+        self._take_role()
+
+    def follow(self, host: str, port: int) -> None:
+        """Follow the leader at this address. Raises TidelogError."""
+        assert self._roles is not None
+        self._roles.follow(host, port, "followed by REPLICAOF")
+
+    def promote(self) -> None:
+        """Lead. Raises TidelogError."""
+        assert self._roles is not None
+        self._roles.promote("promoted by REPLICAOF NO ONE")
+
+    def _changed(self) -> None:
+        """[lock] The role changed. From any thread."""
+        try:
+            self._server.loop.call_soon_threadsafe(self._take_role)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _take_role(self) -> None:
+        """Do what the store's role asks for: dial, or hang up."""
+        core, server = self._core, self._server
+        role = self.role
+        turned = core.following is not None and not self.following
+        self.following = core.following is not None
+        server.config.lead(f"{role.host} {role.port}" if self.following else "")
+        if self.link is not None:
+            self.link.stop()
+            self.link = core.link = None
+        if turned:
+            self.feeding.stop("this leader has become a follower")
+            for session in list(server.sessions.values()):
+                session.wrote_lsn = 0  # what WAIT counts is in another history now
+                session.expel()
+        if self.following and core.link is None:
+            self.link = core.link = Link(core, self, self.feeding.moved)
+        for session in list(server.sessions.values()):
+            session.settle()
+
+    def stop(self) -> None:
+        """The server shuts down."""
+        if self._roles is not None and self._changed in self._roles.changed:
+            self._roles.changed.remove(self._changed)
+        if self.link is not None:
+            self.link.stop()
+            self.link = self._core.link = None
+        self.feeding.stop("the leader shuts down")
+
+    # --- what a link asks
+
+    def address(self) -> Address:
+        """See `replication.link.Settings`."""
+        role, config = self.role, self._server.config
+        try:
+            context = tls.to_leader(config)
+        except ConfigError as error:
+            raise LinkError(f"TLS to the leader: {error}") from error
+        return Address(role.host, role.port, config["masteruser"], config["masterauth"], context)
+
+    def port(self) -> int:
+        """See `replication.link.Settings`."""
+        announced: int = self._server.config["replica-announce-port"]
+        return announced or self._server.listeners.port()
+
+    def timeout_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return float(self._server.config["repl-timeout"])
+
+    # --- commands on a follower
+
+    @property
+    def loading(self) -> bool:
+        """Whether the store follows and has not had yet what its leader had: it may still be empty."""
+        link = self._core.link
+        return self.following and link is not None and not link.follower.caught_up
+
+    def refusal(self, command: Command) -> bytes | None:
+        """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
+        flags = command.flags
+        if "write" in flags:
+            return READONLY
+        if self.loading and "loading" not in flags:
+            return errors.LOADING
+        link = self._core.link
+        if (
+            "stale" not in flags
+            and not self._server.config["replica-serve-stale-data"]
+            and (link is None or not link.up)
+        ):
+            return errors.MASTERDOWN
+        return None

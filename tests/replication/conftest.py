@@ -1,0 +1,69 @@
+"""A served leader and a follower in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from tests.replication.proxy import Proxy
+
+import tidelog
+from tidelog.server.server import Server
+
+
+class Pair:
+    """A leader `db`, served on `port`, and a proxy in front of it."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self.root = root
+        self._stack = stack
+        self.db = self.open("leader")
+        self.serving = stack.enter_context(tidelog.serve(self.db, port=0))
+        self.port = self.serving.port
+        self.proxy = Proxy(self.port)
+        stack.callback(self.proxy.close)
+
+    def open(self, name: str, **options: Any) -> tidelog.Store:
+        """A store that is closed at the end."""
+        given = {"fsync": "everysec", **options}
+        return self._stack.enter_context(tidelog.open(self.root / name, **given))
+
+    def serve(self, db: tidelog.Store, **options: Any) -> tidelog.Serving:
+        """A server that ends at the end."""
+        return self._stack.enter_context(tidelog.serve(db, **{"port": 0, **options}))
+
+    def follow(self, name: str = "follower", **options: Any) -> tidelog.Store:
+        """An embedded follower, through the proxy."""
+        given = {"fsync": "everysec", **options}
+        url = f"tidelog://127.0.0.1:{self.proxy.port}"
+        return self._stack.enter_context(tidelog.follow(self.root / name, url, **given))
+
+    def follower(self, name: str = "follower", **options: Any) -> tuple[tidelog.Store, int]:
+        """A follower that is a server: its store and port. It follows through the proxy."""
+        db = self.open(name)
+        serving = self.serve(db, replicaof=f"127.0.0.1 {self.proxy.port}", **options)
+        return db, serving.port
+
+    @property
+    def server(self) -> Server:
+        """The leader's, to look at; it lives in another thread."""
+        assert self.serving.server is not None
+        return self.serving.server
+
+    def client(self, port: int | None = None, **options: Any) -> Any:
+        """A redis.Redis of the leader, or of the server on this port."""
+        client = redis.Redis(
+            port=port or self.port, **{"protocol": 2, "socket_timeout": 30, **options}
+        )
+        self._stack.callback(client.close)
+        return client
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with ExitStack() as stack:
+        yield Pair(tmp_path, stack)

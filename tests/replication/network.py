@@ -1,0 +1,356 @@
+"""Stores on simulated disks, and links between them, in virtual time. Every step is chosen by a seed, none is timed.
+
+A `Node` is one store: its disk, its clock, the process that has it open. A `Wire` is one connection from a follower to
+its upstream: bytes under way in both directions, which arrive in pieces of any size. After each power cut and at the
+end, `Network` checks what must hold of every store:
+
+    the state is what a replay of its own log gives
+    a life has one byte string for each LSN, whichever store has it
+    what a follower acknowledged as fsynced is on its disk after a power cut
+    a follower has never more than its upstream had shipped
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests import inside
+
+import tidelog
+from tidelog import testing
+from tidelog.aof import identity
+from tidelog.aof.reading import recovery
+from tidelog.aof.reading.reader import Scan, segments
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.engine.effects.apply import applier
+from tidelog.engine.effects.digest import digest
+from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
+from tidelog.engine.errors import CommandError
+from tidelog.engine.keys.state import State
+from tidelog.replication.errors import LinkError, Refused
+from tidelog.replication.feed import Feed
+from tidelog.replication.feeds import Feeds
+from tidelog.replication.follower import ERRORS, Follower
+from tidelog.replication.handshake import parse_follow
+from tidelog.store.errors import TidelogError
+
+ROOT: Final = Path("/db")
+SEGMENT_BYTES: Final = 6000
+KEYS: Final = (b"orders", b"mails", b"text")
+UNDER_WAY_MAX: Final = 64 << 10  # bytes that a feed may have under way
+
+
+class Node:
+    """One store, and the process that has it open.
+
+    upstream    the node that it follows, None for a leader
+    durable     the last LSN that this store has said to be fsynced, in an ACK or a reply
+    """
+
+    def __init__(self, network: Network, number: int) -> None:
+        self.network = network
+        self.number = number
+        self.disk = SimulatedDisk(network.r.randrange(1 << 30))
+        self.policy = network.r.choice(("always", "no"))
+        self.clock = testing.Clock()
+        self.upstream: Node | None = None
+        self.durable = 0
+        self.follower: Follower | None = None
+        self.wire: Wire | None = None
+        self.why = ""  # why the last connection ended
+        self.open()
+
+    def __repr__(self) -> str:
+        return f"node {self.number}"
+
+    @property
+    def core(self) -> Any:
+        return inside.core(self.db)
+
+    @property
+    def last(self) -> int:
+        found: int = self.core.log.written_lsn
+        return found
+
+    def open(self) -> None:
+        self.db = tidelog.open(
+            ROOT,
+            disk=self.disk,
+            fsync=self.policy,
+            clock=self.clock,
+            segment_bytes=SEGMENT_BYTES,
+            checkpoint_bytes=0,
+            save=(),
+        )
+        self.feeds = Feeds(self.core)
+        self.follower = None if self.core.following is None else Follower(self.core)
+        self.wire = None
+
+    def follow(self, upstream: Node) -> None:
+        self.core.roles.follow("leader", 1 + upstream.number)
+        self.upstream = upstream
+        self.follower = Follower(self.core)
+
+    def promote(self) -> None:
+        self.hang_up("promoted")
+        self.core.roles.promote()
+        self.upstream = self.follower = None
+
+    def hang_up(self, why: str) -> None:
+        """End the connection to the upstream, and those of all who are connected to this node."""
+        for node in self.network.nodes:
+            wire = node.wire
+            if wire is not None and (node is self or wire.upstream is self):
+                node.wire, node.why = None, why
+
+    def kill(self) -> None:
+        """SIGKILL: what the kernel has stays. Then the process starts again."""
+        self.hang_up("killed")
+        self.core.keeper.let_go()
+        self.disk = self.disk.killed()
+        self.open()
+
+    def power_cut(self) -> None:
+        self.hang_up("power cut")
+        self.core.keeper.let_go()
+        self.disk = self.disk.power_loss(self.network.r)
+        self.open()
+        assert self.last >= self.durable, "what was said to be on the disk is gone"
+
+    # --- what is checked
+
+    def frames(self) -> dict[tuple[int, int], bytes]:
+        """The header of each frame in the log, by its life's incarnation and its first LSN."""
+        found: dict[tuple[int, int], bytes] = {}
+        life = 0
+        core = self.core
+        with core.lock:
+            core.log.flush()
+        for info in segments(self.disk, ROOT / identity.AOF):
+            scan = Scan(self.disk, info, live=True)
+            for frame in scan.frames():
+                record = first_record(frame.body)
+                if record[0] & OPCODE == EPOCH:
+                    life = record[2]
+                found[life, frame.lsn] = (
+                    b"%d %d %d " % (frame.count, frame.now, frame.crc) + frame.body
+                )
+        return found
+
+    def check(self) -> None:
+        core = self.core
+        with core.lock:
+            if core.trouble is not None:
+                core.mend()
+            core.log.flush()
+        state = State()
+        recovery.read_all(
+            self.disk, ROOT / identity.AOF, core.roles.uuid, applier(state), live=True
+        )
+        assert digest(state) == digest(core.state), f"{self}: memory is not what its log says"
+
+
+def first_record(body: bytes) -> Effect:
+    import msgpack
+
+    unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False)
+    unpacker.feed(body)
+    record: Effect = unpacker.unpack()
+    return record
+
+
+class Wire:
+    """One connection: bytes that were sent and have not arrived."""
+
+    def __init__(self, node: Node, upstream: Node, feed: Feed) -> None:
+        self.node, self.upstream, self.feed = node, upstream, feed
+        self.down = bytearray()  # to the follower
+        self.up = bytearray()
+
+
+class Network:
+    """All nodes. `counts` tells what happened, so that a test can see that it did."""
+
+    def __init__(self, seed: int, nodes: int) -> None:
+        self.r = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.seconds = 0.0
+        self.nodes: list[Node] = []
+        for number in range(nodes):
+            self.nodes.append(Node(self, number))
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.hang_up("closed")
+            node.db.close()
+
+    # --- time
+
+    def pass_time(self, seconds: float) -> None:
+        self.seconds += seconds
+        for node in self.nodes:
+            node.clock.advance(seconds)
+
+    # --- links
+
+    def dial(self, node: Node) -> None:
+        """Connect a follower to its upstream."""
+        follower, upstream = node.follower, node.upstream
+        assert follower is not None and upstream is not None
+        self.counts["dial"] += 1
+        try:
+            request = parse_follow(follower.hello())
+            line, feed = upstream.feeds.answer(request, self.seconds)
+            follower.answered(line, self.seconds)
+        except Refused as error:
+            node.why = str(error)
+            self.counts["refused"] += 1
+            return
+        assert feed is not None
+        node.wire = Wire(node, upstream, feed)
+
+    def move(self, node: Node) -> None:
+        """Let one thing happen on a follower's connection."""
+        wire, follower = node.wire, node.follower
+        assert wire is not None and follower is not None
+        try:
+            self.r.choice((self._send, self._arrive, self._work, self._acknowledge))(wire, follower)
+        except ERRORS as error:
+            self.counts[type(error).__name__] += 1
+            node.hang_up(str(error)) if isinstance(error, TidelogError) else self._cut(
+                node, str(error)
+            )
+
+    def _cut(self, node: Node, why: str) -> None:
+        node.wire, node.why = None, why
+
+    def _send(self, wire: Wire, follower: Follower) -> None:
+        room = UNDER_WAY_MAX - len(wire.down)
+        end = wire.upstream.feeds.end()
+        wire.down += wire.feed.send(self.seconds, *end, room)
+
+    def _arrive(self, wire: Wire, follower: Follower) -> None:
+        """A piece of any size reaches one side."""
+        if wire.down and self.r.random() < 0.7:
+            size = self.r.choice((1, 7, 100, 5000, len(wire.down)))
+            data, wire.down[:size] = bytes(wire.down[:size]), b""
+            follower.receive(data, self.seconds)
+        elif wire.up:
+            size = self.r.choice((1, 9, len(wire.up)))
+            data, wire.up[:size] = bytes(wire.up[:size]), b""
+            wire.feed.receive(data, self.seconds)
+            assert wire.feed.acked_lsn <= wire.upstream.last
+
+    def _work(self, wire: Wire, follower: Follower) -> None:
+        follower.work(self.r.choice((0.0, 1.0)), self.seconds)
+
+    def _acknowledge(self, wire: Wire, follower: Follower) -> None:
+        if self.r.random() < 0.3:
+            wire.node.core.log.sync_through(wire.node.core.log.written_lsn)
+        said = follower.send(self.seconds)
+        if said:
+            wire.up += said
+            wire.node.durable = max(wire.node.durable, wire.node.core.log.synced_lsn)
+
+    def settle(self, node: Node, steps: int = 400) -> bool:
+        """Let a follower catch up with its upstream. Returns whether it did."""
+        for _ in range(steps):
+            assert node.upstream is not None
+            if node.wire is None:
+                self.dial(node)
+                if node.wire is None:
+                    return False
+            wire, follower = node.wire, node.follower
+            assert follower is not None
+            try:
+                self._send(wire, follower)
+                data, wire.down[:] = bytes(wire.down), b""
+                if data:
+                    follower.receive(data, self.seconds)
+                while follower.work(1.0, self.seconds):
+                    pass
+                node.core.log.sync_through(node.last)  # the shell does that under `always`
+                wire.up += follower.send(self.seconds)
+                data, wire.up[:] = bytes(wire.up), b""
+                wire.feed.receive(data, self.seconds)
+            except LinkError as error:
+                self._cut(node, str(error))
+                continue
+            if node.last == node.upstream.last:
+                return True
+            self.pass_time(0.001)
+        return False
+
+    # --- commands
+
+    def write(self, node: Node) -> None:
+        """One random command on a leader."""
+        r = self.r
+        key = r.choice(KEYS)
+        ids = [entry[0] for entry in self.run(node, b"XRANGE", key, b"-", b"+") or []]
+        some = r.sample(ids, min(len(ids), r.choice((1, 3, 20))))
+        choices: list[tuple[bytes, ...]] = [
+            *[
+                (
+                    b"XADD",
+                    key,
+                    b"*",
+                    b"n",
+                    b"%d" % r.randrange(100),
+                    b"x",
+                    bytes(r.choice((1, 80, 900))),
+                )
+            ]
+            * 4,
+            (b"XGROUP", b"CREATE", key, b"g", b"0", b"MKSTREAM"),
+            (
+                b"XREADGROUP",
+                b"GROUP",
+                b"g",
+                r.choice((b"ann", b"bob")),
+                b"COUNT",
+                b"5",
+                b"STREAMS",
+                key,
+                b">",
+            ),
+            (b"XTRIM", key, b"MAXLEN", b"%d" % r.choice((0, 5, 30))),
+            (b"SET", b"name", b"%d" % r.randrange(9), b"PX", b"%d" % r.choice((1, 400, 90_000))),
+            (b"PEXPIRE", key, b"%d" % r.choice((1, 500, 100_000))),
+            (b"DEL", b"name"),
+        ]
+        if some:
+            choices += [(b"XACK", key, b"g", *some), (b"XDEL", key, *some)]
+            choices += [(b"XCLAIM", key, b"g", b"ann", b"0", *some)]
+        self.run(node, *r.choice(choices))
+        if node.policy == "always":
+            node.core.log.wait(node.core.log.next_lsn - 1, 2)
+            node.durable = max(node.durable, node.core.log.synced_lsn)
+        self.counts["write"] += 1
+
+    def run(self, node: Node, *args: bytes) -> Any:
+        reply = node.core.command(0, list(args))[0]
+        if isinstance(reply, CommandError):
+            return None
+        if hasattr(reply, "pairs"):
+            return [(b"%d-%d" % (each >> 64, each & (1 << 64) - 1), row) for each, row in reply]
+        return reply
+
+    # --- what holds of all
+
+    def check(self) -> None:
+        """Each store is what its log says, and stores that share a life share its bytes."""
+        known: dict[tuple[int, int], bytes] = {}
+        for node in self.nodes:
+            node.check()
+            for place, frame in node.frames().items():
+                assert known.setdefault(place, frame) == frame, (node, place)
+
+    def step(self, ways: list[tuple[float, Callable[[], object]]]) -> None:
+        """One of several things, by their weights."""
+        (way,) = self.r.choices([way for _, way in ways], [weight for weight, _ in ways])
+        way()

@@ -1,0 +1,97 @@
+"""Servers as processes, to be followed, cut off and killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+from tests.until import until
+
+CHILD = Path(__file__).with_name("child.py")
+
+
+class Node:
+    """A store in `root`, and the server process over it while it runs. Options as words: `appendfsync=always`."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        self.root = root
+        self.options = options
+        self.port = 0
+        self.errors = root.with_suffix(".log")
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> Node:
+        """Start it, on the port that it had before, if any."""
+        port = (f"port={self.port}",) if self.port else ()
+        with self.errors.open("ab") as errors:
+            self._child = child = subprocess.Popen(
+                [sys.executable, str(CHILD), str(self.root), *self.options, *port, *options],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line, self.errors.read_text()
+        self.port = int(line)
+        return self
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it by a signal. Does nothing if it does not run."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.send_signal(number)
+        try:
+            child.wait(30)
+        finally:
+            child.kill()
+            child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.end(signal.SIGKILL)
+
+    def client(self) -> Any:
+        """A redis.Redis."""
+        return redis.Redis(port=self.port, protocol=2, socket_timeout=30)
+
+    def follow(self, port: int) -> None:
+        """Make it follow the server on this port."""
+        with self.client() as client:
+            assert client.execute_command("REPLICAOF", "127.0.0.1", str(port))
+
+    def lsn(self) -> int:
+        """Of its last record."""
+        with self.client() as client:
+            found: int = client.info("replication")["master_repl_offset"]
+            return found
+
+    def digest(self) -> bytes:
+        """Of everything it holds. Needs `enable-debug-command`."""
+        with self.client() as client:
+            found: bytes = client.execute_command("DEBUG", "DIGEST")
+            return found
+
+
+def caught_up(leader: Node, follower: Node) -> None:
+    """Until the follower has everything that its leader had at the call."""
+    lsn = leader.lsn()
+    until(lambda: follower.lsn() >= lsn, "the follower does not catch up")
+
+
+@contextmanager
+def ended(*nodes: Node) -> Iterator[None]:
+    """Kill the processes at the end."""
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.kill()

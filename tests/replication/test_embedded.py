@@ -1,0 +1,114 @@
+"""`tidelog.follow`: a store of this program follows a served one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from tests.replication.conftest import Pair
+from tests.replication.stores import caught_up, equal
+from tests.until import parked, until
+
+import tidelog
+
+
+def test_it_holds_what_its_leader_holds(pair: Pair) -> None:
+    pair.db.xadd("orders", {"n": 1})
+    follower = pair.follow()
+    pair.db.xadd("orders", {"n": 2})
+    pair.db.set("k", "v")
+    pair.db.xgroup_create("orders", "g", "0")
+    pair.db.xreadgroup("g", "c", {"orders": ">"})
+    equal(pair.db, follower)
+    assert follower.xlen("orders") == 2
+    with pytest.raises(tidelog.ReadOnlyError):
+        follower.xadd("orders", {"n": 3})
+
+
+def test_threads_of_the_leader_wake_the_feed(pair: Pair) -> None:
+    follower = pair.follow()
+    caught_up(pair.db, follower)
+    for number in range(20):  # nothing else moves the server's loop
+        pair.db.xadd("orders", {"n": number})
+        caught_up(pair.db, follower)
+
+
+def test_a_blocked_reader_gets_entries_as_they_arrive(pair: Pair) -> None:
+    follower = pair.follow()
+    caught_up(pair.db, follower)
+    got: list[object] = []
+    reader = threading.Thread(
+        target=lambda: got.extend(follower.xread({"orders": "$"}, block=30_000)), daemon=True
+    )
+    reader.start()
+    parked(follower)
+    id_ = pair.db.xadd("orders", {"n": 1})
+    reader.join(30)
+    assert got == [[b"orders", [(id_, {b"n": b"1"})]]]
+
+
+def test_info_tells_of_the_link(pair: Pair) -> None:
+    follower = pair.follow()
+    caught_up(pair.db, follower)
+
+    def told() -> dict[str, object]:
+        found: dict[str, object] = follower.info()["replication"]
+        return found
+
+    until(lambda: told().get("caught_up"))
+    assert told()["role"] == "follower" and told()["link"] == "connected"
+    until(lambda: told()["lag"] == 0)
+    pair.serving.close()
+    until(lambda: told()["link"] != "connected" and told()["link_failure"])
+
+
+def test_a_promoted_store_takes_writes_and_stays_a_leader(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair.db.xadd("orders", {"n": 1})
+    follower = pair.follow()
+    caught_up(pair.db, follower)
+    follower.promote()
+    follower.xadd("orders", {"n": 2})
+    assert follower.role().kind == "leader"
+    until(lambda: "link" not in follower.info()["replication"])
+    follower.close()
+    again = pair.follow()
+    assert again.role().kind == "leader"
+    assert again.xlen("orders") == 2
+    assert "stays a leader" in caplog.text
+    assert (
+        "broke the protocol" not in caplog.text
+    )  # its own records are not acknowledged to the old leader
+
+
+def test_it_goes_on_after_being_closed(pair: Pair) -> None:
+    for number in range(3):
+        follower = pair.follow()
+        pair.db.xadd("orders", {"n": number})
+        equal(pair.db, follower)
+        follower.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://a:1", "tidelog://", "tidelog://a:x", "tidelog://a:1/b", "tidelog://a:99999"]
+)
+def test_a_wrong_address_is_refused(pair: Pair, url: str) -> None:
+    with pytest.raises(tidelog.DataError, match="address"):
+        tidelog.follow(pair.root / "other", url)
+    assert not (pair.root / "other").exists()
+
+
+def test_the_same_for_asyncio(pair: Pair) -> None:
+    async def go() -> None:
+        url = f"tidelog://127.0.0.1:{pair.proxy.port}"
+        id_ = pair.db.xadd("orders", {"n": 1})
+        async with tidelog.afollow(pair.root / "follower", url) as db:
+            (found,) = await db.xread({"orders": "0"}, block=30_000)
+            assert found == [b"orders", [(id_, {b"n": b"1"})]]
+            await db.promote()
+            await db.xadd("orders", {"n": 2})
+            assert await db.xlen("orders") == 2
+
+    asyncio.run(go())

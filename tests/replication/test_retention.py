@@ -1,0 +1,63 @@
+"""What a leader keeps of its log for a follower that is away, and what happens to one that was away for too long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests import inside
+from tests.replication.stores import equal
+from tests.until import until
+
+import tidelog
+
+
+def fill(db: tidelog.Store, count: int) -> None:
+    for number in range(count):
+        db.xadd("orders", {"n": number, "pad": "x" * 500}, maxlen=10)
+
+
+def away(root: Path, **options: Any) -> str:
+    """The leader writes and makes checkpoints while its follower is away. Why the link is down then, or ""."""
+    with (
+        tidelog.open(root / "leader", fsync="no", segment_bytes=4096, retain_bytes=0) as db,
+        tidelog.serve(db, port=0, **options) as serving,
+    ):
+        url = f"tidelog://127.0.0.1:{serving.port}"
+        checkpoints = inside.checkpoints(db)
+        with tidelog.follow(root / "follower", url, fsync="always") as copy:
+            fill(db, 50)
+            equal(db, copy)
+        fill(db, 50)
+        checkpoints.fold()
+        fill(db, 50)
+        checkpoints.fold()
+        with tidelog.follow(root / "follower", url, fsync="always") as copy:
+            told = copy.info
+            until(
+                lambda: (
+                    told()["replication"]["link_failure"]
+                    or told()["replication"]["link"] == "connected"
+                )
+            )
+            failure = str(told()["replication"]["link_failure"])
+            if not failure:
+                equal_tail(db, copy)
+            return failure
+
+
+def equal_tail(db: tidelog.Store, copy: tidelog.Store) -> None:
+    """Both hold the same; the leader has no longer all of its log."""
+    until(lambda: copy.digest() == db.digest())
+
+
+def test_the_log_is_kept_for_a_follower_that_is_away(tmp_path: Path) -> None:
+    assert away(tmp_path) == ""
+
+
+def test_not_for_longer_than_asked(tmp_path: Path) -> None:
+    assert "no longer" in away(tmp_path, repl_backlog_ttl=0)
+
+
+def test_not_more_than_asked(tmp_path: Path) -> None:
+    assert "no longer" in away(tmp_path, repl_backlog_size=16 << 10)

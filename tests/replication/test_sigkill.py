@@ -1,0 +1,79 @@
+"""kill -9 of a leader or its follower while clients write: the follower goes on, and both end up equal."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.replication.processes import Node, caught_up, ended
+from tests.replication.stores import frames
+from tests.server.durability.load import Load, check
+from tests.until import until
+
+import tidelog
+
+CLIENTS = 8
+
+
+def rounds(root: Path, policy: str, count: int, seed: int) -> None:
+    print(f"seed {seed}")
+    pick = random.Random(seed)
+    leader = Node(root / "leader", f"appendfsync={policy}")
+    follower = Node(root / "follower", f"appendfsync={policy}")
+    load = Load(CLIENTS)
+    with ended(leader, follower):
+        leader.start()
+        follower.start(f"replicaof=127.0.0.1 {leader.port}")
+        for _ in range(count):
+            victim = pick.choice((leader, follower))
+            load.start(leader.port, pick.randint(20, 400))
+            assert load.enough.wait(60)
+            victim.kill()
+            if victim is leader:
+                load.stop()
+            victim.start()
+            if victim is follower:
+                load.stop()
+            if pick.random() < 0.5:
+                caught_up(leader, follower)
+        caught_up(leader, follower)
+        leader.end()
+        follower.end()
+    with ExitStack() as stack:
+        stores = [stack.enter_context(tidelog.open(node.root)) for node in (leader, follower)]
+        assert stores[0].digest() == stores[1].digest()
+        assert frames(stores[0]) == frames(stores[1])
+        check(stores[1], load.promised)
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_both_are_equal_afterwards(tmp_path: Path, policy: str) -> None:
+    rounds(tmp_path, policy, 4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_thirty_rounds(tmp_path: Path, policy: str) -> None:
+    rounds(tmp_path, policy, 30, seed=2)
+
+
+def test_what_wait_confirmed_is_there_after_a_promotion(tmp_path: Path) -> None:
+    leader, follower = Node(tmp_path / "leader"), Node(tmp_path / "follower")
+    with ended(leader, follower):
+        leader.start()
+        follower.start(f"replicaof=127.0.0.1 {leader.port}")
+        confirmed = []
+        with leader.client() as client:
+            until(lambda: client.info("replication")["connected_slaves"] == 1)
+            for number in range(300):
+                id_ = client.xadd("orders", {"n": number})
+                if client.wait(1, 10_000) == 1:
+                    confirmed.append(id_)
+        leader.kill()
+        with follower.client() as client:
+            assert client.execute_command("REPLICAOF", "NO", "ONE") == b"OK"
+            found = {id_ for id_, _ in client.xrange("orders")}
+            client.xadd("orders", {"n": -1})
+    assert len(confirmed) == 300 and found.issuperset(confirmed)
