@@ -137,9 +137,9 @@ class _LinkThread:
         role = self._roles.role
         return self._address._replace(host=role.host, port=role.port)
 
-    def port(self) -> int:
+    def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""
-        return 0
+        return "", 0
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""

@@ -56,8 +56,10 @@ class Follower:
     stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
     """
 
-    def __init__(self, core: Core, port: Callable[[], int] = lambda: 0) -> None:
-        """`port`: where this store serves clients; 0 = nowhere."""
+    def __init__(
+        self, core: Core, announced: Callable[[], tuple[str, int]] = lambda: ("", 0)
+    ) -> None:
+        """`announced`: host and port where this store serves clients. "": as the leader sees it; port 0: nowhere."""
         self.leader_lsn = 0
         self.target: int | None = None
         self.caught_up = core.log.next_lsn > 1
@@ -67,7 +69,7 @@ class Follower:
         self._core = core
         assert core.roles is not None  # a store that is open read-only cannot follow
         self._roles = core.roles
-        self._port = port
+        self._announced = announced
         self._intake: Intake | None = None
         self._batch: Batch | None = None  # taken, and not applied yet
         self._whole_at = 0.0  # when the last whole message came
@@ -93,7 +95,8 @@ class Follower:
         following, roles = self.following, self._roles
         lsn, crc = self._last = following.last
         id_ = bytes.fromhex(roles.role.id)
-        return Follow(roles.uuid, id_, self._port(), lsn, crc, tuple(following.lives())).words()
+        host, port = self._announced()
+        return Follow(roles.uuid, id_, port, lsn, crc, tuple(following.lives()), host=host).words()
 
     def answered(self, line: bytes, now: float) -> None:
         """The leader's reply. Raises Refused if it sends no frames."""

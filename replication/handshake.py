@@ -1,11 +1,12 @@
 """The handshake: the follower's request, and the leader's reply, as words and a line of RESP.
 
-    TIDELOG FOLLOW 1 <uuid> <id> <port> <lsn> <crc> <lives> [REPLACE]
+    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE]
 
     1         version of this protocol
     uuid      of the store, 32 hex digits; an empty store (LSN 0) may name any
     id        of this copy of the store, 32 hex digits
-    port      at which the follower serves clients; 0 for none
+    address   [host:]port at which the follower serves clients; port 0 for none. Without a host, the leader takes the
+              address from which the follower connects
     lsn, crc  the last frame of the follower's log: the LSN that it ends with, and the CRC of its header, 8 hex digits
     lives     <number>:<incarnation, 16 hex digits>:<first LSN>, newest first, joined by commas, at most 100; - for none
     REPLACE   a person agrees that the follower's log is set aside where it has parted from the leader's
@@ -36,6 +37,7 @@ from tidelog.replication.protocol import REASON_BYTES_MAX, cut
 VERSION: Final = 1
 LIVES_MAX: Final = 100
 _LSN_MAX: Final = (1 << 64) - 1
+_HOST = re.compile(rb"[!-~]{0,255}")
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,19}", re.ASCII)
 
 
@@ -49,13 +51,19 @@ class Follow(NamedTuple):
     crc: int
     lives: tuple[Epoch, ...]  # newest first
     replace: bool = False
+    host: str = ""  # that the follower announces; "" if none
 
     def words(self) -> list[bytes]:
         """The request as the words of a command. Only the newest LIVES_MAX lives are sent."""
         lives = b",".join(b"%d:%016x:%d" % life for life in self.lives[:LIVES_MAX])
         words = [
             *(b"TIDELOG", b"FOLLOW", b"%d" % VERSION, self.uuid.hex().encode()),
-            *(self.id.hex().encode(), b"%d" % self.port, b"%d" % self.lsn, b"%08x" % self.crc),
+            *(
+                self.id.hex().encode(),
+                _address(self.host, self.port),
+                b"%d" % self.lsn,
+                b"%08x" % self.crc,
+            ),
             lives or b"-",
         ]
         return [*words, b"REPLACE"] if self.replace else words
@@ -71,8 +79,11 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
         )
     replace = len(rest) == 7 and rest[-1].upper() == b"REPLACE"
     if len(rest) != 6 + replace or version != b"%d" % VERSION:
-        raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, port, lsn, crc and lives")
-    uuid, id_, port, lsn, crc, lives = rest[:6]
+        raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, address, lsn, crc and lives")
+    uuid, id_, address, lsn, crc, lives = rest[:6]
+    host, colon, port = address.rpartition(b":")
+    if not _HOST.fullmatch(host) or bool(host) != bool(colon):
+        raise ProtocolError(f"{_shown(host)} is not the name of a host")
     follow = Follow(
         _hex("a uuid", uuid, 16),
         _hex("an id", id_, 16),
@@ -81,6 +92,7 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
         int.from_bytes(_hex("a crc", crc, 4), "big"),
         _lives(lives),
         replace,
+        host.decode(),
     )
     if bool(follow.lsn) != bool(follow.lives) or (
         follow.lives and follow.lives[0].lsn > follow.lsn
@@ -203,6 +215,10 @@ def parse_reply(line: bytes) -> Reply:
             return Refuse(line[1:].decode(errors="replace"))
         case _:
             raise ProtocolError(f"it answered the handshake with {_shown(line)}")
+
+
+def _address(host: str, port: int) -> bytes:
+    return b"%s:%d" % (host.encode(), port) if host else b"%d" % port
 
 
 def _lives(word: bytes) -> tuple[Epoch, ...]:

@@ -52,8 +52,8 @@ class Settings(Protocol):
     def address(self) -> Address:
         """Where the leader is. Raises LinkError."""
 
-    def port(self) -> int:
-        """The port at which this follower serves clients; 0 = none."""
+    def announced(self) -> tuple[str, int]:
+        """Host and port at which this follower serves clients. "": as the leader sees it; port 0: none."""
 
     def timeout_s(self) -> float:
         """Seconds of silence after which the link is closed."""
@@ -82,7 +82,7 @@ class Link:
         self.core = core
         self.settings = settings
         self.moved = moved
-        self.follower = Follower(core, settings.port)
+        self.follower = Follower(core, settings.announced)
         self.loop = asyncio.get_running_loop()
         self.down_since: float | None = self.loop.time()
         self._wire: _Wire | None = None

@@ -114,10 +114,12 @@ class Replicating:
             raise LinkError(f"TLS to the leader: {error}") from error
         return Address(role.host, role.port, config["masteruser"], config["masterauth"], context)
 
-    def port(self) -> int:
+    def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""
-        announced: int = self._server.config["replica-announce-port"]
-        return announced or self._server.listeners.port()
+        config = self._server.config
+        return config["replica-announce-ip"], config[
+            "replica-announce-port"
+        ] or self._server.listeners.port()
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""

@@ -70,7 +70,7 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         ahead[0].close()
         raise _refused(rival)
     connection.send(line)
-    host = connection.addr.rpartition(":")[0].strip("[]")
+    host = asked.host or connection.addr.rpartition(":")[0].strip("[]")
     link = Downstream(asked.id, host, asked.port, feed, _Sink(connection), ahead[0].close)
     session.follower = link
     peer = connection.transport.get_extra_info("socket")

@@ -198,6 +198,17 @@ class Text(Kind):
         return text
 
 
+class HostName(Text):
+    """A host name or an IP address, or nothing."""
+
+    allowed = "a host name or an IP address"
+
+    def parse(self, text: str) -> str:
+        if len(text) > 255 or not all("!" <= c <= "~" for c in text):
+            raise Refused("argument must be a host name or an IP address")
+        return text
+
+
 class Words(Text):
     """At least one word (unless `empty`), separated by blanks; TOML and Python may also use a list of strings."""
 

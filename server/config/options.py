@@ -18,6 +18,7 @@ from tidelog.server.config.kinds import (
     Boolean,
     Choice,
     EventClasses,
+    HostName,
     Integer,
     Kind,
     Limit,
@@ -160,7 +161,7 @@ _ALL: Final = (
            "Answer reads while the link to the leader is down; no = the error MASTERDOWN."),
     Option("replica-priority", Integer(0, INT_MAX), 100, RUN,
            "Rank for Sentinel: it promotes the follower with the lowest number, and none with 0."),
-    Option("replica-announce-ip", Text(), "", RUN,
+    Option("replica-announce-ip", HostName(), "", RUN,
            "Address that the leader shows for this follower; empty = the one it connects from."),
     Option("replica-announce-port", _PORT, 0, RUN, "Port that the leader shows for this follower; 0 = `port`."),
     # Reporting

@@ -349,3 +349,12 @@ def test_expired_keys_are_hidden_and_deleted_by_the_leader(two: Two) -> None:
     until(lambda: client.dbsize() == 0)
     equal(pair.db, db)
     assert other.dbsize() == 0
+
+
+def test_a_follower_announces_where_clients_find_it(pair: Pair) -> None:
+    _, port = pair.follower(replica_announce_ip="replica.example", replica_announce_port=7000)
+    up(pair, port)
+    shown = pair.client().info("replication")["slave0"]
+    assert (shown["ip"], shown["port"]) == ("replica.example", 7000)
+    with pytest.raises(redis.ResponseError, match="a host name or an IP address"):
+        pair.client(port).config_set("replica-announce-ip", "two words")

@@ -40,7 +40,15 @@ def test_the_words_of_a_request() -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("follow", [FOLLOW, FOLLOW._replace(lives=(), lsn=0, crc=0, port=0)])
+@pytest.mark.parametrize(
+    "follow",
+    [
+        FOLLOW,
+        FOLLOW._replace(lives=(), lsn=0, crc=0, port=0),
+        FOLLOW._replace(host="replica.example"),
+        FOLLOW._replace(host="fe80::1"),
+    ],
+)
 def test_a_request_comes_back(follow: Follow, replace: bool) -> None:
     follow = follow._replace(replace=replace)
     assert parse_follow(follow.words()) == follow
@@ -60,11 +68,11 @@ def changed(at: int, word: bytes) -> list[bytes]:
 
 # fmt: off
 @pytest.mark.parametrize(("words", "reason"), [
-    ([b"TIDELOG", b"FOLLOW"], "needs version, uuid, id, port, lsn, crc and lives"),
-    (FOLLOW.words()[:-1], "needs version, uuid, id, port, lsn, crc and lives"),
-    ([*FOLLOW.words(), b"PLEASE"], "needs version, uuid, id, port, lsn, crc and lives"),
-    ([*FOLLOW.words(), b"REPLACE", b"REPLACE"], "needs version, uuid, id, port, lsn, crc and lives"),
-    (changed(2, b"one"), "needs version, uuid, id, port, lsn, crc and lives"),
+    ([b"TIDELOG", b"FOLLOW"], "needs version, uuid, id, address, lsn, crc and lives"),
+    (FOLLOW.words()[:-1], "needs version, uuid, id, address, lsn, crc and lives"),
+    ([*FOLLOW.words(), b"PLEASE"], "needs version, uuid, id, address, lsn, crc and lives"),
+    ([*FOLLOW.words(), b"REPLACE", b"REPLACE"], "needs version, uuid, id, address, lsn, crc and lives"),
+    (changed(2, b"one"), "needs version, uuid, id, address, lsn, crc and lives"),
     (changed(2, b"2"), "asks for version 2 of the replication protocol, but this tidelog has version 1"),
     (changed(3, b"00"), "'00' is not a uuid: 32 hex digits"),
     (changed(3, UUID.hex().upper().encode()), "is not a uuid"),

@@ -61,6 +61,7 @@ def values(kind: Kind) -> str:
     return {
         "Text": "text",
         "Words": "words",
+        "HostName": "text",
         "ReplicaOf": "host and port",
         "Mode": "octal digits",
         "SaveRules": "pairs of seconds and changes",
