@@ -12,6 +12,7 @@ from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, address_of
 from tidelog.replication.follower import take_up
 from tidelog.replication.link import TIMEOUT_S, Link
+from tidelog.replication.rejoin import SURPLUS_S
 from tidelog.store.aopening import Opening, aopen_store
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import CannotOpen
@@ -144,3 +145,7 @@ class _LinkThread:
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""
         return TIMEOUT_S
+
+    def surplus_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return SURPLUS_S

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.aof import identity
-from tidelog.aof.errors import AofError, Released
+from tidelog.aof.errors import AofError, Released, Vanished
 from tidelog.aof.log import FSYNCED
 from tidelog.aof.seek import Good, Source, position_after
 from tidelog.aof.segment import Position
@@ -20,6 +21,7 @@ from tidelog.replication.feed import Feed, SourceLike
 from tidelog.replication.handshake import Continue, Follow
 from tidelog.replication.history import Place, Upstream, judge
 from tidelog.replication.protocol import Bye
+from tidelog.store.commit.attached import Changing
 from tidelog.store.commit.core import Core
 
 AHEAD_BYTES_MAX: Final = 1 << 20  # given to a connection and not taken by the system yet
@@ -109,6 +111,21 @@ def _itself(source: Source) -> SourceLike:
     return source
 
 
+class _UntilRewound:
+    """The bytes of a source, until this store's own log is rewound. Then the source is at a place of another history,
+    and the follower has to shake hands again."""
+
+    def __init__(self, source: SourceLike, roles: Changing, rewinds: int, directory: Path) -> None:
+        self._source, self._roles = source, roles
+        self._rewinds, self._directory = rewinds, directory
+
+    def read(self, nbytes_max: int, good: Good) -> bytes:
+        """As `SourceLike.read`. Raises Vanished if the log was rewound."""
+        if self._roles.rewinds != self._rewinds:
+            raise Vanished(self._directory)
+        return self._source.read(nbytes_max, good)
+
+
 class Feeds:
     """See the module docstring. Iterating gives the followers, in the order of their connection."""
 
@@ -138,6 +155,7 @@ class Feeds:
         assert roles is not None  # a store that is open read-only ships nothing
         directory = core.root / identity.AOF
         with core.lock:
+            rewinds = roles.rewinds
             if core.trouble is not None:
                 core.mend()
             log, following = core.log, core.following
@@ -149,6 +167,10 @@ class Feeds:
         if core.durability.level() == FSYNCED:
             # Perhaps no other write follows for a long time, and the follower has caught up only with `last`.
             log.sync_through(last)
+        elif following is None:
+            # Under every policy a follower knows no life that a power cut takes from its leader. Else the surplus that
+            # it then has would begin a life, as that of a second leader does, and only a person could give it up.
+            log.sync_through(lives[0].lsn)
         found: dict[int, Position] = {}
 
         def frame_at(lsn: int) -> int | Place:
@@ -174,8 +196,8 @@ class Feeds:
         )
         if not isinstance(reply, Continue):
             return reply.line(), None
-        source = Source(roles.disk, directory, roles.uuid, found[follow.lsn])
-        return reply.line(), Feed(through(source), last, now)
+        source = through(Source(roles.disk, directory, roles.uuid, found[follow.lsn]))
+        return reply.line(), Feed(_UntilRewound(source, roles, rewinds, directory), last, now)
 
     # --- connections
 

@@ -7,7 +7,8 @@ For each connection, its shell (replication/link.py)
     calls     `work` until it returns False: it appends and applies whole frames for a short time
     sends     `send()`, the acknowledgements, after each `work` and some times a second
 
-Every method may raise one of ERRORS. Then the connection is over, and the shell makes a new one.
+Every method may raise one of ERRORS. Then the connection is over. The shell calls `rejoin`, in a thread, if `parted` is
+set, and makes a new connection.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tidelog.replication.handshake import (
     parse_reply,
 )
 from tidelog.replication.intake import Intake
+from tidelog.replication.rejoin import SURPLUS_S, rejoin
 from tidelog.store.commit.attached import Receiving
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import OutOfSpace, TidelogError
@@ -54,22 +56,30 @@ class Follower:
     heard_at       when something last came from the leader
     frames_bytes   bytes of frames that were applied
     stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
+    parted         the leader's last reply, if that was REJOIN
     """
 
     def __init__(
-        self, core: Core, announced: Callable[[], tuple[str, int]] = lambda: ("", 0)
+        self,
+        core: Core,
+        announced: Callable[[], tuple[str, int]] = lambda: ("", 0),
+        surplus_s: Callable[[], float] = lambda: SURPLUS_S,
     ) -> None:
-        """`announced`: host and port where this store serves clients. "": as the leader sees it; port 0: nowhere."""
+        """`surplus_s`: see `rejoin.rejoin`.
+
+        announced   host and port where this store serves clients. "": as the leader sees it; port 0: nowhere
+        """
         self.leader_lsn = 0
         self.target: int | None = None
         self.caught_up = core.log.next_lsn > 1
         self.heard_at = 0.0
         self.frames_bytes = 0
         self.stalled = ""
+        self.parted: Rejoin | None = None
         self._core = core
         assert core.roles is not None  # a store that is open read-only cannot follow
         self._roles = core.roles
-        self._announced = announced
+        self._announced, self._surplus_s = announced, surplus_s
         self._intake: Intake | None = None
         self._batch: Batch | None = None  # taken, and not applied yet
         self._whole_at = 0.0  # when the last whole message came
@@ -91,7 +101,7 @@ class Follower:
 
     def hello(self) -> list[bytes]:
         """The words that ask the leader for its frames. A connection begins."""
-        self._intake = self._batch = None
+        self._intake = self._batch = self.parted = None
         following, roles = self.following, self._roles
         lsn, crc = self._last = following.last
         id_ = bytes.fromhex(roles.role.id)
@@ -99,8 +109,14 @@ class Follower:
         return Follow(roles.uuid, id_, port, lsn, crc, tuple(following.lives()), host=host).words()
 
     def answered(self, line: bytes, now: float) -> None:
-        """The leader's reply. Raises Refused if it sends no frames."""
+        """The leader's reply. Raises Refused if it sends no frames, LinkError if `rejoin` is to be called."""
         reply = parse_reply(line)
+        if isinstance(reply, Rejoin):
+            self.parted = reply
+            raise LinkError(
+                f"this log and the leader's part behind LSN {reply.lsn}, and the leader has given up the records that "
+                "this log has behind it"
+            )
         if not isinstance(reply, Continue):
             raise Refused(_why_not(reply))
         if reply.uuid != self._roles.uuid:
@@ -113,6 +129,20 @@ class Follower:
         self.leader_lsn = max(self.leader_lsn, reply.last)
         self._intake = Intake(reply.uuid, lsn, crc, now)
         self._came_to(lsn)
+
+    def rejoin(self) -> None:
+        """Set aside the records that the leader has given up, if `parted`. Slow: call it in a thread.
+
+        Afterwards a new connection may begin at once. Raises Refused: only a person may give them up.
+        """
+        asked, self.parted = self.parted, None
+        if asked is None:
+            return
+        done = rejoin(self._core, asked, self._surplus_s())
+        if isinstance(done, Resync):
+            raise Refused(_why_not(done))
+        self.leader_lsn = asked.last
+        self._bad = 0, 0
 
     # --- the stream
 
@@ -211,15 +241,10 @@ def _why_not(reply: Reply) -> str:
                 f"the leader's log ends with LSN {reply.last}, before this one's. The leader follows another store, "
                 "from which it will receive the rest"
             )
-        case Rejoin():
-            return (
-                f"this log and the leader's part behind LSN {reply.lsn}, and the leader has given up what this log has "
-                "behind it"
-            )
         case Resync():
             return f"this store needs a copy of the leader's data: {reply.reason}"
-        case Continue():
-            raise AssertionError("the leader continues")
+        case Continue() | Rejoin():
+            raise AssertionError("these are no refusals")
     return f"the leader refuses: {reply.reason}"
 
 

@@ -58,6 +58,9 @@ class Settings(Protocol):
     def timeout_s(self) -> float:
         """Seconds of silence after which the link is closed."""
 
+    def surplus_s(self) -> float:
+        """Seconds of records that are given up without asking, if a leader has lost them with its power."""
+
 
 class Link:
     """One follower's link, until `stop`. Create it in the loop's thread. Other threads may read its attributes.
@@ -82,7 +85,7 @@ class Link:
         self.core = core
         self.settings = settings
         self.moved = moved
-        self.follower = Follower(core, settings.announced)
+        self.follower = Follower(core, settings.announced, settings.surplus_s)
         self.loop = asyncio.get_running_loop()
         self.down_since: float | None = self.loop.time()
         self._wire: _Wire | None = None
@@ -122,6 +125,15 @@ class Link:
                     least = REFUSED_PAUSE_S
                 except ERRORS as error:
                     self._down(error)
+                if follower.parted is not None:
+                    try:
+                        await asyncio.to_thread(follower.rejoin)
+                        continue
+                    except Refused as error:
+                        self._down(error)
+                        least = REFUSED_PAUSE_S
+                    except ERRORS as error:
+                        self._down(error)
                 if follower.frames_bytes > applied or self.loop.time() - began > STEADY_S:
                     pause = 0.0  # that was a link
                 else:

@@ -125,6 +125,10 @@ class Replicating:
         """See `replication.link.Settings`."""
         return float(self._server.config["repl-timeout"])
 
+    def surplus_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return float(self._server.config["replica-surplus-seconds"])
+
     # --- commands on a follower
 
     @property

@@ -162,6 +162,11 @@ def oldest_lsn(disk: Disk, directory: Path) -> int | None:
     return min((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
 
 
+def newest_lsn(disk: Disk, directory: Path) -> int | None:
+    """As `oldest_lsn`, of the newest snapshot."""
+    return max((lsn_of(path.name) or 0 for path in _paths(disk, directory)), default=None)
+
+
 def _paths(disk: Disk, directory: Path) -> list[Path]:
     try:
         names = disk.listdir(directory)

@@ -18,7 +18,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -550,6 +551,21 @@ class Checkpoints:
         """The damage that a check of the file found. While there is one, no checkpoint is made, no segment deleted."""
         environment = self._environment
         return None if environment is None else environment.damage
+
+    # --- while the log is rewound
+
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """No checkpoint is written meanwhile, and no snapshot is made, in no process. Waits for those under way.
+
+        Gives the last LSN that the checkpoint or a snapshot of the store covers. Do not hold the store's lock. Raises
+        SnapshotsLocked, OSError.
+        """
+        from tidelog.snapshot import portable  # imported here: many stores never make one
+
+        directory = self._root / identity.SNAPSHOTS
+        with self._one, portable.held(self._disk, directory, self._waits):
+            yield max(self.position.lsn, portable.newest_lsn(self._disk, directory) or 0)
 
     # --- the end
 

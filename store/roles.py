@@ -3,6 +3,8 @@
 Each change publishes REPLICA (store/role.py) first. From then on the file decides: if anything breaks afterwards, the
 next call recovers the log in the role that the file states. Then the log ends with everything on the disk, and another
 `Log` continues it in a new segment, under the same Core, LOCK and lock. Nothing is replayed.
+
+A rewind (aof/rewind.py) takes back records of a follower's log. There memory is rebuilt from what is left.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError, NoSpace
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.reading.recovery import Recovered
-from tidelog.aof.segment import End
+from tidelog.aof.rewind import rewind
+from tidelog.aof.segment import End, Position
+from tidelog.aof.surplus import REPORT
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import OUT_OF_SPACE
@@ -31,6 +35,7 @@ from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreClosed
 from tidelog.store.role import Role
 
+CHANGED: Final = "the role or uuid may have changed; the next call recovers the log"
 EMPTY: Final = Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
 
 
@@ -56,11 +61,13 @@ class Roles:
 
     role      what REPLICA states
     changed   called [lock] after each change of the role; must not fail, nor call the store
+    rewinds   how often the log was rewound: a place in it that was found before may be another history's
     """
 
     def __init__(self, disk: Disk, root: Path, logs: Logs) -> None:
         self.role: Role = role.ALONE
         self.changed: list[Callable[[], object]] = []
+        self.rewinds = 0
         self.disk, self._root, self._logs = disk, root, logs
         self._core: Callable[[], Core | None] = lambda: None
         self.read()
@@ -187,6 +194,42 @@ class Roles:
                 identity.create(self.disk, self._root, uuid)  # with DURABLE, in this order
                 self._logs.own(uuid)
                 self._logs.replace(landing, EMPTY)
+                landing.trouble = None
+
+    def rewind(self, at: Position, aside: Path, report: bytes, role: Role, last: int) -> str:
+        """End a follower's log at `at`, keep what is behind it in `aside`, and rebuild memory from what is left.
+
+        aside        a directory in quarantine/, made if it is missing
+        report       published in it first
+        role, last   the role and the last LSN that the store had when this was decided
+
+        If its checkpoint or a snapshot reaches beyond `at`, nothing happens, and the reason is returned; else "". Calls
+        wait meanwhile. Readers that wait are decided again. Raises NotStored (it has another role or last LSN by now;
+        or the next call recovers the log, which may be rewound or not), OutOfSpace, SnapshotsLocked, StorePoisoned,
+        OSError.
+        """
+        core = self._core()
+        if core is None or core.checkpoints is None:
+            raise StoreClosed("the store was closed; open it again")
+        with core.checkpoints.paused() as covered, self._sound() as core:
+            log = core.log
+            if (self.role, log.next_lsn - 1) != (role, last) or core.following is None:
+                raise NotStored(f"{NOTHING}: the store has another role or other records by now")
+            if covered > at.lsn:
+                return f"its checkpoint or a snapshot holds records through LSN {covered}"
+            try:
+                log.sync_whole()  # as in `_change`
+            except BaseException as error:
+                raise core.landing.unreserved(error)
+            with self._breakable(core, "the log may be rewound; the next call recovers it"):
+                recipe.make_directory(self.disk, aside.parent)
+                recipe.make_directory(self.disk, aside)
+                recipe.publish(self.disk, aside / REPORT, report)
+                self.rewinds += 1
+                log.hand_over(core.landing.now)
+                rewind(self.disk, self._root, self.uuid, at, aside)
+            core.mend()  # memory still has what was set aside
+        return ""
 
     def info(self) -> dict[str, Any]:
         """The section `replication` of `Store.info`."""
@@ -253,6 +296,7 @@ class Roles:
                 self.role = new
                 self._logs.replace(landing, log.hand_over(landing.now))
                 self.settle()
+                landing.trouble = None
         else:
             self.role = new
             self._tell()
@@ -278,8 +322,11 @@ class Roles:
         return told
 
     @contextmanager
-    def _breakable(self, core: Core) -> Iterator[None]:
-        """[lock] Steps that replace the log. If one breaks, the next call recovers, in the role that is published."""
+    def _breakable(self, core: Core, text: str = CHANGED) -> Iterator[None]:
+        """[lock] Steps that replace the log. If one breaks, the next call recovers, in the role that is published.
+
+        The last step sets `trouble` to None, unless memory has to be rebuilt.
+        """
         landing = core.landing
         self._logs.retiring(landing.log)
         landing.trouble = RELOAD
@@ -287,7 +334,4 @@ class Roles:
             yield
         except (AofError, OSError) as error:
             full = isinstance(error, NoSpace) or getattr(error, "errno", 0) in OUT_OF_SPACE
-            raise (OutOfSpace if full else NotStored)(
-                f"{NOTHING}, but the role or uuid may have changed; the next call recovers the log: {error}"
-            ) from error
-        landing.trouble = None
+            raise (OutOfSpace if full else NotStored)(f"{NOTHING}, but {text}: {error}") from error

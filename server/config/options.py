@@ -159,6 +159,8 @@ _ALL: Final = (
            "Seconds for which the log is kept for a follower that is away."),
     Option("replica-serve-stale-data", Boolean(), True, RUN,
            "Answer reads while the link to the leader is down; no = the error MASTERDOWN."),
+    Option("replica-surplus-seconds", Integer(0, INT_MAX), 10, RUN,
+           "A follower gives up records that its leader lost in a power cut if they span at most so many seconds."),
     Option("replica-priority", Integer(0, INT_MAX), 100, RUN,
            "Rank for Sentinel: it promotes the follower with the lowest number, and none with 0."),
     Option("replica-announce-ip", HostName(), "", RUN,

@@ -7,10 +7,13 @@ end with it. The classes behind them know the core, so the core knows only these
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.aof.reading.reader import Epoch
 from tidelog.aof.received import Batch
+from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.store.commit.callers import Caller, Holder
 from tidelog.store.keepers import Keeper
@@ -79,6 +82,9 @@ class Folding(Protocol):
     def verify(self) -> list[Finding]:
         """Check everything that is stored. Raises CheckpointFailed."""
 
+    def paused(self) -> AbstractContextManager[int]:
+        """No checkpoint or snapshot is made meanwhile. Gives the last LSN that one of them covers."""
+
     def info(self) -> dict[str, Any]:
         """The persistence and memory figures of INFO."""
 
@@ -139,6 +145,7 @@ class Changing(Protocol):
     disk: Disk
     role: Role
     changed: list[Callable[[], object]]
+    rewinds: int
 
     @property
     def uuid(self) -> bytes:
@@ -152,6 +159,9 @@ class Changing(Protocol):
 
     def adopt(self, uuid: bytes) -> None:
         """Make an empty follower a copy of the store with this uuid."""
+
+    def rewind(self, at: Position, aside: Path, report: bytes, role: Role, last: int) -> str:
+        """End a follower's log at `at`; the rest goes to `aside`, behind a report. Returns why not, or ""."""
 
     def info(self) -> dict[str, Any]:
         """The section `replication` of `Store.info`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,15 +23,20 @@ from tests import inside
 import tidelog
 from tidelog import testing
 from tidelog.aof import identity
+from tidelog.aof.epochs import generation
+from tidelog.aof.errors import AofError
+from tidelog.aof.frame import Frame
 from tidelog.aof.reading import recovery
 from tidelog.aof.reading.reader import Scan, segments
+from tidelog.aof.reading.recovery import TORN
+from tidelog.aof.surplus import REPORT
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.engine.effects.apply import applier
 from tidelog.engine.effects.digest import digest
 from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 from tidelog.engine.errors import CommandError
 from tidelog.engine.keys.state import State
-from tidelog.replication.errors import LinkError, Refused
+from tidelog.replication.errors import LinkError, Refused, ReplicationError
 from tidelog.replication.feed import Feed
 from tidelog.replication.feeds import Feeds
 from tidelog.replication.follower import ERRORS, Follower
@@ -76,6 +81,12 @@ class Node:
         found: int = self.core.log.written_lsn
         return found
 
+    @property
+    def generation(self) -> int:
+        """Of the newest life in its log."""
+        lives = self.core.checkpoints.epochs
+        return generation(lives[-1].number) if lives else -1
+
     def open(self) -> None:
         self.db = tidelog.open(
             ROOT,
@@ -87,13 +98,19 @@ class Node:
             save=(),
         )
         self.feeds = Feeds(self.core)
-        self.follower = None if self.core.following is None else Follower(self.core)
+        self.follower = None if self.core.following is None else self._followed()
         self.wire = None
 
     def follow(self, upstream: Node) -> None:
+        if self.core.following is None:
+            self.hang_up("a follower now")
         self.core.roles.follow("leader", 1 + upstream.number)
         self.upstream = upstream
-        self.follower = Follower(self.core)
+        self.wire = None
+        self.follower = self._followed()
+
+    def _followed(self) -> Follower:
+        return Follower(self.core, surplus_s=lambda: self.network.surplus_s)
 
     def promote(self) -> None:
         self.hang_up("promoted")
@@ -121,7 +138,32 @@ class Node:
         self.open()
         assert self.last >= self.durable, "what was said to be on the disk is gone"
 
+    def rejoin(self) -> None:
+        """Do what the upstream's last reply asked for. Everything is in the log or set aside afterwards."""
+        assert self.follower is not None
+        before, last = self.all_frames(), self.last
+        self.follower.rejoin()
+        self.network.counts["rejoin"] += 1
+        assert self.last < last
+        self.check()
+        assert self.all_frames() == before
+        self.durable = min(self.durable, self.last)
+
     # --- what is checked
+
+    def all_frames(self) -> set[bytes]:
+        """The frames in the log and in quarantine/."""
+        found = set(self.frames().values())
+        aside = ROOT / identity.QUARANTINE
+        if self.disk.exists(aside):
+            for name in self.disk.listdir(aside):
+                if name.endswith(TORN):
+                    continue
+                assert REPORT in self.disk.listdir(aside / name) or not segments(
+                    self.disk, aside / name
+                )
+                found.update(framed for _, framed in frames_in(self.disk, aside / name))
+        return found
 
     def frames(self) -> dict[tuple[int, int], bytes]:
         """The header of each frame in the log, by its life's incarnation and its first LSN."""
@@ -130,15 +172,11 @@ class Node:
         core = self.core
         with core.lock:
             core.log.flush()
-        for info in segments(self.disk, ROOT / identity.AOF):
-            scan = Scan(self.disk, info, live=True)
-            for frame in scan.frames():
-                record = first_record(frame.body)
-                if record[0] & OPCODE == EPOCH:
-                    life = record[2]
-                found[life, frame.lsn] = (
-                    b"%d %d %d " % (frame.count, frame.now, frame.crc) + frame.body
-                )
+        for frame, framed in frames_in(self.disk, ROOT / identity.AOF):
+            record = first_record(frame.body)
+            if record[0] & OPCODE == EPOCH:
+                life = record[2]
+            found[life, frame.lsn] = framed
         return found
 
     def check(self) -> None:
@@ -152,6 +190,13 @@ class Node:
             self.disk, ROOT / identity.AOF, core.roles.uuid, applier(state), live=True
         )
         assert digest(state) == digest(core.state), f"{self}: memory is not what its log says"
+
+
+def frames_in(disk: SimulatedDisk, directory: Path) -> Iterator[tuple[Frame, bytes]]:
+    """Each frame in the segments of a directory, and its bytes in short."""
+    for info in segments(disk, directory):
+        for frame in Scan(disk, info, live=True).frames():
+            yield frame, b"%d %d %d " % (frame.count, frame.now, frame.crc) + frame.body
 
 
 def first_record(body: bytes) -> Effect:
@@ -179,6 +224,7 @@ class Network:
         self.r = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
+        self.surplus_s = 10.0
         self.nodes: list[Node] = []
         for number in range(nodes):
             self.nodes.append(Node(self, number))
@@ -206,12 +252,22 @@ class Network:
             request = parse_follow(follower.hello())
             line, feed = upstream.feeds.answer(request, self.seconds)
             follower.answered(line, self.seconds)
-        except Refused as error:
+        except LinkError as error:
             node.why = str(error)
-            self.counts["refused"] += 1
+            if follower.parted is not None:
+                self._rejoin(node)
+            else:
+                self.counts["refused"] += 1
             return
         assert feed is not None
         node.wire = Wire(node, upstream, feed)
+
+    def _rejoin(self, node: Node) -> None:
+        try:
+            node.rejoin()
+        except Refused as error:
+            node.why = str(error)
+            self.counts["stopped"] += 1
 
     def move(self, node: Node) -> None:
         """Let one thing happen on a follower's connection."""
@@ -261,8 +317,11 @@ class Network:
         for _ in range(steps):
             assert node.upstream is not None
             if node.wire is None:
+                rejoined = self.counts["rejoin"]
                 self.dial(node)
                 if node.wire is None:
+                    if self.counts["rejoin"] > rejoined:
+                        continue
                     return False
             wire, follower = node.wire, node.follower
             assert follower is not None
@@ -277,7 +336,7 @@ class Network:
                 wire.up += follower.send(self.seconds)
                 data, wire.up[:] = bytes(wire.up), b""
                 wire.feed.receive(data, self.seconds)
-            except LinkError as error:
+            except (ReplicationError, AofError) as error:
                 self._cut(node, str(error))
                 continue
             if node.last == node.upstream.last:
