@@ -105,8 +105,10 @@ class Follower:
         following, roles = self.following, self._roles
         lsn, crc = self._last = following.last
         id_ = bytes.fromhex(roles.role.id)
+        lives = tuple(following.lives())
         host, port = self._announced()
-        return Follow(roles.uuid, id_, port, lsn, crc, tuple(following.lives()), host=host).words()
+        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host)
+        return asked.words()
 
     def answered(self, line: bytes, now: float) -> None:
         """The leader's reply. Raises Refused if it sends no frames, LinkError if `rejoin` is to be called."""
@@ -119,6 +121,7 @@ class Follower:
             )
         if not isinstance(reply, Continue):
             raise Refused(_why_not(reply))
+        self._roles.consent = False  # it was for what has parted by now
         if reply.uuid != self._roles.uuid:
             self._roles.adopt(reply.uuid)
         lsn, crc = self._last
@@ -138,7 +141,7 @@ class Follower:
         asked, self.parted = self.parted, None
         if asked is None:
             return
-        done = rejoin(self._core, asked, self._surplus_s())
+        done = rejoin(self._core, asked, self._surplus_s(), self._roles.consent)
         if isinstance(done, Resync):
             raise Refused(_why_not(done))
         self.leader_lsn = asked.last

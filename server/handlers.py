@@ -105,8 +105,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("shutdown", -1, "admin noscript loading stale no_multi allow_busy", persistence.shutdown),
 
     Own("role", 1, "noscript loading stale fast", replication.role, "admin dangerous"),
-    Own("replicaof", 3, "admin noscript stale no_async_loading", replication.replicaof),
-    Own("slaveof", 3, "admin noscript stale no_async_loading", replication.replicaof),
+    Own("replicaof", -3, "admin noscript stale no_async_loading", replication.replicaof),
+    Own("slaveof", -3, "admin noscript stale no_async_loading", replication.replicaof),
     Own("tidelog|follow", -9, "admin noscript loading stale no_multi", follow.follow),
     Own("psync", -3, "admin noscript no_async_loading no_multi", follow.foreign),
     Own("sync", 1, "admin noscript no_async_loading no_multi", follow.foreign),

@@ -98,7 +98,7 @@ class Replication(Protocol):
     def loading(self) -> bool:
         """Whether the store follows and has not had yet what its leader had: it may still be empty."""
 
-    def follow(self, host: str, port: int) -> None:
+    def follow(self, host: str, port: int, replace: bool) -> None:
         """Follow the leader at this address. Waits for the disk. Raises TidelogError."""
 
     def promote(self) -> None:

@@ -57,10 +57,14 @@ class Replicating:
             take_up(self._core, host, int(port), "followed by the option replicaof")
         self._take_role()
 
-    def follow(self, host: str, port: int) -> None:
-        """Follow the leader at this address. Raises TidelogError."""
+    def follow(self, host: str, port: int, replace: bool) -> None:
+        """Follow the leader at this address; `replace`: a person has agreed to give up records that it lacks.
+
+        Raises TidelogError.
+        """
         assert self._roles is not None
-        self._roles.follow(host, port, "followed by REPLICAOF")
+        reason = "followed by REPLICAOF" + " with REPLACE" * replace
+        self._roles.follow(host, port, reason, consent=replace)
 
     def promote(self) -> None:
         """Lead. Raises TidelogError."""

@@ -61,12 +61,15 @@ class Roles:
 
     role      what REPLICA states
     changed   called [lock] after each change of the role; must not fail, nor call the store
+    consent   a person has agreed that this follower gives up records which its leader does not have. Not stored; it
+              holds until the leader has sent frames, or the role changes
     rewinds   how often the log was rewound: a place in it that was found before may be another history's
     """
 
     def __init__(self, disk: Disk, root: Path, logs: Logs) -> None:
         self.role: Role = role.ALONE
         self.changed: list[Callable[[], object]] = []
+        self.consent = False
         self.rewinds = 0
         self.disk, self._root, self._logs = disk, root, logs
         self._core: Callable[[], Core | None] = lambda: None
@@ -110,7 +113,7 @@ class Roles:
 
     # --- changes
 
-    def follow(self, host: str, port: int, reason: str = "") -> None:
+    def follow(self, host: str, port: int, reason: str = "", *, consent: bool = False) -> None:
         """Follow the leader at this address from now on. In a follower, only the address changes.
 
         Calls that wait to write fail with UNBLOCKED. Raises DataError (the address), NotStored and OutOfSpace (the
@@ -131,6 +134,7 @@ class Roles:
                     self._generation(core),
                     reason or "told to follow",
                 ),
+                consent,
             )
 
     def promote(self, reason: str = "") -> None:
@@ -275,7 +279,7 @@ class Roles:
         epochs = core.checkpoints.epochs
         return generation(epochs[-1].number) if epochs else 0
 
-    def _change(self, core: Core, new: Role) -> None:
+    def _change(self, core: Core, new: Role, consent: bool = False) -> None:
         """[lock] Publish the role and take it."""
         landing = core.landing
         turned = new.follows != self.role.follows
@@ -291,6 +295,7 @@ class Roles:
             role.publish(self.disk, self._root, new)
         except BaseException as error:
             raise self._unpublished(core, error)
+        self.consent = consent
         if turned:
             with self._breakable(core):
                 self.role = new

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidelog.engine.errors import CommandError
+from tidelog.engine.api import wrong_arity
+from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
 from tidelog.server.saving import in_thread
@@ -18,11 +19,19 @@ _SAME = Status(b"OK Already connected to specified master")
 
 
 async def replicaof(session: Session, args: list[bytes]) -> Reply:
-    """REPLICAOF host port | NO ONE: follow a leader from now on, or lead. The role is on the disk before OK."""
+    """REPLICAOF host port [REPLACE] | NO ONE: follow a leader from now on, or lead. The role is on the disk before OK.
+
+    REPLACE    a person agrees that records are set aside if the leader's history does not have them
+    """
     server = session.server
+    replace = len(args) == 4 and args[3].lower() == b"replace"
+    if len(args) > 3 and not replace:
+        raise wrong_arity(args[0].lower())
     if session.core.checkpoints is None:
         raise CommandError(_READ_ONLY)
     if args[1].lower() == b"no" and args[2].lower() == b"one":
+        if replace:
+            raise CommandError(SYNTAX)
         if server.replicating.following:
             await in_thread(server.replicating.promote)
         return OK
@@ -34,10 +43,10 @@ async def replicaof(session: Session, args: list[bytes]) -> Reply:
     except UnicodeDecodeError:
         raise CommandError(_BAD_HOST) from None
     role = server.replicating.role
-    if server.replicating.following and (role.host, role.port) == (host, port):
+    if not replace and server.replicating.following and (role.host, role.port) == (host, port):
         return _SAME
     try:
-        await in_thread(partial(server.replicating.follow, host, port))
+        await in_thread(partial(server.replicating.follow, host, port, replace))
     except DataError as error:
         raise CommandError(_BAD_HOST) from error
     return OK

@@ -145,13 +145,14 @@ class Changing(Protocol):
     disk: Disk
     role: Role
     changed: list[Callable[[], object]]
+    consent: bool
     rewinds: int
 
     @property
     def uuid(self) -> bytes:
         """The uuid of the store."""
 
-    def follow(self, host: str, port: int, reason: str = "") -> None:
+    def follow(self, host: str, port: int, reason: str = "", *, consent: bool = False) -> None:
         """Follow the leader at this address from now on."""
 
     def promote(self, reason: str = "") -> None:

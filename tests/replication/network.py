@@ -101,10 +101,10 @@ class Node:
         self.follower = None if self.core.following is None else self._followed()
         self.wire = None
 
-    def follow(self, upstream: Node) -> None:
+    def follow(self, upstream: Node, consent: bool = False) -> None:
         if self.core.following is None:
             self.hang_up("a follower now")
-        self.core.roles.follow("leader", 1 + upstream.number)
+        self.core.roles.follow("leader", 1 + upstream.number, consent=consent)
         self.upstream = upstream
         self.wire = None
         self.follower = self._followed()
