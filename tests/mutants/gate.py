@@ -100,7 +100,7 @@ def _problems(mutant: Mutant, root: Path) -> Iterable[str]:
         yield "it names no check"
     for check in mutant.checks:
         file, _, test = check.partition("::")
-        name = test.partition("[")[0]
+        name = test.rpartition("::")[2].partition("[")[0]
         if not (root / file).is_file():
             yield f"the check {check} names a file that is missing"
         elif name and f"def {name}(" not in (root / file).read_text():

@@ -10,6 +10,7 @@ from tests.mutants import (
     of_exports,
     of_log,
     of_recovery,
+    of_replication,
     of_spark_streams,
     of_store,
 )
@@ -23,4 +24,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_store.MUTANTS,
     *of_exports.MUTANTS,
     *of_spark_streams.MUTANTS,
+    *of_replication.MUTANTS,
 )

@@ -1,0 +1,148 @@
+"""What a leader ships and what it counts: its life first, nothing before it is good, and only links that are up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import inside
+from tests.replication.shipped import Shipped
+
+import tidelog
+from tidelog.aof.epochs import first_number
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.replication.feed import Feed
+from tidelog.replication.feeds import Awaited, Downstream, Feeds
+from tidelog.replication.follower import Follower
+from tidelog.replication.handshake import parse_follow
+from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Frames, Message, Messages
+
+ID = bytes(16)
+
+
+class Sink:
+    """A connection that takes everything."""
+
+    unsent = 0
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        self.open = False
+
+    kill = close
+
+
+def linked(feeds: Feeds, last: int, id: bytes = ID) -> Downstream:
+    """A new link, over which nothing was acknowledged yet."""
+    link = Downstream(id, "127.0.0.1", 1, Feed(Shipped([last]), last, 0.0), Sink(), lambda: None)
+    feeds.add(link, 0, 0.0)
+    return link
+
+
+def acknowledged(feeds: Feeds, link: Downstream, written: int, fsynced: int) -> None:
+    feeds.received(link, Ack(written, fsynced).pack(), 1.0)
+
+
+@pytest.fixture
+def feeds(tmp_path: Path) -> Iterator[Feeds]:
+    with tidelog.open(tmp_path / "leader", fsync="no") as db:
+        yield Feeds(inside.core(db))
+
+
+def sent(feeds: Feeds, feed: Feed, now: float) -> list[Message]:
+    """The messages that go out now."""
+    with feeds._core.lock:
+        end = feeds.end()
+    messages = Messages(FROM_LEADER)
+    messages.put(feed.send(now, *end, 1 << 20))
+    return list(messages)
+
+
+def following(disk: SimulatedDisk) -> Follower:
+    """An empty follower."""
+    core = inside.core(tidelog.open(Path("/copy"), fsync="no", disk=disk))
+    assert core.roles is not None
+    core.roles.follow("127.0.0.1", 1)
+    return Follower(core)
+
+
+def test_under_always_a_frame_is_shipped_when_it_is_synced() -> None:
+    disk = SimulatedDisk()
+    db = tidelog.open(Path("/leader"), fsync="always", disk=disk)
+    db.set("a", "1")
+    core, feeds = inside.core(db), Feeds(inside.core(db))
+    _, feed = feeds.answer(parse_follow(following(disk).hello()), 0.0)
+    assert feed is not None
+    assert any(isinstance(message, Frames) for message in sent(feeds, feed, 0.0))
+    core.command(0, [b"SET", b"a", b"2"])  # its caller waits for the sync, and this test does not
+    lsn = core.log.next_lsn - 1
+    (beat,) = sent(feeds, feed, 2.0)
+    assert isinstance(beat, Beat) and (beat.last, beat.good) == (lsn, lsn - 1)
+    core.log.sync_through(lsn)
+    (frames,) = sent(feeds, feed, 2.5)
+    assert isinstance(frames, Frames) and b"2" in frames.data
+
+
+def test_the_life_of_a_leader_is_in_its_log_before_anything_is_shipped() -> None:
+    disk = SimulatedDisk()
+    with tidelog.open(Path("/leader"), fsync="no", disk=disk) as db:
+        db.set("a", "1")
+    db = tidelog.open(Path("/leader"), fsync="no", disk=disk)  # a life that has written nothing
+    feeds = Feeds(inside.core(db))
+    _, feed = feeds.answer(parse_follow(following(disk).hello()), 0.0)
+    assert feed is not None
+    lives = [life.number for life in inside.checkpoints(db).epochs]
+    assert lives == [first_number(0) + 1, first_number(0) + 2]
+    beat, *_ = sent(feeds, feed, 0.0)
+    assert isinstance(beat, Beat) and beat.last == 3
+
+
+def test_written_and_fsynced_are_counted_apart(feeds: Feeds) -> None:
+    link = linked(feeds, 5)
+    assert (feeds.count(1, False), feeds.count(1, True)) == (0, 0)
+    acknowledged(feeds, link, 5, 3)
+    assert (feeds.count(5, False), feeds.count(5, True)) == (1, 0)
+    assert feeds.count(3, True) == 1
+    acknowledged(feeds, linked(feeds, 5, b"another copy, 16"), 4, 4)
+    assert (feeds.count(4, False), feeds.count(4, True), feeds.count(5, False)) == (2, 1, 1)
+
+
+def test_a_connection_that_is_gone_counts_for_nothing(feeds: Feeds) -> None:
+    """The follower that comes back may have lost its power, and says itself how far it is."""
+    old = linked(feeds, 5)
+    acknowledged(feeds, old, 5, 5)
+    feeds.lost(old)
+    assert (feeds.count(5, False), feeds.count(5, True)) == (0, 0)
+    new = linked(feeds, 5)
+    acknowledged(feeds, old, 5, 5)  # was under way
+    assert feeds.count(1, False) == 0
+    acknowledged(feeds, new, 4, 0)
+    assert (feeds.count(4, False), feeds.count(5, False), feeds.count(1, True)) == (1, 0, 0)
+
+
+def test_a_wait_ends_when_enough_followers_are_there(feeds: Feeds) -> None:
+    told: list[str] = []
+    one, two = linked(feeds, 5), linked(feeds, 5, b"another copy, 16")
+    feeds.await_(Awaited(4, 2, False, lambda: told.append("written")))
+    feeds.await_(Awaited(4, 1, True, lambda: told.append("fsynced")))
+    acknowledged(feeds, one, 3, 3)
+    acknowledged(feeds, two, 5, 3)
+    assert not told
+    acknowledged(feeds, one, 4, 3)
+    assert told == ["written"]
+    acknowledged(feeds, two, 5, 4)
+    assert told == ["written", "fsynced"]
+
+
+def test_a_second_connection_of_one_copy_is_refused_until_the_first_is_silent(
+    feeds: Feeds,
+) -> None:
+    old = linked(feeds, 5)
+    assert feeds.rival(ID, 1.0) is not None and len(feeds) == 1
+    assert feeds.rival(ID, 60.0) is None
+    assert len(feeds) == 0 and isinstance(old.sink, Sink) and not old.sink.open

@@ -1,0 +1,88 @@
+"""What a follower acknowledges: what is in its own log, and as fsynced what is on its own disk."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests import inside
+from tests.replication.stores import last_lsn
+
+import tidelog
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.replication.errors import LinkError
+from tidelog.replication.feeds import Feeds
+from tidelog.replication.follower import Follower
+from tidelog.replication.handshake import parse_follow
+from tidelog.replication.protocol import FROM_FOLLOWER, Ack, Messages
+
+
+class Both:
+    """A leader with a few records, and a follower that is connected and has received their bytes."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk()  # of the follower
+        self.leader = tidelog.open(Path("/leader"), fsync="no", disk=SimulatedDisk())
+        for number in range(20):
+            self.leader.xadd("orders", {"n": number})
+        self.copy = tidelog.open(Path("/copy"), fsync="no", disk=self.disk)
+        roles = inside.core(self.copy).roles
+        assert roles is not None
+        roles.follow("127.0.0.1", 1)
+        self.follower = Follower(inside.core(self.copy))
+        feeds = Feeds(inside.core(self.leader))
+        line, feed = feeds.answer(parse_follow(self.follower.hello()), 0.0)
+        assert feed is not None
+        self.follower.answered(line, 0.0)
+        with feeds._core.lock:
+            end = feeds.end()
+        self.follower.receive(feed.send(0.0, *end, 1 << 20), 0.0)
+
+    def acknowledged(self, now: float) -> tuple[int, int]:
+        """(written, fsynced) of the acknowledgement that is due."""
+        messages = Messages(FROM_FOLLOWER)
+        messages.put(self.follower.send(now))
+        (ack,) = messages
+        assert isinstance(ack, Ack)
+        return ack
+
+
+def test_only_what_is_in_the_log_is_acknowledged() -> None:
+    both = Both()
+
+    def full(operation: str, path: object) -> None:
+        if operation in ("fill", "create"):
+            raise OSError(errno.ENOSPC, "full")
+
+    both.disk.before = full
+    assert both.follower.work(1.0, 0.0) and both.follower.stalled
+    assert both.acknowledged(0.0) == (0, 0)
+    both.disk.before = None
+    while both.follower.work(1.0, 1.0):
+        pass
+    lsn = last_lsn(both.leader)
+    assert last_lsn(both.copy) == lsn and both.acknowledged(1.0)[0] == lsn
+    assert both.copy.digest() == both.leader.digest()
+
+
+def test_only_what_is_on_the_disk_is_acknowledged_as_fsynced() -> None:
+    both = Both()
+    assert not both.follower.work(1.0, 0.0)
+    lsn = last_lsn(both.leader)
+    assert both.acknowledged(0.0) == (lsn, 0)
+    inside.log(both.copy).sync_through(lsn)
+    assert both.acknowledged(1.0) == (lsn, lsn)
+
+
+def test_after_a_promotion_nothing_is_acknowledged() -> None:
+    """The records of its own life are not the leader's, so they confirm nothing."""
+    both = Both()
+    while both.follower.work(1.0, 0.0):
+        pass
+    lsn = last_lsn(both.leader)
+    both.copy.promote()
+    both.copy.set("a", "1")
+    with pytest.raises(LinkError, match="has become a leader"):
+        both.follower.work(1.0, 1.0)
+    assert both.acknowledged(1.0)[0] == lsn < last_lsn(both.copy)
