@@ -201,7 +201,7 @@ MUTANTS: Final = (
         "store/commit/following.py",
         "    readers.end_writers()\n",
         "",
-        (f"{_ROLES}::test_callers_that_wait_to_write_are_unblocked",),
+        (f"{_ROLES}::test_no_consumer_is_parked_when_a_store_follows",),
         "No parked consumer may take an entry that was replicated.",
     ),
     Mutant(

@@ -143,6 +143,18 @@ def test_callers_that_wait_to_write_are_unblocked(tmp_path: Path) -> None:
         assert len(reads.result(20)[0][1]) == 1
 
 
+def test_no_consumer_is_parked_when_a_store_follows(tmp_path: Path) -> None:
+    from tidelog.store.commit.callers import ThreadCaller
+
+    args = [b"XREADGROUP", b"GROUP", b"g", b"c", b"BLOCK", b"0", b"STREAMS", b"s", b">"]
+    with tidelog.open(tmp_path / "s", fsync="no") as db:
+        db.xgroup_create("s", "g", mkstream=True)
+        inside.core(db).command(0, args, ThreadCaller)
+        assert len(inside.waiters(db)) == 1
+        roles(db).follow("leader", 1)
+        assert not inside.waiters(db)
+
+
 def test_a_consumer_that_waits_again_takes_nothing(leader: tidelog.Store, tmp_path: Path) -> None:
     """A session gives its waiter back, as for a repeated XREADGROUP, after the store has turned."""
     from tidelog.store.commit.callers import ThreadCaller
