@@ -1,6 +1,7 @@
 """The latency of a message from XADD to the consumer, with clients in separate processes.
 
     measure(port, rate=10_000, seconds=5)        milliseconds: p50, p99, p99.9, and the rate that was reached
+    measure(port, 10_000, 5, follower)           the same, read from a follower
 
 One process adds messages at an even pace, each an XADD of its own; it never waits for a reply before the next one.
 Another holds ten connections: consumers of one group that read with COUNT and BLOCK, and send XACK of what they got
@@ -44,11 +45,19 @@ def prepare(server: Served) -> None:
     server.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
 
 
-def measure(port: int, rate: int, seconds: float) -> dict[str, float]:
-    """One run, after `prepare`. Raises RuntimeError if a client got an error, or too little in time."""
+def measure(
+    port: int, rate: int, seconds: float, follower: int | None = None
+) -> dict[str, float]:
+    """One run, after `prepare`. Raises RuntimeError if a client got an error, or too little in time.
+
+    follower    port of a follower: one client reads the new entries there, with XREAD and no group
+    """
     total = int(rate * seconds)
     patience = 5 + seconds * SLOWER
-    consumer = _start("consume", port, total, patience)
+    if follower is None:
+        consumer = _start("consume", port, total, patience)
+    else:
+        consumer = _start("read", follower, total, patience)
     producer = None
     try:
         if _line(consumer) != "ready":
@@ -184,10 +193,53 @@ def consume(port: int, total: int, patience_s: float) -> dict[str, float]:
     return {**summary(sent, spent), "last": last}
 
 
+def read(port: int, total: int, patience_s: float) -> dict[str, float]:
+    """Read `total` new messages with one connection, by XREAD."""
+    import hiredis
+
+    line, reader = connected(port), hiredis.Reader()
+    line.sendall(packed("XREVRANGE", STREAM, "+", "-", "COUNT", "1"))
+    at_end = _reply(line, reader)
+    after = at_end[0][0] if at_end else b"0-0"
+    before = packed(
+        *("XREAD", "COUNT", str(COUNT), "BLOCK", str(BLOCK_MS), "STREAMS", STREAM, b"\0")
+    ).split(b"$1\r\n\0")[0]
+    print("ready", flush=True)
+    sent, spent = array("q"), array("q")
+    clock = time.monotonic_ns
+    until = clock() + int(patience_s * SECOND_NS)
+    last = 0
+    while len(sent) < total:
+        if clock() > until:
+            raise TimeoutError(
+                f"only {len(sent)} of {total} messages were read within {patience_s:g} s"
+            )
+        line.sendall(b"%b$%d\r\n%b\r\n" % (before, len(after), after))
+        reply = _reply(line, reader)
+        last = clock()
+        if reply is None:
+            continue
+        if not isinstance(reply, list):
+            raise RuntimeError(f"the reader got {reply!r}")
+        for after, fields in reply[0][1]:
+            at = int(fields[1])
+            sent.append(at)
+            spent.append(last - at)
+    return {**summary(sent, spent), "last": last}
+
+
+def _reply(line: socket.socket, reader: Any) -> Any:
+    while (reply := reader.gets()) is False:
+        reader.feed(line.recv(1 << 16))
+    return reply
+
+
 def main(what: str, port: str, total: str, last: str) -> None:
     gc.disable()  # its pauses would count as the server's
     if what == "produce":
         found = produce(int(port), int(total), int(last))
+    elif what == "read":
+        found = read(int(port), int(total), float(last))
     else:
         found = consume(int(port), int(total), float(last))
     print(json.dumps(found), flush=True)

@@ -27,6 +27,7 @@ SUBJECTS = {
     "queue":   "the durable queue beside other queues, and how deep or worked off it is",
     "spark":   "snapshots read by Spark, beside other sources of the same rows",
     "server":  "the server beside redis-server: commands per second, latency, idle clients",
+    "replication": "a leader and its follower beside redis-server and its replica",
     "peers":   "the same work by other queues, 100 random bytes a message",
 }
 # fmt: on

@@ -1,0 +1,87 @@
+"""A leader and its follower, two server processes of one kind: ours, or a redis-server and its replica."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from tidelog.tools.bench.processes.served import Served
+
+PATIENCE_S = 300.0
+POLLED_S = 0.002
+
+Kind = Callable[[Path, str], Served]
+
+
+class Pair(AbstractContextManager["Pair"]):
+    """Both servers. The follower is connected and has everything when this is made.
+
+    name           of the leader's kind
+    attached_s     seconds from REPLICAOF until the follower had everything
+    """
+
+    def __init__(self, kind: Kind, leader: Path, follower: Path, appendfsync: str) -> None:
+        self.leader = kind(leader, appendfsync)
+        self.name = self.leader.name
+        try:
+            self.follower = kind(follower, appendfsync)
+        except BaseException:
+            self.leader.close()
+            raise
+        try:
+            if self.name == "redis-server":
+                self.leader.client.config_set("repl-diskless-sync-delay", 0)
+            self.attached_s = attach(self.follower, self.leader.port, offset(self.leader))
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def behind(self) -> bool:
+        """Whether the follower lacks something that the leader has now."""
+        return not reached(self.follower, offset(self.leader))
+
+    def catch_up(self) -> float:
+        """Wait until the follower has what the leader has now. Returns the seconds."""
+        return wait_for(self.follower, offset(self.leader))
+
+    def __exit__(self, *error: object) -> None:
+        self.follower.close()
+        self.leader.close()
+
+
+def replication(server: Served) -> dict[str, Any]:
+    """INFO replication."""
+    found: dict[str, Any] = server.client.info("replication")
+    return found
+
+
+def offset(leader: Served) -> int:
+    """The end of what a leader has: an LSN, or redis-server's offset."""
+    return int(replication(leader)["master_repl_offset"])
+
+
+def reached(follower: Served, end: int) -> bool:
+    """Whether a follower is connected and has everything through this offset."""
+    told = replication(follower)
+    return told.get("master_link_status") == "up" and int(told["slave_repl_offset"]) >= end
+
+
+def wait_for(follower: Served, end: int) -> float:
+    """Wait until a follower has everything through this offset. Returns the seconds. Raises TimeoutError."""
+    start = time.perf_counter()
+    while not reached(follower, end):
+        if time.perf_counter() - start > PATIENCE_S:
+            raise TimeoutError(f"{follower.name}: the follower has not reached offset {end}")
+        time.sleep(POLLED_S)
+    return time.perf_counter() - start
+
+
+def attach(follower: Served, port: int, end: int) -> float:
+    """Let a server follow the one on this port, and wait until it has everything through `end`. Returns the seconds."""
+    start = time.perf_counter()
+    follower.command("REPLICAOF", "127.0.0.1", str(port))
+    wait_for(follower, end)
+    return time.perf_counter() - start
