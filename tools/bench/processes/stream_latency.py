@@ -45,9 +45,7 @@ def prepare(server: Served) -> None:
     server.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
 
 
-def measure(
-    port: int, rate: int, seconds: float, follower: int | None = None
-) -> dict[str, float]:
+def measure(port: int, rate: int, seconds: float, follower: int | None = None) -> dict[str, float]:
     """One run, after `prepare`. Raises RuntimeError if a client got an error, or too little in time.
 
     follower    port of a follower: one client reads the new entries there, with XREAD and no group

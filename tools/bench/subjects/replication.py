@@ -24,7 +24,7 @@ from tidelog.tools.bench.processes import confirmed, stream_latency
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.leading import Leading
 from tidelog.tools.bench.processes.opened import BY_HAND
-from tidelog.tools.bench.processes.pair import Kind, Pair, attach, offset, reached, wait_for
+from tidelog.tools.bench.processes.pair import Kind, Pair, attach, hasten, offset, reached, wait_for
 from tidelog.tools.bench.processes.relay import Relay
 from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.redis_benchmark import Load
@@ -124,15 +124,13 @@ def _cost(bench: Bench, pairs: dict[str, Pair]) -> Iterator[Figure]:
             if REDIS in rate:
                 bounds = (Bound(round(rate[REDIS] / rate[REDIS_ALONE] - FALL, 2), ALONE),)
             note = "redis-benchmark; one follower; the bound is redis-server's share less 0.05"
-            yield Figure(
-                f"replication: XADD, {shown}", "/s", rate.pop(OURS), rate, bounds, note
-            )
+            yield Figure(f"replication: XADD, {shown}", "/s", rate.pop(OURS), rate, bounds, note)
 
 
 def _loaded(
     server: Served, catch_up: Callable[[], object]
 ) -> Callable[[Load, int], tuple[float, float]]:
-    """A function that makes so many calls, and returns microseconds of processor time per call, and calls per second."""
+    """A function that makes so many calls. It returns microseconds of processor time per call, and calls per second."""
 
     def run(load: Load, calls: int) -> tuple[float, float]:
         before = server.cpu_s()
@@ -150,9 +148,7 @@ def _by_turns(
     bench: Bench, load: Load, sides: dict[str, Callable[[Load, int], tuple[float, float]]]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Medians of processor time and of rate, of each side."""
-    rounds, seconds = (
-        (QUICK_LOAD_ROUNDS, QUICK_LOAD_S) if bench.quick else (LOAD_ROUNDS, LOAD_S)
-    )
+    rounds, seconds = (QUICK_LOAD_ROUNDS, QUICK_LOAD_S) if bench.quick else (LOAD_ROUNDS, LOAD_S)
     calls = {}
     for name, run in sides.items():
         _, rate = run(load, 20_000)
@@ -279,7 +275,7 @@ def _redis_sync(bench: Bench, count: int) -> dict[str, float]:
             closing(RedisServer(bench.fresh("redis-leader"), EVERYSEC)) as leader,
             closing(RedisServer(bench.fresh("redis-replica"), EVERYSEC)) as replica,
         ):
-            leader.client.config_set("repl-diskless-sync-delay", 0)
+            hasten(leader)
             feed(leader, adding_to_one(count))
             return {REDIS: count // BATCH * BATCH / attach(replica, leader.port, offset(leader))}
     except FileNotFoundError as error:
@@ -389,8 +385,7 @@ def _back_s(bench: Bench, kind: Kind) -> float:
         closing(kind(bench.fresh("follower"), EVERYSEC)) as follower,
         Relay(leader.port) as relay,
     ):
-        if leader.name == REDIS:
-            leader.client.config_set("repl-diskless-sync-delay", 0)
+        hasten(leader)
         leader.client.xadd(STREAM, {"qty": "7"})
         attach(follower, relay.port, offset(leader))
         for _ in range(QUICK_CUTS if bench.quick else CUTS):
