@@ -99,13 +99,19 @@ MUTANTS: Final = (
         "The EPOCH of a leader's life is in its log before it answers a follower.",
     ),
     Mutant(
+        "feeds/life-unsynced",
+        "replication/feeds.py",
+        "            log.sync_through(last)\n",
+        "            pass\n",
+        (f"{_FEEDS}::test_under_always_the_life_of_an_idle_leader_is_synced",),
+        "Under `always`, the EPOCH of an idle leader is synced, so that its followers catch up.",
+    ),
+    Mutant(
         "feeds/two-copies-of-one-id",
         "replication/feeds.py",
         "        if now - old.feed.heard_at < SILENT_S:\n",
         "        if False:\n",
-        (
-            f"{_FEEDS}::test_a_second_connection_of_one_copy_is_refused_until_the_first_is_silent",
-        ),
+        (f"{_FEEDS}::test_a_second_connection_of_one_copy_is_refused_until_the_first_is_silent",),
         "Two live connections with one ID come from a copied directory, so the second is refused.",
     ),
     # --- appended

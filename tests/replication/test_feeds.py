@@ -102,6 +102,19 @@ def test_the_life_of_a_leader_is_in_its_log_before_anything_is_shipped() -> None
     assert isinstance(beat, Beat) and beat.last == 3
 
 
+def test_under_always_the_life_of_an_idle_leader_is_synced() -> None:
+    """No other write may follow for long, and the follower has caught up only with the end of the log."""
+    disk = SimulatedDisk()
+    with tidelog.open(Path("/leader"), fsync="always", disk=disk) as db:
+        db.set("a", "1")
+    db = tidelog.open(Path("/leader"), fsync="always", disk=disk)
+    feeds = Feeds(inside.core(db))
+    _, feed = feeds.answer(parse_follow(following(disk).hello()), 0.0)
+    assert feed is not None
+    beat, *_ = sent(feeds, feed, 0.0)
+    assert isinstance(beat, Beat) and (beat.last, beat.good) == (3, 3)
+
+
 def test_written_and_fsynced_are_counted_apart(feeds: Feeds) -> None:
     link = linked(feeds, 5)
     assert (feeds.count(1, False), feeds.count(1, True)) == (0, 0)
