@@ -16,7 +16,8 @@ from tidelog.aof.durable import Promise
 from tidelog.aof.errors import RESTORE, Damage, MissingSegment, NotAStore, Vanished
 from tidelog.aof.frame import HEADER, HEADER_BYTES, Frame
 from tidelog.aof.reading import recovery
-from tidelog.aof.reading.reader import Scan, Segment
+from tidelog.aof.reading.reader import Scan, Segment, read_header, segment_paths, segments
+from tidelog.aof.surplus import REPORT
 from tidelog.aof.tail import Tail
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
@@ -55,13 +56,23 @@ def say_if_snapshot(files: LogFiles) -> None:
 class LogFiles:
     """The log of the store in `root`; `root` may also be the store's folder aof/, and with `snapshots` a snapshot.
 
+    With `surpluses` it may also be the directory of records that a follower gave up (aof/surplus.py): segments without
+    a beginning.
+
     `uuid` is read from the store's own file unless it is given. Raises NotAStore, DamagedFile, NewerFormat, OSError;
     for a snapshot NotASnapshot, SnapshotDamaged, NewerSnapshot.
 
     snapshot   the snapshot in `root`, or None; its log has no segments
     """
 
-    def __init__(self, root: Path, uuid: bytes | None = None, *, snapshots: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        uuid: bytes | None = None,
+        *,
+        snapshots: bool = False,
+        surpluses: bool = False,
+    ) -> None:
         self.disk: Disk = RealDisk()
         self.root = place_of(self.disk, root)
         self.snapshot: Snapshot | None = None
@@ -69,12 +80,19 @@ class LogFiles:
         if snapshots and is_snapshot(self.disk, self.root):
             self.snapshot = read_snapshot(self.disk, self.root)
             folder, uuid = self.root, self.snapshot.manifest.uuid
+        elif surpluses and self._holds_a_surplus():
+            uuid = read_header(self.disk, segment_paths(self.disk, self.root)[0]).uuid
         else:
             self.root = store_root(self.disk, root)
         self.uuid = identity.read(self.disk, self.root) if uuid is None else uuid
-        self.directory = self.root / identity.AOF
+        self._surplus = surpluses and self._holds_a_surplus()
+        self.directory = self.root if self._surplus else self.root / identity.AOF
         self.checkpoint = folder / identity.DATA
         self._tail: Tail | None = None  # where `new` continues
+
+    def _holds_a_surplus(self) -> bool:
+        names = (identity.NAME, REPORT)
+        return [self.disk.exists(self.root / name) for name in names] == [False, True]
 
     @property
     def has_checkpoint(self) -> bool:
@@ -87,6 +105,8 @@ class LogFiles:
         """
         if self.snapshot is not None:
             return [], []
+        if self._surplus:
+            return [], segments(self.disk, self.directory, self.uuid)
         try:
             return recovery.survey(self.disk, self.directory, self.uuid)
         except MissingSegment:

@@ -97,7 +97,7 @@ def command(
         math.inf if until is None else until,
     )
     found: list[Damage] = []
-    files = LogFiles(path, snapshots=True)
+    files = LogFiles(path, snapshots=True, surpluses=True)
     say_if_snapshot(files)
     records = read(files, wanted, found, follow=follow, past_damage=past_damage)
     show = as_object if as_json else as_lines

@@ -30,7 +30,7 @@ HEAD = ("SEGMENT", "FIRST", "LAST", "RECORDS", "FRAMES", "BYTES", "FILE", "CREAT
     "--json", "as_json", is_flag=True, help="Print one JSON object per line; sizes are in bytes."
 )
 def command(path: Path, as_json: bool) -> int:
-    files = LogFiles(path, snapshots=True)
+    files = LogFiles(path, snapshots=True, surpluses=True)
     say_if_snapshot(files)
     damaged = False
     rows: list[dict[str, Any]] = []
