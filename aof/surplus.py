@@ -153,7 +153,7 @@ def _dated(scan: Scan, found: Surplus) -> Iterator[FrameTuple]:
 
 
 def surplus_behind(disk: Disk, directory: Path, uuid: bytes, at: Position) -> Surplus:
-    """What the log in `directory`, a store's aof/, has behind `at`. Nobody appends to it meanwhile.
+    """The records that the log in `directory`, a store's aof/, has behind `at`. Nobody appends to it meanwhile.
 
     Raises Damage, also for a torn tail; NewerRecord; the errors of `reader.segments`; OSError.
     """
