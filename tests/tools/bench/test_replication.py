@@ -56,7 +56,7 @@ def test_entries_are_read_from_the_follower(two: Pair) -> None:
     two.catch_up()
     found = stream_latency.measure(two.leader.port, 300, 1.0, two.follower.port)
     assert 0 < found["p50"] <= found["p99"]
-    assert 0 < found["carried"] <= found["produced"] * 1.01
+    assert 0 < found["carried"] <= found["produced"] * 1.1  # both are measured at about 300/s
     two.catch_up()
     assert two.follower.client.xlen(STREAM) == 301
 
