@@ -74,6 +74,8 @@ def _followers(
     feeds = feeding.feeds
     awaited = Awaited(lsn, wanted, fsynced, told)
     feeds.await_(awaited)
+    if feeds.count(lsn, fsynced) >= wanted:  # they came while this call was on its way here
+        told()
     feeding.pump_soon()
     try:
         yield enough
