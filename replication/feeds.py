@@ -221,8 +221,10 @@ class Feeds:
         """A follower begins to get the frames behind `lsn`."""
         assert link.id not in self._links
         self._links[link.id] = link
-        # If it was here before, it may not have fsynced all through `lsn`, and may come back with less.
-        self._seen.setdefault(link.id, _Seen(str(link), lsn, now)).at = now
+        # If it was here before, it may not have fsynced all through `lsn`, and may come back with less: after a power
+        # cut, or after it has given up records.
+        seen = self._seen.setdefault(link.id, _Seen(str(link), lsn, now))
+        seen.lsn, seen.at = min(seen.lsn, lsn), now
         away = [id_ for id_ in self._seen if id_ not in self._links]
         if len(away) > SEEN_MAX:
             del self._seen[min(away, key=lambda id_: self._seen[id_].at)]

@@ -159,3 +159,12 @@ def test_a_second_connection_of_one_copy_is_refused_until_the_first_is_silent(
     assert feeds.rival(ID, 1.0) is not None and len(feeds) == 1
     assert feeds.rival(ID, 60.0) is None
     assert len(feeds) == 0 and isinstance(old.sink, Sink) and not old.sink.open
+
+
+def test_a_follower_that_comes_back_with_less_needs_the_log_from_there(feeds: Feeds) -> None:
+    link = linked(feeds, 9)
+    acknowledged(feeds, link, 9, 9)
+    assert [lsn for _, lsn in feeds.needed(1.0, 60.0)] == [9]
+    feeds.lost(link)
+    feeds.add(link, 4, 2.0)  # it has given up records meanwhile
+    assert [lsn for _, lsn in feeds.needed(2.0, 60.0)] == [4]

@@ -50,3 +50,8 @@ def test_its_records_are_dumped(run: Run, surplus: Path) -> None:
 def test_other_commands_ask_for_a_store(run: Run, surplus: Path) -> None:
     done = run("aof", "verify", surplus)
     assert (done.code, "is not a tidelog store" in done.err) == (exits.NOT_A_STORE, True)
+
+
+def test_its_records_are_exported(run: Run, surplus: Path) -> None:
+    done = run("aof", "export", "--resp", surplus)
+    assert (done.code, done.out.count("XADD")) == (exits.OK, 18)

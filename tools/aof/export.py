@@ -51,7 +51,7 @@ class Base(NamedTuple):
 @contextmanager
 def base_of(path: Path) -> Iterator[Base]:
     """The base of a store. Files opened for it are closed at the end of the block."""
-    files = LogFiles(path, snapshots=True)
+    files = LogFiles(path, snapshots=True, surpluses=True)
     found = files.survey()[1]
     if not files.has_checkpoint or (found and found[0].header.first_lsn == 1):
         yield Base(0, None, files.frames(), files.size())
