@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.replication.processes import Node, caught_up, ended
 from tests.replication.stores import frames
+from tests.rounds import rest_slow
 from tests.server.durability.load import Load, check
 from tests.until import until
 
@@ -48,7 +49,7 @@ def rounds(root: Path, policy: str, count: int, seed: int) -> None:
         check(stores[1], load.promised)
 
 
-@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize("policy", rest_slow(["everysec", "always"], 1))
 def test_both_are_equal_afterwards(tmp_path: Path, policy: str) -> None:
     rounds(tmp_path, policy, 4, seed=1)
 

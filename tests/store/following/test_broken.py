@@ -258,8 +258,11 @@ class Trap:
         return False
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 6, 8, 10])
-def test_an_interrupt_at_every_line(number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "stride"),
+    [(1, 3), (2, 3), (3, 3), (6, 3), (8, 5), (10, 3), pytest.param(8, 1, marks=pytest.mark.slow)],
+)
+def test_an_interrupt_at_lines_of_a_step(number: int, stride: int) -> None:
     at = 0
     while True:
         world = World("no")
@@ -277,7 +280,7 @@ def test_an_interrupt_at_every_line(number: int) -> None:
         except BaseException as error:
             error.add_note(f"{steps[number].__name__} was interrupted at {trap.where}")
             raise
-        at += 1 if number == 8 else 3
+        at += stride
     assert at > 20
 
 
