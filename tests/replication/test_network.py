@@ -148,7 +148,7 @@ def fail_over(seed: int, steps: int) -> Counter[str]:
     return net.counts
 
 
-@pytest.mark.parametrize("first", rest_slow(range(0, 1000, HISTORIES), 3))
+@pytest.mark.parametrize("first", rest_slow(range(0, 500, HISTORIES), 3))
 def test_a_surplus_is_set_aside(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + HISTORIES):

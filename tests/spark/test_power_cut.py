@@ -50,7 +50,7 @@ def check(disk: Disk, read: list[Offset], kept: int, *, recovered: bool = True) 
             assert (found.first, found.last, found.resume.lsn) == (kept + 1, lsn, kept)
 
 
-@pytest.mark.parametrize("seed", rest_slow(range(400), 40))
+@pytest.mark.parametrize("seed", rest_slow(range(160), 20))
 def test_what_was_read_and_taken_back(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
     rng = random.Random(seed)

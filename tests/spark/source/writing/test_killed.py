@@ -45,7 +45,7 @@ def end(process: BaseProcess) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("seed", rest_slow(range(20), 2))
+@pytest.mark.parametrize("seed", rest_slow(range(10), 2))
 def test_killed_within_a_chunk(target: Target, seed: int) -> None:
     """Each attempt is killed while one of its chunks is on its way, the last one is not."""
     print("seed", seed)
@@ -76,7 +76,7 @@ def test_killed_within_a_chunk(target: Target, seed: int) -> None:
     assert target.numbers() == [*ROWS]
 
 
-@pytest.mark.parametrize("seed", rest_slow(range(20), 2))
+@pytest.mark.parametrize("seed", rest_slow(range(10), 2))
 def test_attempts_in_processes_at_once(target: Target, seed: int) -> None:
     """Some are killed. One of the others gets through, or one that begins later."""
     print("seed", seed)
