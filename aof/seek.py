@@ -180,6 +180,10 @@ class Source:
         self.offset += len(data)
         return data
 
+    def at_end(self, good: Good) -> bool:
+        """Whether `read` has returned everything up to `good`."""
+        return self.segment == good[0] and self.offset >= good[1]
+
     def in_newest(self, good: Good) -> bool:
         """Whether the next bytes lie in the newest segment, and so most likely in the page cache."""
         return self.segment == good[0]

@@ -38,6 +38,9 @@ class SourceLike(Protocol):
     def read(self, nbytes_max: int, good: tuple[int, int], /) -> bytes:
         """The next bytes of frames, at most `nbytes_max`, up to `good` (`Log.good`); b"" if there are none now."""
 
+    def at_end(self, good: tuple[int, int], /) -> bool:
+        """Whether `read` has nothing now."""
+
 
 class Feed:
     """One follower, as its leader sees it.
@@ -89,6 +92,10 @@ class Feed:
             for at in range(0, len(data), SLICE_BYTES_MAX):
                 parts.append(message(FRAMES, data[at : at + SLICE_BYTES_MAX]))
         return b"".join(parts)
+
+    def at_end(self, good: tuple[int, int]) -> bool:
+        """Whether `send` has shipped all that is good."""
+        return self._source.at_end(good)
 
     def ask(self) -> None:
         """Make a BEAT due now: the follower answers it at once, without the pause between two ACKs."""

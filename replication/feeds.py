@@ -102,7 +102,9 @@ class Awaited:
     told    called once, when they have
     """
 
-    def __init__(self, lsn: int, wanted: int, fsynced: bool, told: Callable[[], object]) -> None:
+    def __init__(
+        self, lsn: int, wanted: int, fsynced: bool, told: Callable[[], object] = lambda: None
+    ) -> None:
         self.lsn, self.wanted, self.fsynced = lsn, wanted, fsynced
         self.told = told
 
@@ -124,6 +126,10 @@ class _UntilRewound:
         if self._roles.rewinds != self._rewinds:
             raise Vanished(self._directory)
         return self._source.read(nbytes_max, good)
+
+    def at_end(self, good: Good) -> bool:
+        """As `SourceLike.at_end`."""
+        return self._source.at_end(good)
 
 
 class Feeds:
@@ -281,7 +287,7 @@ class Feeds:
         if not data:
             return False
         sink.write(data)
-        return True
+        return not link.feed.at_end(end.place)
 
     def received(self, link: Downstream, data: bytes, now: float) -> None:
         """Bytes came from a follower."""

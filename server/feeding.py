@@ -56,17 +56,19 @@ class Feeding:
         self._armed: Log | None = None  # the log whose next unit calls `_stirred`
         self._awaited: Log | None = None  # the log whose next sync calls `_synced`
         self._wake: asyncio.TimerHandle | None = None
-        self._again = False  # a call of `_pump_again` is scheduled
-        self._more = False  # the last `pump` may have left something that can be sent
+        self._soon: asyncio.Handle | None = None  # a scheduled `pump`
 
     def turn_ended(self) -> None:
         """A turn has ended, and the log was flushed. Called if `active`."""
-        if self._armed is not self._core.log or self._more:
+        if self._armed is not self._core.log or self._soon is not None:
             self.pump()
 
     def pump(self) -> None:
         """Send each follower what it may get now."""
         core = self._core
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if not self.active or core.ended:
             return
         try:
@@ -74,8 +76,7 @@ class Feeding:
         except TidelogError as error:
             _logger.error("the log cannot be sent to followers: %s", error)
             return
-        self._more = self.feeds.pump(end, self._loop.time())
-        if self._more:
+        if self.feeds.pump(end, self._loop.time()):
             self.pump_soon()
         log = core.log
         if end.good < log.next_lsn - 1 and self._awaited is not log and not core.durability.relaxed:
@@ -93,14 +94,9 @@ class Feeding:
             return self.feeds.end()
 
     def pump_soon(self) -> None:
-        """`pump` in the next round of the loop, once for all callers."""
-        if self.active and not self._again:
-            self._again = True
-            self._loop.call_soon(self._pump_again)
-
-    def _pump_again(self) -> None:
-        self._again = False
-        self.pump()
+        """`pump` at the end of this turn, or else in the next round of the loop; once for all callers."""
+        if self.active and self._soon is None:
+            self._soon = self._loop.call_soon(self.pump)
 
     def tick(self) -> None:
         """Give signs of life, and close links that are silent. Called `hz` times a second."""
@@ -119,7 +115,7 @@ class Feeding:
         """[lock] A unit is about to be written. From any thread."""
         self._armed = None
         if threading.get_ident() == self._thread:
-            self.pump_soon()  # nearly always the end of this turn comes first, and leaves nothing to do
+            self.pump_soon()  # nearly always the end of this turn comes first
             return
         try:
             self._loop.call_soon_threadsafe(self._woke)
@@ -153,9 +149,9 @@ class Feeding:
         self.feeds.add(link, lsn, self._loop.time())
         if self._core.checkpoints is not None:
             self._core.checkpoints.followers = self._needed
-        self.active = self._more = True
+        self.active = True
         _logger.info("the follower %s is connected", link)
-        self._loop.call_soon(self.pump)
+        self.pump_soon()
 
     def _needed(self) -> list[Keeper]:
         """The log to keep for followers. From any thread."""
@@ -215,6 +211,12 @@ class ReadAhead:
             self._read = memoryview(reading.result())
         if self._read or self._failure is not None:
             self._ready.pump()
+
+    def at_end(self, good: tuple[int, int]) -> bool:
+        """Whether there is nothing to read up to `good` now. `ready` is called if that changes."""
+        if self._read or self._failure is not None:
+            return False
+        return self._reading is not None or self._source.at_end(good)
 
     def close(self) -> None:
         """Close the segment, at once or when the thread has finished."""

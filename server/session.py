@@ -20,11 +20,10 @@ import inspect
 import logging
 import math
 from collections import deque
-from collections.abc import Coroutine
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tidelog.aof.log import Log
 from tidelog.engine.api import TABLE as ENGINE
@@ -178,7 +177,7 @@ class Session:
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NO_TIMER  # on the store's monotonic clock
-        self._task: asyncio.Task[Reply] | None = None
+        self._task: asyncio.Future[Reply] | None = None
         self._unblock: asyncio.Future[bytes | None] | None = None
         self.settle()
 
@@ -232,6 +231,8 @@ class Session:
             if handler is not None:
                 reply = handler(self, args)
                 if inspect.iscoroutine(reply):
+                    reply = self.server.loop.create_task(reply)
+                if isinstance(reply, asyncio.Future):
                     self._wait_for(reply, command, args, started)
                     return
             else:
@@ -545,14 +546,14 @@ class Session:
     # --- handlers that await
 
     def _wait_for(
-        self, work: Coroutine[Any, Any, Reply], command: Command, args: list[bytes], started: int
+        self, answer: asyncio.Future[Reply], command: Command, args: list[bytes], started: int
     ) -> None:
         self.busy = True
-        self._task = self.server.loop.create_task(work)
-        self._task.add_done_callback(partial(self._waited, command, args, started))
+        self._task = answer
+        answer.add_done_callback(partial(self._waited, command, args, started))
 
     def _waited(
-        self, command: Command, args: list[bytes], started: int, task: asyncio.Task[Reply]
+        self, command: Command, args: list[bytes], started: int, task: asyncio.Future[Reply]
     ) -> None:
         self._task = None
         if task.cancelled():

@@ -1,14 +1,13 @@
 """WAIT and WAITAOF (spec 13): how many followers have this connection's own writes, up to `session.wrote_lsn`.
 
-Followers acknowledge by themselves, at most a millisecond late, so they are not asked.
+A call that must wait is registered before its handler returns. So the followers get the write and the question how far
+they are together, at the end of the same turn, and no acknowledgement comes between the look at them and the wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED
@@ -42,14 +41,8 @@ def wait(session: Session, args: list[bytes]) -> Reply:
     found = feeds.count(lsn, False)
     if found >= wanted or session.in_exec:
         return found
-    return _wait(session, lsn, wanted, timeout_ms)
-
-
-async def _wait(session: Session, lsn: int, wanted: int, timeout_ms: int) -> Reply:
-    feeds = session.server.replicating.feeding.feeds
-    with _followers(session, lsn, wanted, False) as enough:
-        await _block(session, (enough,), timeout_ms)
-    return feeds.count(lsn, False)
+    waiting = Awaited(lsn, wanted, False)
+    return _Blocked(session, waiting, False, timeout_ms, lambda: feeds.count(lsn, False)).answer
 
 
 def _written(session: Session) -> int:
@@ -57,31 +50,6 @@ def _written(session: Session) -> int:
     # After a recovery, the new log may end before units that this session wrote. Their callers got an error, so do not
     # wait for those units.
     return min(session.wrote_lsn, session.core.log.next_lsn - 1)
-
-
-@contextmanager
-def _followers(
-    session: Session, lsn: int, wanted: int, fsynced: bool
-) -> Iterator[asyncio.Future[None]]:
-    """Within, a future that is done when so many followers have this LSN."""
-    enough: asyncio.Future[None] = session.server.loop.create_future()
-
-    def told() -> None:
-        if not enough.done():
-            enough.set_result(None)
-
-    feeding = session.server.replicating.feeding
-    feeds = feeding.feeds
-    awaited = Awaited(lsn, wanted, fsynced, told)
-    feeds.await_(awaited)
-    if feeds.count(lsn, fsynced) >= wanted:  # they came while this call was on its way here
-        told()
-    feeding.pump_soon()
-    try:
-        yield enough
-    finally:
-        feeds.forget(awaited)
-        enough.cancel()
 
 
 def waitaof(session: Session, args: list[bytes]) -> Reply:
@@ -104,63 +72,96 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     synced, found = lsn <= log.synced_lsn, feeds.count(lsn, True)
     if (synced >= local and found >= followers) or session.in_exec:
         return [int(synced), found]
-    return _wait_for_disks(session, lsn, bool(local), followers, timeout_ms)
+
+    def reply() -> Reply:
+        return [int(lsn <= log.synced_lsn), feeds.count(lsn, True)]
+
+    waiting = Awaited(lsn, followers, True)
+    return _Blocked(session, waiting, local > synced, timeout_ms, reply).answer
 
 
-async def _wait_for_disks(
-    session: Session, lsn: int, local: bool, followers: int, timeout_ms: int
-) -> Reply:
-    """Wait until the write is on the disks that are asked for, or for the timeout."""
-    loop, log = session.server.loop, session.core.log
-    synced: asyncio.Future[LogPoisoned | None] = loop.create_future()
+class _Blocked:
+    """A call that waits for followers, this store's own disk, its timeout (0 = none), or CLIENT UNBLOCK.
 
-    def settle(error: LogPoisoned | None) -> None:
-        if not synced.done():
-            synced.set_result(error)
+    answer    the reply; cancelled if the client leaves
+    """
 
-    def told(error: LogPoisoned | None) -> None:
-        """The sync ended. Called from the log's own thread or the loop's."""
+    def __init__(
+        self,
+        session: Session,
+        awaited: Awaited,
+        local: bool,
+        timeout_ms: int,
+        reply: Callable[[], Reply],
+    ) -> None:
+        feeding = session.server.replicating.feeding
+        self._loop, self._log = session.server.loop, session.core.log
+        self._feeds = feeding.feeds
+        self._awaited, self._reply = awaited, reply
+        self._lacks_followers = self._feeds.count(awaited.lsn, awaited.fsynced) < awaited.wanted
+        self._lacks_disk = local
+        self.answer: asyncio.Future[Reply] = self._loop.create_future()
+        self.answer.add_done_callback(self._clean)
+        self._unblocked = session.unblocked()
+        self._unblocked.add_done_callback(self._ended)
+        self._timer = self._loop.call_later(timeout_ms / 1000, self._settle) if timeout_ms else None
+        if self._lacks_followers:
+            awaited.told = self._confirmed
+            self._feeds.await_(awaited)
+            feeding.pump_soon()
+        if local:
+            self._loop.call_soon(self._sync)  # behind the flush at the end of this turn
+
+    def _confirmed(self) -> None:
+        """Enough followers have the write."""
+        self._lacks_followers = False
+        if not self._lacks_disk:
+            self._settle()
+
+    def _sync(self) -> None:
+        if not self.answer.done():
+            self._log.subscribe(self._awaited.lsn, FSYNCED, self._sync_ended)
+
+    def _sync_ended(self, error: LogPoisoned | None) -> None:
+        """Called from the log's own thread or the loop's."""
         try:
-            loop.call_soon_threadsafe(settle, error)
+            self._loop.call_soon_threadsafe(self._synced, error)
         except RuntimeError:
             pass  # the loop is closed
 
-    if local:
-        log.subscribe(lsn, FSYNCED, told)
-    feeds = session.server.replicating.feeding.feeds
-    with _followers(session, lsn, followers, True) as enough:
-        waited: list[asyncio.Future[Any]] = [synced] if local else []
-        if feeds.count(lsn, True) < followers:
-            waited.append(enough)
-        await _block(session, waited, timeout_ms)
-    error = synced.result() if synced.done() else None
-    if error is not None:
-        raise unheld(error, True)
-    return [int(lsn <= log.synced_lsn), feeds.count(lsn, True)]
+    def _synced(self, error: LogPoisoned | None) -> None:
+        self._lacks_disk = False
+        if error is not None:
+            self._fail(unheld(error, True))
+        elif not self._lacks_followers:
+            self._settle()
 
+    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
+        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
+        if unblocked.cancelled():
+            return
+        line = unblocked.result()
+        if line is None:
+            self._settle()
+        else:
+            self._fail(CommandError(line))
 
-async def _block(session: Session, until: Sequence[asyncio.Future[Any]], timeout_ms: int) -> None:
-    """Wait for all of `until`, the timeout (0 = none), or the end of the wait by somebody else.
+    def _settle(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(self._reply())
+            self._unblocked.cancel()  # from here on the client is not blocked
 
-    Raises CommandError if that comes with an error.
-    """
-    loop = session.server.loop
-    deadline = loop.time() + timeout_ms / 1000 if timeout_ms else None
-    unblocked = session.unblocked()
-    waiting = list(until)
-    try:
-        while waiting and not unblocked.done():
-            left = None if deadline is None else max(deadline - loop.time(), 0)
-            done, _ = await asyncio.wait(
-                (unblocked, *waiting), timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                break
-            waiting = [each for each in waiting if not each.done()]
-        if unblocked.done() and (line := unblocked.result()) is not None:
-            raise CommandError(line)
-    finally:
-        unblocked.cancel()
+    def _fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self._unblocked.cancel()
+
+    def _clean(self, answer: asyncio.Future[Reply]) -> None:
+        """The call has its answer, or its client is gone."""
+        self._feeds.forget(self._awaited)
+        self._unblocked.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _timeout(session: Session, arg: bytes) -> int:

@@ -54,3 +54,6 @@ class Shipped:
         data = self.data[self._at : self._at + nbytes_max]
         self._at += len(data)
         return data
+
+    def at_end(self, good: tuple[int, int]) -> bool:
+        return self._at == len(self.data)
