@@ -4,8 +4,9 @@ The only module of this folder with sockets. It runs in one event loop: a server
 embedded store (replication/embedded.py). replication/follower.py gives the bytes their meaning. Frames are applied for
 half a millisecond at a time, so that commands run in between.
 
-A link that was up is dialled again at once. Then the pauses double from 50 ms to 5 s, with jitter, so that the
-followers of a leader that restarts do not all come at one moment. The host's name is looked up each time.
+A link that was up is dialled again at once, then every 50 to 100 ms, so that it soon goes on after a short fault or a
+restart of the leader. After two seconds the pauses double up to 5 s. They have jitter, so that the followers of a
+leader that restarts do not all come at one moment. The host's name is looked up each time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ ACK_S: Final = 0.001  # least time between two acknowledgements
 STALLED_S: Final = (
     0.02  # pause of a follower whose disk is full, or whose memory is over its budget
 )
-PAUSE_S: Final = 0.05  # before the second attempt; it doubles
+PAUSE_S: Final = 0.1  # between two attempts; jitter takes away up to a half
+PROMPT_S: Final = 2.0  # after so long without a link, the pauses double
 PAUSE_S_MAX: Final = 5.0
 REFUSED_PAUSE_S: Final = 1.0  # before the next attempt after the leader has refused
 STEADY_S: Final = 1.0  # a link that lasted so long is dialled again at once
@@ -112,12 +114,13 @@ class Link:
     async def _run(self) -> None:
         core, follower = self.core, self.follower
         pause = 0.0
+        lacking_since = self.loop.time()  # since when there was no link that lasted
         try:
             while not core.ended and core.following is not None:
                 self.state = CONNECTING
                 self.attempts += 1
                 began, applied = self.loop.time(), follower.frames_bytes
-                least = PAUSE_S
+                least = 0.0
                 try:
                     await self._connected()
                 except Refused as error:
@@ -134,10 +137,11 @@ class Link:
                         least = REFUSED_PAUSE_S
                     except ERRORS as error:
                         self._down(error)
-                if follower.frames_bytes > applied or self.loop.time() - began > STEADY_S:
-                    pause = 0.0  # that was a link
+                now = self.loop.time()
+                if follower.frames_bytes > applied or now - began > STEADY_S:
+                    pause, lacking_since = 0.0, now  # that was a link
                 else:
-                    pause = min(max(2 * pause, least), PAUSE_S_MAX)
+                    pause = max(_pause_after(pause, now - lacking_since), least)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         finally:
             self.state = ENDED
@@ -351,6 +355,11 @@ class _Wire(asyncio.Protocol):
                 self._acking = self._loop.call_later(ACK_S, self._ack)
         except ERRORS as error:
             self.fail(error)
+
+
+def _pause_after(pause: float, lacking_s: float) -> float:
+    """The pause behind this one, without jitter, if there has been no link for so long."""
+    return PAUSE_S if lacking_s < PROMPT_S else min(max(2 * pause, PAUSE_S), PAUSE_S_MAX)
 
 
 def _seen(ended: asyncio.Future[None]) -> None:
