@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.replication.conftest import Pair
-from tests.replication.stores import caught_up, until
+from tests.replication.stores import caught_up
+from tests.until import until
 
 from tidelog.replication.feed import Feed
 from tidelog.replication.feeds import Feeds
