@@ -74,6 +74,16 @@ class Node:
             found: int = client.info("replication")["master_repl_offset"]
             return found
 
+    def is_followed(self) -> bool:
+        """Whether a follower is connected."""
+        with self.client() as client:
+            return bool(client.info("replication")["connected_slaves"])
+
+    def is_linked(self) -> bool:
+        """Whether its link to the leader is up."""
+        with self.client() as client:
+            return bool(client.info("replication")["master_link_status"] == "up")
+
     def digest(self) -> bytes:
         """Of everything it holds. Needs `enable-debug-command`."""
         with self.client() as client:
@@ -82,7 +92,10 @@ class Node:
 
 
 def caught_up(leader: Node, follower: Node) -> None:
-    """Until the follower has everything that its leader had at the call."""
+    """Until the follower has everything that its leader has, and nobody writes."""
+    # A leader that has started again logs its EPOCH when the follower comes back, so its LSN counts only from then on.
+    until(leader.is_followed, "no follower connects")
+    until(follower.is_linked, "the follower does not connect")
     lsn = leader.lsn()
     until(lambda: follower.lsn() >= lsn, "the follower does not catch up")
 
