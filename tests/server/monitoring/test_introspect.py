@@ -25,7 +25,11 @@ NOT_HERE = {
     b"script|debug",
 }
 CONTAINERS = {b"client", b"latency", b"debug", b"function", b"script"}
-DIFFERENT = {b"wait"}  # blocking, by spec 17; Redis 7.0 says noscript
+DIFFERENT = {
+    b"wait",  # blocking, by spec 17; Redis 7.0 says noscript
+    b"replicaof",  # takes one more word, REPLACE
+    b"slaveof",
+}
 
 GETKEYS = """
 XADD a
