@@ -13,7 +13,9 @@ A store's directory (directories 0700, files 0600):
     checkpoint/   every row as of one LSN; opening the store needs no records of aof/ up to that LSN
     snapshots/    portable copies of checkpoints
     bookmarks/    how far readers of the log in other processes have come
-    quarantine/   torn tails that recovery cut from the log, and records that a rewind took out of it
+    quarantine/   torn tails that recovery cut from the log, records that a rewind took out of it, and stores that a
+                  copy of their leader's data has replaced
+    resync/       a copy of the leader's data that a follower is fetching
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ AOF: Final = "aof"
 QUARANTINE: Final = "quarantine"
 # exists while a restore into this directory has not finished; there is no STORE yet
 RESTORING: Final = "RESTORING"
+SWAP: Final = "SWAP"  # exists while another store takes the place of this one (snapshot/swap.py)
 CHECKPOINT: Final = "checkpoint"
 SNAPSHOTS: Final = "snapshots"
 BOOKMARKS: Final = "bookmarks"
+RESYNC: Final = "resync"
 DATA: Final = "data.mdb"  # in a checkpoint and in a snapshot
 
 BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged

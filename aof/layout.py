@@ -30,6 +30,8 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (identity.NAME + recipe.BESIDE,                   Kind.FILE),
     (REPLICA,                                         Kind.FILE),
     (REPLICA + recipe.BESIDE,                         Kind.FILE),
+    (identity.SWAP,                                   Kind.FILE),
+    (identity.SWAP + recipe.BESIDE,                   Kind.FILE),
     (identity.RESTORING,                              Kind.FILE),
     (lock.NAME,                                       Kind.FILE),
     (identity.AOF,                                    Kind.DIRECTORY),
@@ -47,6 +49,7 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
     (f"{identity.SNAPSHOTS}/{FOLD}",                  Kind.DIRECTORY),
     (identity.BOOKMARKS,                              Kind.DIRECTORY),
     (identity.QUARANTINE,                             Kind.DIRECTORY),
+    (identity.RESYNC,                                 Kind.DIRECTORY),
 )
 # fmt: on
 

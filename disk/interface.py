@@ -132,9 +132,21 @@ class Disk(Protocol):
         """Atomically rename `source` to `target`, in the same directory, replacing an existing file."""
         ...
 
+    def move(self, source: Path, target: Path) -> None:
+        """Atomically move a file or directory to another directory of the same file system.
+
+        Replaces a file, or an empty directory. Durable after `sync_directory` of the target's directory; before that, a
+        power cut leaves it in one of both places.
+        """
+        ...
+
     def unlink(self, path: Path) -> None: ...
 
     def mkdir(self, path: Path) -> None: ...
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        ...
 
     def listdir(self, path: Path) -> list[str]:
         """The names in a directory, sorted."""

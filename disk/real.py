@@ -293,6 +293,10 @@ class RealDisk:
         with self._place(source) as (at, name), self._place(target) as (to, new_name):
             os.rename(name, new_name, src_dir_fd=at, dst_dir_fd=to)
 
+    def move(self, source: Path, target: Path) -> None:
+        self._check_place(source)
+        self.rename(source, target)
+
     def unlink(self, path: Path) -> None:
         self._check_place(path)
         with self._place(path) as (at, name):
@@ -302,6 +306,11 @@ class RealDisk:
         self._check_place(path)
         with self._place(path) as (at, name):
             os.mkdir(name, 0o700, dir_fd=at)
+
+    def rmdir(self, path: Path) -> None:
+        self._check_place(path)
+        with self._place(path) as (at, name):
+            os.rmdir(name, dir_fd=at)
 
     def listdir(self, path: Path) -> list[str]:
         if self._below(path) is None:

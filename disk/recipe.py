@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog.disk.interface import Disk, File
+from tidelog.disk.plain import Kind
 
 BESIDE = ".new"  # suffix of an unpublished file; a crash may leave one, and readers ignore it
 
@@ -49,6 +50,32 @@ def remove(disk: Disk, path: Path) -> None:
     """Remove a file durably: it does not come back after a power cut. Raises OSError."""
     disk.unlink(path)
     disk.sync_directory(path.parent)
+
+
+def move(disk: Disk, source: Path, target: Path) -> None:
+    """Move a file or directory to another directory of the same file system, atomically and durably. Raises OSError."""
+    disk.move(source, target)
+    # The target first: no power cut may leave neither name, whatever a file system promises about both.
+    disk.sync_directory(target.parent)
+    disk.sync_directory(source.parent)
+
+
+def remove_tree(disk: Disk, path: Path, first: Iterable[str] = ()) -> None:
+    """Remove a directory with all that it contains. It may be missing. Raises OSError, NotPlain: a part is left.
+
+    first   names in it that are removed, durably, before anything else
+    """
+    if disk.kind(path) is None:
+        return
+    for name in first:
+        if disk.kind(path / name) is not None:
+            remove(disk, path / name)
+    for name in disk.listdir(path):
+        if disk.kind(path / name) is Kind.DIRECTORY:
+            remove_tree(disk, path / name)
+        else:
+            disk.unlink(path / name)
+    disk.rmdir(path)
 
 
 def make_directory(disk: Disk, path: Path) -> None:

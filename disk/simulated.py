@@ -162,6 +162,33 @@ class _Inode:
         return length
 
 
+class _Move:
+    """A move of a file or directory from one directory to another: one transaction of a journaling file system.
+
+    A power cut takes back all of it or nothing. A sync of either directory makes it durable.
+    """
+
+    __slots__ = ("source", "gone", "target", "come", "node", "durable")
+
+    def __init__(
+        self,
+        source: _Directory,
+        gone: str,
+        target: _Directory,
+        come: str,
+        node: _Inode | _Directory,
+    ) -> None:
+        self.source, self.gone, self.target, self.come, self.node = source, gone, target, come, node
+        self.durable = False
+        source.change(gone, None, node, self)
+        target.change(None, come, node, self)
+
+    def synced(self) -> None:
+        self.durable = True
+        _apply(self.source.medium, self.gone, None, self.node)
+        _apply(self.target.medium, None, self.come, self.node)
+
+
 class _Directory:
     """A directory: its current names, those on the medium, and the changes in between."""
 
@@ -170,26 +197,42 @@ class _Directory:
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.medium: dict[str, _Inode | _Directory] = {}
-        # One tuple per change: (removed name or None, added name or None, file or directory)
-        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
+        # One tuple per change: (removed name or None, added name or None, file or directory, the move it is a part of)
+        self.changes: list[tuple[str | None, str | None, _Inode | _Directory, _Move | None]] = []
 
-    def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
-        self.changes.append((gone, come, node))
+    def change(
+        self,
+        gone: str | None,
+        come: str | None,
+        node: _Inode | _Directory,
+        move: _Move | None = None,
+    ) -> None:
+        self.changes.append((gone, come, node, move))
         _apply(self.names, gone, come, node)
 
     def synced(self) -> None:
+        for *_, move in self.changes:
+            if move is not None:
+                move.synced()
         self.medium = dict(self.names)
         self.changes.clear()
 
-    def after_power_loss(self, rng: random.Random) -> dict[str, _Inode | _Directory]:
+    def after_power_loss(
+        self, rng: random.Random, moved: dict[_Move, bool]
+    ) -> dict[str, _Inode | _Directory]:
+        """`moved`: what this power cut leaves of each move, drawn by the first directory that has it."""
         if not self.changes:
             return self.medium
         names = dict(self.medium)
         way = rng.randrange(4)
         cut = rng.randint(0, len(self.changes))
-        for i, change in enumerate(self.changes):
-            if way == 0 or way == 1 and i < cut or way == 2 and rng.random() < 0.5:
-                _apply(names, *change)
+        for i, (gone, come, node, move) in enumerate(self.changes):
+            if move is not None:
+                there = move.durable or moved.setdefault(move, rng.random() < 0.5)
+            else:
+                there = way == 0 or way == 1 and i < cut or way == 2 and rng.random() < 0.5
+            if there:
+                _apply(names, gone, come, node)
         return names
 
 
@@ -354,20 +397,21 @@ class SimulatedDisk:
         """A possible state of the disk if power is cut now, drawn with `rng`."""
         image = SimulatedDisk(rng.getrandbits(32))
         files: dict[int, _Inode] = {}
+        moved: dict[_Move, bool] = {}
 
         def copy(names: dict[str, _Inode | _Directory], target: _Directory) -> None:
             for name, node in names.items():
                 if isinstance(node, _Directory):
                     inner = _Directory()
                     target.names[name] = inner
-                    copy(node.after_power_loss(rng), inner)
+                    copy(node.after_power_loss(rng, moved), inner)
                 else:
                     if id(node) not in files:
                         files[id(node)] = _Inode(node.after_power_loss(rng))
                     target.names[name] = files[id(node)]
             target.medium = dict(target.names)
 
-        copy(self._root.after_power_loss(rng), image._root)
+        copy(self._root.after_power_loss(rng, moved), image._root)
         return image
 
     def kill(self) -> None:
@@ -486,6 +530,14 @@ class SimulatedDisk:
         directory = self._directory(source.parent)
         directory.change(source.name, target.name, self._node(source))
 
+    def move(self, source: Path, target: Path) -> None:
+        self.operation("move", target)
+        node, directory = self._node(source), self._directory(target.parent)
+        there = directory.names.get(target.name)
+        if isinstance(there, _Directory) and there.names:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", str(target))
+        _Move(self._directory(source.parent), source.name, directory, target.name, node)
+
     def unlink(self, path: Path) -> None:
         self.operation("unlink", path)
         self._directory(path.parent).change(path.name, None, self._file(path))
@@ -496,6 +548,13 @@ class SimulatedDisk:
         if path.name in parent.names:
             raise FileExistsError(errno.EEXIST, "file exists", str(path))
         parent.change(None, path.name, _Directory())
+
+    def rmdir(self, path: Path) -> None:
+        self.operation("rmdir", path)
+        node = self._directory(path)
+        if node.names:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", str(path))
+        self._directory(path.parent).change(path.name, None, node)
 
     def listdir(self, path: Path) -> list[str]:
         self.operation("listdir", path)

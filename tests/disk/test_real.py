@@ -166,3 +166,30 @@ def test_what_libraries_need_to_know(disk: RealDisk, tmp_path: Path) -> None:
     assert disk.writable(tmp_path / "a") and not disk.writable(tmp_path / "missing")
     assert disk.free(tmp_path) > 0
     assert disk.beneath(tmp_path) == (disk, tmp_path)
+
+
+def test_a_file_and_a_directory_are_moved_to_another_directory(tmp_path: Path) -> None:
+    disk = RealDisk()
+    disk.guard(tmp_path)
+    for name in ("from", "to", "from/inner"):
+        recipe.make_directory(disk, tmp_path / name)
+    recipe.publish(disk, tmp_path / "from" / "inner" / "file", b"x")
+    recipe.move(disk, tmp_path / "from" / "inner", tmp_path / "to" / "inner")
+    assert recipe.read(disk, tmp_path / "to" / "inner" / "file") == b"x"
+    assert disk.listdir(tmp_path / "from") == []
+    recipe.move(disk, tmp_path / "to" / "inner" / "file", tmp_path / "from" / "file")
+    disk.rmdir(tmp_path / "to" / "inner")
+    recipe.remove_tree(disk, tmp_path / "from")
+    assert disk.listdir(tmp_path) == ["to"]
+
+
+def test_a_tree_is_removed_without_following_links(tmp_path: Path) -> None:
+    (tmp_path / "root" / "sub").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "keep").write_bytes(b"x")
+    (tmp_path / "root" / "sub" / "link").symlink_to(tmp_path / "other")
+    disk = RealDisk()
+    disk.guard(tmp_path / "root")
+    recipe.remove_tree(disk, tmp_path / "root" / "sub")
+    assert (tmp_path / "other" / "keep").read_bytes() == b"x"
+    assert disk.listdir(tmp_path / "root") == []

@@ -209,3 +209,38 @@ def test_what_libraries_need_to_know(tmp_path: Path) -> None:
     place = disk.beneath(Path("/d/a"))
     assert place is not None and place[1] == tmp_path / "d" / "a"
     assert place[0].listdir(tmp_path) == []
+
+
+def moved(disk: SimulatedDisk) -> set[tuple[bool, bool]]:
+    """Whether the file is in the directory that it was moved from, and in the other one, after power cuts."""
+    rng = random.Random(2)
+    found = [disk.power_loss(rng).tree() for _ in range(100)]
+    return {(str(A) in tree, "/e/b" in tree) for tree in found}
+
+
+@pytest.mark.parametrize("directory", [D, Path("/e")])
+def test_a_move_is_whole_and_durable_when_either_directory_is_synced(directory: Path) -> None:
+    disk = with_file(b"moved")
+    recipe.make_directory(disk, Path("/e"))
+    disk.move(A, Path("/e/b"))
+    assert moved(disk) == {(True, False), (False, True)}
+    disk.sync_directory(directory)
+    assert moved(disk) == {(False, True)}
+    assert str(A) not in disk.synced().tree() and disk.synced().tree()["/e/b"] == b"moved"
+
+
+def test_a_move_replaces_only_an_empty_directory() -> None:
+    disk = with_file(b"x")
+    recipe.make_directory(disk, Path("/e"))
+    recipe.make_directory(disk, Path("/e/d"))
+    recipe.move(disk, D, Path("/e/d"))
+    assert disk.tree()["/e/d/a"] == b"x" and not disk.exists(D)
+    recipe.make_directory(disk, D)
+    with pytest.raises(OSError) as caught:
+        disk.move(D, Path("/e/d"))
+    assert caught.value.errno == errno.ENOTEMPTY
+    with pytest.raises(OSError) as caught:
+        disk.rmdir(Path("/e/d"))
+    assert caught.value.errno == errno.ENOTEMPTY
+    recipe.remove_tree(disk, Path("/e"))
+    assert not disk.exists(Path("/e"))
