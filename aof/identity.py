@@ -90,6 +90,12 @@ def read(disk: Disk, root: Path) -> bytes:
             ) from None
         raise
     except (FileNotFoundError, NotADirectoryError):
+        if disk.exists(root / SWAP):
+            raise NotAStore(
+                root,
+                "a copy of its leader's data is taking its place",
+                "Nothing is lost. Open the store for writing: that finishes it",
+            ) from None
         if disk.exists(root / RESTORING):
             raise NotAStore(
                 root,

@@ -211,6 +211,10 @@ def create(
     """
     disk, directory = beneath(disk, directory)
     with held(disk, directory, waits):
+        if not environment.is_in_place():
+            raise CheckpointError(
+                f"{environment.path}: a copy of the leader's data has replaced the store; repeat the call"
+            )
         rows = ColdRows(environment)
         try:
             meta = read_meta(rows, environment.path)

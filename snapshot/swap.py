@@ -100,9 +100,11 @@ def parse(path: Path, data: bytes) -> Swap:
 def pending(disk: Disk, root: Path) -> Swap | None:
     """The swap that has begun in the directory `root` and has not ended. Raises Damage, NewerFormat, OSError."""
     path = root / identity.SWAP
+    if not disk.exists(path):
+        return None
     try:
         return parse(path, recipe.read(disk, path, BYTES_MAX))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:  # its writer has just finished
         return None
 
 
@@ -120,7 +122,9 @@ def begin(disk: Disk, root: Path, swap: Swap) -> None:
             "Remove the directory resync/",
         )
     recipe.remove_tree(disk, root / OLD)
-    disk.sync_directory(root / identity.RESYNC)  # a power cut must not bring back what is in the way of the moves
+    disk.sync_directory(
+        root / identity.RESYNC
+    )  # a power cut must not bring back what is in the way of the moves
     recipe.publish(disk, root / identity.SWAP, render(swap))
 
 

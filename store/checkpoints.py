@@ -162,8 +162,21 @@ class Checkpoints:
         core.checkpoints = self
 
     def own(self, uuid: bytes) -> None:
-        """[lock] The store has another uuid from now on. There is no checkpoint yet."""
+        """[lock] The store has another uuid from now on. It has no checkpoint, or `reopen` is called next."""
         self._uuid = uuid
+
+    def reopen(self) -> None:
+        """[lock] Use the file that the directory has now: another store may have taken the place of this one.
+
+        The thread does not write meanwhile, because memory is in doubt. Raises Damage, CheckpointError, OSError.
+        """
+        if not self._possible:
+            return
+        if self._environment is None or not self._environment.is_in_place():
+            self._detach()
+            self.meta = None
+            if self._disk.exists(self._directory / identity.DATA):
+                self._attach()
 
     def get_ready(self) -> None:
         """[lock] A life is about to begin with its first write. Raises NoThread: without checkpoints the log would grow
@@ -353,6 +366,8 @@ class Checkpoints:
             with core.lock:
                 if core.trouble is not None:
                     core.mend()
+                if self._environment is not environment:
+                    raise Cancelled  # another store took the place of this one just now
                 position = core.log.position()
                 if self.meta is not None and self.meta.position.lsn == position.lsn:
                     return position.lsn
@@ -552,7 +567,7 @@ class Checkpoints:
         environment = self._environment
         return None if environment is None else environment.damage
 
-    # --- while the log is rewound
+    # --- while the log is rewound, or the store swapped
 
     @contextmanager
     def paused(self) -> Iterator[int]:

@@ -29,6 +29,7 @@ from tidelog.disk.interface import Disk
 from tidelog.disk.real import RealDisk
 from tidelog.engine.api import APPLY, Effect, Settings, State, applier
 from tidelog.engine.errors import CorruptBlock
+from tidelog.snapshot import swap
 from tidelog.snapshot.errors import ADVICE as CHECKPOINT_ADVICE
 from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
@@ -195,12 +196,13 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
         raise CannotOpen(
             f"{root} is a snapshot. Open it with read_only=True, or restore it into a new store: {aof.RESTORE}"
         )
-    else:
+    elif swap.pending(disk, root) is None:
         # check before LOCK is created, because the directory may not be a store
         identity.read(disk, root)
     layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:
+        swap.finish(disk, root)
         if identity.is_new(disk, root):
             identity.create(disk, root, secrets.token_bytes(16))
         return _Opener(disk, root, options, clock).open(lock)
@@ -259,8 +261,10 @@ class _Opener:
         # here again.
         self.retiring(log)
         log.retire()
+        swap.finish(self._disk, self._root)
         if self._uuid != identity.read(self._disk, self._root):
             self.own(identity.read(self._disk, self._root))
+        self._checkpoints.reopen()
         self._roles.read()
         new, state = self._recover(log.policy, landing.lock)
         self._put_in_place(landing, new)

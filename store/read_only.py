@@ -22,6 +22,7 @@ from tidelog.disk.interface import Disk
 from tidelog.engine.api import Context, Effect, Settings, State, decide, resolve
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.snapshot import swap
 from tidelog.snapshot.rows.opened import Opened, open_copy
 from tidelog.store.checkpoints import check_owner
 from tidelog.store.clock import Clock
@@ -115,13 +116,14 @@ class _Reading:
         self._directory = root / identity.AOF
         self._tail: Tail | None = None  # of the part of the log that was not read yet
         self._snapshot = is_snapshot(disk, root)
-        self._uuid = b"" if self._snapshot else identity.read(disk, root)
+        self._uuid = b""
+        self._store = 0, 0  # identity of the file STORE, which a swap replaces
 
     def read_on(self, landing: Landing) -> None:
         """Apply the part of the log that was not read yet. Raises Damage, NewerFormat, CorruptBlock, OSError."""
         if self._snapshot:
             return
-        if self._tail is not None and self.beneath.is_newest():
+        if self._tail is not None and self.beneath.is_newest() and self._is_same():
             try:
                 self._follow_log(self._tail, landing)
                 return
@@ -158,13 +160,40 @@ class _Reading:
         if self._snapshot:
             self._over_snapshot(landing)
         else:
-            scan, replay = recovery.read_beside(
-                self._disk, self._directory, self._uuid, partial(self._begin, landing)
-            )
-            if scan is not None:
-                self._tail = Tail(self._disk, self._directory, self._uuid, scan.position)
-            landing.now = max(landing.now, replay.now)
+            while True:
+                swap.wait(self._disk, self._root)
+                self._uuid = identity.read(self._disk, self._root)
+                self._store = self._store_file()
+                try:
+                    self._over_log(landing)
+                    break
+                except (aof.AofError, OSError):
+                    # A follower's writer may have begun to swap its store meanwhile.
+                    if not self._disk.exists(self._root / identity.SWAP) and self._is_same():
+                        raise
         return landing.state
+
+    def _over_log(self, landing: Landing) -> None:
+        scan, replay = recovery.read_beside(
+            self._disk, self._directory, self._uuid, partial(self._begin, landing)
+        )
+        if scan is not None:
+            self._tail = Tail(self._disk, self._directory, self._uuid, scan.position)
+        landing.now = max(landing.now, replay.now)
+
+    def _is_same(self) -> bool:
+        """Whether the directory holds the store that was read, and no other has taken its place."""
+        return self._store_file() == self._store
+
+    def _store_file(self) -> tuple[int, int]:
+        try:
+            file = self._disk.open(self._root / identity.NAME)
+        except FileNotFoundError:
+            return 0, 0  # it is being moved
+        try:
+            return file.identity()
+        finally:
+            file.close()
 
     def _begin(self, landing: Landing) -> tuple[Start | None, Callable[[list[Effect]], object]]:
         """For recovery: open the newest checkpoint. Returns its start and a function that applies records over it."""

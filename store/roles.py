@@ -4,7 +4,8 @@ Each change publishes REPLICA (store/role.py) first. From then on the file decid
 next call recovers the log in the role that the file states. Then the log ends with everything on the disk, and another
 `Log` continues it in a new segment, under the same Core, LOCK and lock. Nothing is replayed.
 
-A rewind (aof/rewind.py) takes back records of a follower's log. There memory is rebuilt from what is left.
+A rewind (aof/rewind.py) takes back records of a follower's log, and a swap (snapshot/swap.py) replaces log and
+checkpoint by a copy of the leader's. There memory is rebuilt from what is left.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tidelog.aof.surplus import REPORT
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import OUT_OF_SPACE
+from tidelog.snapshot.swap import Swap, begin
 from tidelog.store import role
 from tidelog.store.commit import following
 from tidelog.store.commit.core import Core
@@ -35,6 +37,7 @@ from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreClosed
 from tidelog.store.role import Role
 
+SWAPPED: Final = "the next call reads the store again: this one, or the copy of its leader's data"
 CHANGED: Final = "the role or uuid may have changed; the next call recovers the log"
 EMPTY: Final = Recovered(0, 0, 0, [], End(0, 0, 0), 0, None)
 
@@ -63,7 +66,7 @@ class Roles:
     changed   called [lock] after each change of the role; must not fail, nor call the store
     consent   a person has agreed that this follower gives up records which its leader does not have. Not stored; it
               holds until the leader has sent frames, or the role changes
-    rewinds   how often the log was rewound: a place in it that was found before may be another history's
+    rewinds   how often the log was rewound or replaced: a place in it that was found before may be another history's
     """
 
     def __init__(self, disk: Disk, root: Path, logs: Logs) -> None:
@@ -234,6 +237,32 @@ class Roles:
                 rewind(self.disk, self._root, self.uuid, at, aside)
             core.mend()  # memory still has what was set aside
         return ""
+
+    def swap(self, new: Swap, role: Role, last: int) -> None:
+        """Let the store in resync/store take the place of this one, and read it into memory.
+
+        role, last   the role and the last LSN that the store had when this was decided
+
+        Calls wait meanwhile. Transactions that watch a key fail, and readers that wait are decided again. Raises
+        NotStored (it has another role or last LSN by now; or the next call finishes the swap, if it has begun),
+        OutOfSpace, SnapshotsLocked, StorePoisoned, Damage, OSError.
+        """
+        core = self._core()
+        if core is None or core.checkpoints is None:
+            raise StoreClosed("the store was closed; open it again")
+        with core.checkpoints.paused(), self._sound() as core:
+            log = core.log
+            if (self.role, log.next_lsn - 1) != (role, last) or core.following is None:
+                raise NotStored(f"{NOTHING}: the store has another role or other records by now")
+            try:
+                log.sync_whole()  # as in `_change`
+            except BaseException as error:
+                raise core.landing.unreserved(error)
+            with self._breakable(core, SWAPPED):
+                self.rewinds += 1
+                log.hand_over(core.landing.now)
+                begin(self.disk, self._root, new)
+            core.mend()  # finishes it, and reads what is there now
 
     def info(self) -> dict[str, Any]:
         """The section `replication` of `Store.info`."""

@@ -417,6 +417,17 @@ class Environment:
         """The parts of commit `number` that are known to differ from what was committed."""
         return self.suspects if number == self._damaged else frozenset()
 
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to this file. Raises OSError."""
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            return False
+        try:
+            return file.identity() == self.identity
+        finally:
+            file.close()
+
     def open_again(self) -> File:
         """Open another descriptor of the file, for plain reads. Raises CheckpointError, OSError."""
         self._open()

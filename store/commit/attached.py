@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.rows.meta import Meta
     from tidelog.snapshot.scrub import Finding
+    from tidelog.snapshot.swap import Swap
 
 
 class Draining(Protocol):
@@ -163,6 +164,9 @@ class Changing(Protocol):
 
     def rewind(self, at: Position, aside: Path, report: bytes, role: Role, last: int) -> str:
         """End a follower's log at `at`; the rest goes to `aside`, behind a report. Returns why not, or ""."""
+
+    def swap(self, new: Swap, role: Role, last: int) -> None:
+        """Let the store in resync/store take the place of this one."""
 
     def info(self) -> dict[str, Any]:
         """The section `replication` of `Store.info`."""
