@@ -235,6 +235,11 @@ class Feeds:
         if len(away) > SEEN_MAX:
             del self._seen[min(away, key=lambda id_: self._seen[id_].at)]
 
+    def expect(self, id: bytes, name: str, lsn: int, now: float) -> None:
+        """A follower that is not connected here gets a snapshot, and then needs the log behind this LSN."""
+        if id not in self._links:
+            self._seen[id] = _Seen(name, lsn, now)
+
     def lost(self, link: Downstream) -> None:
         """The connection of a follower is gone."""
         if self._links.get(link.id) is link:

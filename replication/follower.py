@@ -9,6 +9,9 @@ For each connection, its shell (replication/link.py)
 
 Every method may raise one of ERRORS. Then the connection is over. The shell calls `rejoin`, in a thread, if `parted` is
 set, and makes a new connection.
+
+If `resyncing` is set after `answered`, the bytes of this connection are for it, and a thread calls `resync`. Then a new
+connection gets the frames behind the copy.
 """
 
 from __future__ import annotations
@@ -32,9 +35,12 @@ from tidelog.replication.handshake import (
 )
 from tidelog.replication.intake import Intake
 from tidelog.replication.rejoin import SURPLUS_S, rejoin
+from tidelog.replication.resync import Resyncing
+from tidelog.snapshot import swap
 from tidelog.store.commit.attached import Receiving
 from tidelog.store.commit.core import Core
 from tidelog.store.errors import OutOfSpace, TidelogError
+from tidelog.store.role import Role
 
 WORK_BYTES: Final = 16 << 10  # of frames applied between two looks at the clock
 MESSAGE_S: Final = 66.0  # the longest message takes so long at 1 KB/s
@@ -57,6 +63,7 @@ class Follower:
     frames_bytes   bytes of frames that were applied
     stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
     parted         the leader's last reply, if that was REJOIN
+    resyncing      the copy that this store is getting, if the leader's last reply was RESYNC
     """
 
     def __init__(
@@ -76,6 +83,7 @@ class Follower:
         self.frames_bytes = 0
         self.stalled = ""
         self.parted: Rejoin | None = None
+        self.resyncing: Resyncing | None = None
         self._core = core
         assert core.roles is not None  # a store that is open read-only cannot follow
         self._roles = core.roles
@@ -88,6 +96,9 @@ class Follower:
         self._last = 0, 0
         self._acked = -1, -1
         self._bad = 0, 0  # LSN, and how often in a row a frame there was refused
+        self._copied: Role | None = (
+            None  # in this role it has found that only a copy of the leader's data helps
+        )
 
     @property
     def following(self) -> Receiving:
@@ -101,17 +112,18 @@ class Follower:
 
     def hello(self) -> list[bytes]:
         """The words that ask the leader for its frames. A connection begins."""
-        self._intake = self._batch = self.parted = None
+        self._intake = self._batch = self.parted = self.resyncing = None
         following, roles = self.following, self._roles
         lsn, crc = self._last = following.last
         id_ = bytes.fromhex(roles.role.id)
         lives = tuple(following.lives())
         host, port = self._announced()
-        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host)
+        copy = bool(lsn) and self._copied == roles.role
+        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host, copy)
         return asked.words()
 
     def answered(self, line: bytes, now: float) -> None:
-        """The leader's reply. Raises Refused if it sends no frames, LinkError if `rejoin` is to be called."""
+        """The leader's reply. Raises Refused if it sends nothing, LinkError if `rejoin` is to be called."""
         reply = parse_reply(line)
         if isinstance(reply, Rejoin):
             self.parted = reply
@@ -119,9 +131,21 @@ class Follower:
                 f"this log and the leader's part behind LSN {reply.lsn}, and the leader has given up the records that "
                 "this log has behind it"
             )
+        if isinstance(reply, Resync):
+            role = self._roles.role
+            self.resyncing = Resyncing(self._core, reply, now, f"{role.host}:{role.port}")
+            if self.target is None:
+                self.target = reply.last
+            self.heard_at = now
+            self.leader_lsn = max(self.leader_lsn, reply.last)
+            _logger.warning(
+                "%s needs a copy of its leader's data: %s", self._core.root, reply.reason
+            )
+            return
         if not isinstance(reply, Continue):
             raise Refused(_why_not(reply))
         self._roles.consent = False  # it was for what has parted by now
+        self._copied = None
         if reply.uuid != self._roles.uuid:
             self._roles.adopt(reply.uuid)
         lsn, crc = self._last
@@ -143,9 +167,32 @@ class Follower:
             return
         done = rejoin(self._core, asked, self._surplus_s(), self._roles.consent)
         if isinstance(done, Resync):
-            raise Refused(_why_not(done))
+            _logger.warning(
+                "%s asks for a copy of its leader's data: %s", self._core.root, done.reason
+            )
+            self._copied = self._roles.role
         self.leader_lsn = asked.last
         self._bad = 0, 0
+
+    def resync(self) -> None:
+        """Get the copy, if `resyncing`, and put it in place. Slow: call it in a thread, while the link is up.
+
+        Afterwards a new connection may begin at once.
+        """
+        if self.resyncing is not None:
+            self.resyncing.run()
+            self._copied = None
+            self._bad = 0, 0
+
+    def clear(self) -> None:
+        """Remove what an earlier resync has left, once the leader sends frames. Call it in a thread."""
+        roles = self._roles
+        if roles.copying.acquire(blocking=False):
+            try:
+                if self._core.following is not None:
+                    swap.clear(roles.disk, self._core.root)
+            finally:
+                roles.copying.release()
 
     # --- the stream
 
@@ -244,9 +291,7 @@ def _why_not(reply: Reply) -> str:
                 f"the leader's log ends with LSN {reply.last}, before this one's. The leader follows another store, "
                 "from which it will receive the rest"
             )
-        case Resync():
-            return f"this store needs a copy of the leader's data: {reply.reason}"
-        case Continue() | Rejoin():
+        case Continue() | Rejoin() | Resync():
             raise AssertionError("these are no refusals")
     return f"the leader refuses: {reply.reason}"
 

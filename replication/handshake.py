@@ -1,6 +1,6 @@
 """The handshake: the follower's request, and the leader's reply, as words and a line of RESP.
 
-    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE]
+    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE] [COPY]
 
     1         version of this protocol
     uuid      of the store, 32 hex digits; an empty store (LSN 0) may name any
@@ -10,6 +10,7 @@
     lsn, crc  the last frame of the follower's log: the LSN that it ends with, and the CRC of its header, 8 hex digits
     lives     <number>:<incarnation, 16 hex digits>:<first LSN>, newest first, joined by commas, at most 100; - for none
     REPLACE   a person agrees that the follower's log is set aside where it has parted from the leader's
+    COPY      the follower cannot go on from its log, or rewind it: RESYNC instead of CONTINUE and REJOIN
 
 The reply is one line. `last` is the leader's last LSN: an empty follower has caught up when it has reached it.
 
@@ -52,6 +53,7 @@ class Follow(NamedTuple):
     lives: tuple[Epoch, ...]  # newest first
     replace: bool = False
     host: str = ""  # that the follower announces; "" if none
+    copy: bool = False
 
     def words(self) -> list[bytes]:
         """The request as the words of a command. Only the newest LIVES_MAX lives are sent."""
@@ -66,7 +68,7 @@ class Follow(NamedTuple):
             ),
             lives or b"-",
         ]
-        return [*words, b"REPLACE"] if self.replace else words
+        return [*words, *[b"REPLACE"] * self.replace, *[b"COPY"] * self.copy]
 
 
 def parse_follow(words: Sequence[bytes]) -> Follow:
@@ -77,8 +79,10 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
             f"it asks for version {int(version)} of the replication protocol, but this tidelog has version {VERSION}; "
             "upgrade the older side (followers first)"
         )
-    replace = len(rest) == 7 and rest[-1].upper() == b"REPLACE"
-    if len(rest) != 6 + replace or version != b"%d" % VERSION:
+    options = [word.upper() for word in rest[6:]]
+    replace, copy = b"REPLACE" in options, b"COPY" in options
+    asked = [b"REPLACE"] * replace + [b"COPY"] * copy
+    if len(rest) < 6 or options != asked or version != b"%d" % VERSION:
         raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, address, lsn, crc and lives")
     uuid, id_, address, lsn, crc, lives = rest[:6]
     host, colon, port = address.rpartition(b":")
@@ -93,6 +97,7 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
         _lives(lives),
         replace,
         host.decode(),
+        copy,
     )
     if bool(follow.lsn) != bool(follow.lives) or (
         follow.lives and follow.lives[0].lsn > follow.lsn

@@ -78,6 +78,15 @@ class Own(NamedTuple):
 
 def judge(upstream: Upstream, follow: Follow) -> Reply:
     """The reply to a follower's request."""
+    reply = _judge(upstream, follow)
+    if follow.copy and isinstance(reply, Continue | Rejoin):
+        shared = follow.lsn if isinstance(reply, Continue) else reply.lsn
+        reason = "the follower cannot go on from its log, or rewind it"
+        return Resync(upstream.uuid, upstream.last, shared, reason)
+    return reply
+
+
+def _judge(upstream: Upstream, follow: Follow) -> Reply:
     if follow.id == upstream.id:
         return Refuse(
             "both sides are the same copy of one store. A store cannot follow itself; to make a copied directory a "

@@ -15,14 +15,17 @@ import asyncio
 import logging
 import random
 import socket
+import threading
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
+from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, Replies, greeting, request
 from tidelog.replication.errors import LinkError, Refused
 from tidelog.replication.follower import ERRORS, Follower
+from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
 
 WORK_S: Final = 0.0005  # frames are applied for so long before commands run again
@@ -91,6 +94,7 @@ class Link:
         self.loop = asyncio.get_running_loop()
         self.down_since: float | None = self.loop.time()
         self._wire: _Wire | None = None
+        self._resync: asyncio.Future[None] | None = None  # the thread of a resync
         self._said = ""
         self.ended: asyncio.Task[None] = self.loop.create_task(self._run())
 
@@ -99,17 +103,62 @@ class Link:
         """Whether frames arrive."""
         return self.state == UP
 
+    @property
+    def resyncing(self) -> Resyncing | None:
+        """The copy of the leader's data that this store is getting."""
+        resync = self._resync
+        return None if resync is None or resync.done() else self.follower.resyncing
+
     def stop(self) -> None:
         """End the link. Idempotent."""
         self.state = ENDED
         self.ended.cancel()
-        if self._wire is not None:
-            self._wire.fail(LinkError("the link was ended"))
+        self._hang_up("the link was ended")
 
     def redial(self) -> None:
         """Connect anew, because the leader's address may be another one."""
+        self._hang_up("the role of this store has changed")
+
+    def _hang_up(self, why: str) -> None:
+        if self.follower.resyncing is not None:
+            self.follower.resyncing.cancel(LinkError(why))
         if self._wire is not None:
-            self._wire.fail(LinkError("the role of this store has changed"))
+            self._wire.fail(LinkError(why))
+
+    def begin_resync(self, wire: _Wire) -> None:
+        """The leader sends a copy of its data over this connection."""
+        self._resync = self._in_thread(self.follower.resync)
+        self._resync.add_done_callback(lambda _: wire.fail(LinkError("the resync has ended")))
+
+    def _in_thread(self, work: Callable[[], object]) -> asyncio.Future[None]:
+        """Run `work` in a daemon thread, which does not hold up the end of the process."""
+        loop, future = self.loop, self.loop.create_future()
+        future.add_done_callback(_seen)
+
+        def settle(error: BaseException | None) -> None:
+            if future.done():
+                return  # the link was ended
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        def run() -> None:
+            failure: BaseException | None = None
+            try:
+                work()
+            except BaseException as error:
+                failure = error
+            try:
+                loop.call_soon_threadsafe(settle, failure)
+            except RuntimeError:
+                pass  # the loop is closed
+
+        start(
+            threading.Thread(target=run, name="tidelog-resync", daemon=True),
+            "copy the leader's data",
+        )
+        return future
 
     async def _run(self) -> None:
         core, follower = self.core, self.follower
@@ -127,7 +176,18 @@ class Link:
                     self._down(error)
                     least = REFUSED_PAUSE_S
                 except ERRORS as error:
-                    self._down(error)
+                    if self._resync is None:
+                        self._down(error)
+                if self._resync is not None:
+                    try:
+                        await self._resynced()
+                        continue
+                    except LinkError as error:
+                        self._down(error)
+                    except ERRORS as error:
+                        self._down(error)
+                        least = REFUSED_PAUSE_S
+                        began = self.loop.time()  # a long attempt that failed was no link
                 if follower.parted is not None:
                     try:
                         await asyncio.to_thread(follower.rejoin)
@@ -146,6 +206,16 @@ class Link:
         finally:
             self.state = ENDED
 
+    async def _resynced(self) -> None:
+        """Wait for the thread of a resync, which goes on without the link if it has fetched everything."""
+        resync = self._resync
+        assert resync is not None
+        try:
+            await asyncio.shield(resync)
+        finally:
+            if resync.done():
+                self._resync = None
+
     def _down(self, error: BaseException) -> None:
         self.state = CONNECT
         if self.core.ended or self.core.following is None:
@@ -161,6 +231,7 @@ class Link:
         """The leader sends its frames."""
         self.state, self.failure, self._said, self.down_since = UP, "", "", None
         _logger.info("following the leader %s", self.address)
+        self._in_thread(self.follower.clear)
 
     async def _connected(self) -> None:
         """Connect, and raise why the connection ended."""
@@ -201,6 +272,7 @@ class _Wire(asyncio.Protocol):
         self._ticking: asyncio.TimerHandle | None = None
         self._syncing: Log | None = None  # the log whose next sync calls `_synced`
         self._reading = True
+        self._resyncing: Resyncing | None = None  # this connection brings a copy
         self._opened_at = 0.0
         self._transport: asyncio.Transport | None = None
 
@@ -231,6 +303,11 @@ class _Wire(asyncio.Protocol):
                 data = self._shake(data, now)
                 if not self._accepted:
                     return
+            if self._resyncing is not None:
+                self._resyncing.receive(data, now)
+                self._follower.heard_at = now
+                self._brake()
+                return
             self._follower.receive(data, now)
         except ERRORS as error:
             self._work()  # what came before
@@ -247,7 +324,12 @@ class _Wire(asyncio.Protocol):
             if self._greeted:
                 self._follower.answered(line, now)
                 self._accepted = True
-                self._link.came_up()
+                self._resyncing = self._follower.resyncing
+                if self._resyncing is None:
+                    self._link.came_up()
+                else:
+                    self._resyncing.wake = self._woken
+                    self._link.begin_resync(self)
             else:
                 if line.startswith(b"-"):
                     text = line[1:].decode(errors="replace")
@@ -266,6 +348,8 @@ class _Wire(asyncio.Protocol):
                 timer.cancel()
         if not self.ended.done():
             self.ended.set_exception(error)
+        if self._resyncing is not None:
+            self._resyncing.fail(error)
         if self._transport is not None:
             self._transport.abort()
 
@@ -278,10 +362,33 @@ class _Wire(asyncio.Protocol):
         elif not self._accepted:
             if now - self._opened_at > timeout:
                 self.fail(LinkError(f"the leader has not accepted within {timeout:g} s"))
+        elif self._resyncing is not None:
+            if now - self._follower.heard_at > timeout and self._reading:
+                self.fail(LinkError(f"the leader was silent for {timeout:g} s"))
+            else:
+                self._fetch()
         elif self._follower.overdue(now, timeout) and self._reading:
             self.fail(LinkError(f"the leader was silent for {timeout:g} s"))
         elif self._working is None:
             self._work()
+
+    # --- a copy of the leader's data
+
+    def _woken(self) -> None:
+        """The thread of a resync has something to send, or has taken what came."""
+        try:
+            self._loop.call_soon_threadsafe(self._fetch)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _fetch(self) -> None:
+        resyncing = self._resyncing
+        if self.ended.done() or resyncing is None or self._transport is None:
+            return
+        data = resyncing.send(self._loop.time())
+        if data:
+            self._transport.write(data)
+        self._brake()
 
     # --- frames
 
@@ -308,10 +415,12 @@ class _Wire(asyncio.Protocol):
     def _brake(self) -> None:
         """Stop reading while too much waits to be applied."""
         assert self._transport is not None
-        reading = not self._follower.full
+        source = self._follower if self._resyncing is None else self._resyncing
+        reading = not source.full
         if reading != self._reading and not self._transport.is_closing():
             self._reading = reading
             if reading:
+                self._follower.heard_at = self._loop.time()
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()

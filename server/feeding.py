@@ -22,6 +22,7 @@ from tidelog.aof.log import Log
 from tidelog.aof.seek import Source
 from tidelog.replication.feeds import Downstream, End, Feeds
 from tidelog.server.host import Host
+from tidelog.server.offering import Offerings
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.store.errors import TidelogError
@@ -43,11 +44,13 @@ class Feeding:
     """The links of one server to its followers. Only the loop's thread uses it, except for `_stirred` and `_synced`.
 
     feeds     the links
+    offerings those that ship a snapshot first
     active    whether there are any: checked at the end of each turn
     """
 
     def __init__(self, server: Host[Session]) -> None:
         self.feeds = Feeds(server.core)
+        self.offerings = Offerings(server.core, self._end_now, self._expect)
         self.active = False
         self._server = server
         self._core = server.core
@@ -93,6 +96,12 @@ class Feeding:
                 log.alarm(self._stirred)
             return self.feeds.end()
 
+    def _end_now(self) -> End:
+        with self._core.lock:
+            if self._core.trouble is not None:
+                self._core.mend()
+            return self.feeds.end()
+
     def pump_soon(self) -> None:
         """`pump` at the end of this turn, or else in the next round of the loop; once for all callers."""
         if self.active and self._soon is None:
@@ -100,6 +109,7 @@ class Feeding:
 
     def tick(self) -> None:
         """Give signs of life, and close links that are silent. Called `hz` times a second."""
+        self.offerings.tick(self._server.config["repl-timeout"])
         if self.active:
             self.feeds.check(self._loop.time(), self._server.config["repl-timeout"])
             self.pump()
@@ -147,11 +157,18 @@ class Feeding:
     def begin(self, link: Downstream, lsn: int) -> None:
         """A link begins, with the frames behind this LSN."""
         self.feeds.add(link, lsn, self._loop.time())
-        if self._core.checkpoints is not None:
-            self._core.checkpoints.followers = self._needed
+        self._keep_log()
         self.active = True
         _logger.info("the follower %s is connected", link)
         self.pump_soon()
+
+    def _keep_log(self) -> None:
+        if self._core.checkpoints is not None:
+            self._core.checkpoints.followers = self._needed
+
+    def _expect(self, id: bytes, name: str, lsn: int) -> None:
+        self.feeds.expect(id, name, lsn, self._loop.time())
+        self._keep_log()
 
     def _needed(self) -> list[Keeper]:
         """The log to keep for followers. From any thread."""
@@ -171,6 +188,7 @@ class Feeding:
 
     def stop(self, reason: str) -> None:
         """End all links."""
+        self.offerings.stop(reason)
         self.feeds.drop_all(reason)
 
 

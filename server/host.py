@@ -6,11 +6,13 @@ This module imports neither a session nor the server: `S` stands for the type of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tidelog.engine.api import Command
-from tidelog.replication.feeds import Downstream, Feeds
+from tidelog.replication.feeds import Downstream, Feeds, Sink
+from tidelog.replication.handshake import Follow
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
 from tidelog.server.monitoring.stats import Stats
@@ -50,14 +52,35 @@ class Ports(Protocol):
         """The port in use, which the system may have chosen; 0 = none."""
 
 
+class Offers(Protocol):
+    """The links over which followers fetch a snapshot (offering.py).
+
+    begun   links so far
+    """
+
+    begun: int
+
+    def __iter__(self) -> Iterator[asyncio.Protocol]: ...
+
+    def __len__(self) -> int: ...
+
+    def begin(self, asked: Follow, least: int, name: str, sink: Sink) -> asyncio.Protocol:
+        """A link begins: the protocol for its connection."""
+
+
 class Links(Protocol):
     """The links to followers (feeding.py).
 
-    feeds     the links
-    active    whether there are any: checked at the end of each turn
+    feeds       the links
+    offerings   those that ship a snapshot first
+    active      whether there are any feeds: checked at the end of each turn
     """
 
     feeds: Feeds
+
+    @property
+    def offerings(self) -> Offers: ...
+
     active: bool
 
     def begin(self, link: Downstream, lsn: int) -> None:

@@ -6,6 +6,8 @@ If the owner's program made the link (`tidelog.follow`), the server leaves it al
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.engine.api import Command
 from tidelog.replication.dial import Address
 from tidelog.replication.errors import LinkError
@@ -18,6 +20,9 @@ from tidelog.server.host import Host
 from tidelog.server.session import Session
 from tidelog.store.commit.landing import READONLY
 from tidelog.store.role import ALONE, Role
+
+# A follower that never gets its leader's data can still be promoted, or told to follow another one.
+CHANGE_ROLE: Final = frozenset((b"replicaof", b"slaveof"))
 
 
 class Replicating:
@@ -146,7 +151,7 @@ class Replicating:
         flags = command.flags
         if "write" in flags:
             return READONLY
-        if self.loading and "loading" not in flags:
+        if self.loading and "loading" not in flags and command.name not in CHANGE_ROLE:
             return errors.LOADING
         link = self._core.link
         if (

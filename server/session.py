@@ -30,7 +30,6 @@ from tidelog.engine.api import TABLE as ENGINE
 from tidelog.engine.api import Command, Context, Transaction, Waiter, discarded
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
-from tidelog.replication.feeds import Downstream
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.host import Host
@@ -172,7 +171,7 @@ class Session:
         # a handler within EXEC ended the session, so EXEC's reply is its last one
         self.ending = False
         self.plain = False
-        self.follower: Downstream | None = None  # the connection is a follower's link
+        self.follower: object = None  # the link, if the connection is a follower's
         self._expelled = False  # close when the command under way has its reply
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
         self._timer: asyncio.TimerHandle | None = None

@@ -463,6 +463,17 @@ def prune(
         return _pruned(disk, _to_prune(disk, directory, keep), delete)
 
 
+def delete(disk: Disk, directory: Path, path: Path, *, waits: Waits = always) -> bool:
+    """Delete the snapshot at `path`. False: it is gone, or a reader holds it. Raises SnapshotsLocked, OSError."""
+    with held(disk, directory, waits):
+        if not disk.exists(path):
+            return False
+        with unleased(disk, path) as free:
+            if free:
+                _give_up_name(disk, directory, path, WORK)
+        return free
+
+
 def _pruned(disk: Disk, plan: Pruned, delete: Callable[[Snapshot], object]) -> Pruned:
     """Delete the snapshots of a plan that no reader holds."""
     deleted: list[Snapshot] = []

@@ -164,8 +164,9 @@ def _move(disk: Disk, path: Path, aside: Path) -> None:
 def clear(disk: Disk, root: Path) -> None:
     """Remove resync/, as far as the disk lets us: it is not needed. The caller holds LOCK, and no swap has begun."""
     with contextlib.suppress(OSError):
-        recipe.remove_tree(disk, root / identity.RESYNC)
-        disk.sync_directory(root)
+        if disk.exists(root / identity.RESYNC):
+            recipe.remove_tree(disk, root / identity.RESYNC)
+            disk.sync_directory(root)
 
 
 def wait(disk: Disk, root: Path) -> None:

@@ -236,6 +236,8 @@ class _Opener:
         self._core = weakref.ref(core)
         self._checkpoints.attend(core)
         self._roles.attend(core)
+        if not self._roles.role.follows:
+            swap.clear(self._disk, self._root)  # a promotion may have ended a resync
         self._keeper = Keeper(log, lock, self._checkpoints)
         keep(core, self._keeper)
         return core

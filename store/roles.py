@@ -11,6 +11,7 @@ checkpoint by a copy of the leader's. There memory is rebuilt from what is left.
 from __future__ import annotations
 
 import secrets
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ class Roles:
     changed   called [lock] after each change of the role; must not fail, nor call the store
     consent   a person has agreed that this follower gives up records which its leader does not have. Not stored; it
               holds until the leader has sent frames, or the role changes
+    copying   held by the one thread that works in resync/
     rewinds   how often the log was rewound or replaced: a place in it that was found before may be another history's
     """
 
@@ -74,6 +76,7 @@ class Roles:
         self.changed: list[Callable[[], object]] = []
         self.consent = False
         self.rewinds = 0
+        self.copying = threading.Lock()
         self.disk, self._root, self._logs = disk, root, logs
         self._core: Callable[[], Core | None] = lambda: None
         self.read()

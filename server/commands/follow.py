@@ -18,7 +18,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply, Status
 from tidelog.replication.errors import ReplicationError
 from tidelog.replication.feeds import AHEAD_BYTES_MAX, Downstream
-from tidelog.replication.handshake import Refuse, parse_follow
+from tidelog.replication.handshake import Follow, Refuse, Resync, parse_follow, parse_reply
 from tidelog.server.connection import Connection
 from tidelog.server.feeding import ReadAhead
 from tidelog.server.host import Links
@@ -53,6 +53,9 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
             partial(feeding.feeds.answer, asked, now, through)  # it reads the log
         )
         if feed is None:
+            reply = parse_reply(line)
+            if isinstance(reply, Resync):
+                return _offer(session, connection, asked, reply)
             if line.startswith(b"-"):
                 raise CommandError(line[1:-2])
             return Status(line[1:-2])
@@ -69,17 +72,44 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
     if rival is not None:
         ahead[0].close()
         raise _refused(rival)
-    connection.send(line)
-    host = asked.host or connection.addr.rpartition(":")[0].strip("[]")
-    link = Downstream(asked.id, host, asked.port, feed, _Sink(connection), ahead[0].close)
+    link = Downstream(
+        asked.id, _host(asked, connection), asked.port, feed, _Sink(connection), ahead[0].close
+    )
+    _hand_over(session, connection, line, _Link(feeding, connection, link))
     session.follower = link
-    peer = connection.transport.get_extra_info("socket")
-    if peer is not None and connection.kind != "unix":
-        timeout_ms = server.config["repl-timeout"] * 1000
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-    connection.transport.set_protocol(_Link(feeding, connection, link))
     feeding.begin(link, asked.lsn)
     return NO_REPLY
+
+
+def _offer(session: Session, connection: Connection, asked: Follow, reply: Resync) -> Reply:
+    """Hand the connection over to an offering of a snapshot (server/offering.py)."""
+    feeding = session.server.replicating.feeding
+    if session.closed or connection.closing:
+        return NO_REPLY
+    if connection.left_over or connection.requests.pending:
+        raise _refused("it sent more commands behind TIDELOG FOLLOW")
+    name = f"{_host(asked, connection)}:{asked.port}"
+    # The follower goes on behind what both have. A snapshot that is older would take back what it confirmed.
+    offering = feeding.offerings.begin(asked, reply.shared, name, _Sink(connection))
+    session.follower = offering
+    _hand_over(session, connection, reply.line(), _Offered(offering, connection))
+    return NO_REPLY
+
+
+def _host(asked: Follow, connection: Connection) -> str:
+    return asked.host or connection.addr.rpartition(":")[0].strip("[]")
+
+
+def _hand_over(
+    session: Session, connection: Connection, line: bytes, protocol: asyncio.Protocol
+) -> None:
+    """Reply, and let the connection be a link from now on."""
+    connection.send(line)
+    peer = connection.transport.get_extra_info("socket")
+    if peer is not None and connection.kind != "unix":
+        timeout_ms = session.server.config["repl-timeout"] * 1000
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+    connection.transport.set_protocol(protocol)
 
 
 def _refused(reason: str) -> CommandError:
@@ -105,6 +135,23 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._feeding.lost(self._link, error)
+        self._connection.connection_lost(error)
+
+
+class _Offered(asyncio.Protocol):
+    """The protocol of a connection that was handed over to an offering."""
+
+    def __init__(self, offering: asyncio.Protocol, connection: Connection) -> None:
+        self._offering, self._connection = offering, connection
+
+    def data_received(self, data: bytes) -> None:
+        self._offering.data_received(data)
+
+    def resume_writing(self) -> None:
+        self._offering.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._offering.connection_lost(error)
         self._connection.connection_lost(error)
 
 

@@ -198,6 +198,7 @@ def _replication(server: Host[Session]) -> Rows:
             f"ip={link.host},port={link.port},state=online,offset={feed.acked_lsn},"
             f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn}",
         )
+    yield "slaves_fetching_a_snapshot", len(replicating.feeding.offerings)
     yield "master_failover_state", "no-failover"
     yield "master_replid", f"{log.incarnation:040x}"
     yield "master_replid2", "0" * 40
@@ -220,7 +221,8 @@ def _upstream(server: Host[Session]) -> Rows:
     yield "master_link_status", "up" if up else "down"
     heard = -1 if link is None or not up else int(now - link.follower.heard_at)
     yield "master_last_io_seconds_ago", heard
-    yield "master_sync_in_progress", int(server.replicating.loading)
+    copy = None if link is None else link.resyncing
+    yield "master_sync_in_progress", int(server.replicating.loading or copy is not None)
     yield "slave_read_repl_offset", lsn
     yield "slave_repl_offset", lsn
     if link is not None and not up:
@@ -233,6 +235,11 @@ def _upstream(server: Host[Session]) -> Rows:
         yield "master_lsn", link.follower.leader_lsn
         yield "slave_lag", max(link.follower.leader_lsn - lsn, 0)
         yield "slave_stalled", _line(link.follower.stalled)
+    if copy is not None:
+        yield "master_sync_phase", copy.phase
+        yield "master_sync_total_bytes", copy.size
+        yield "master_sync_read_bytes", copy.done
+        yield "master_sync_left_bytes", copy.size - copy.done
 
 
 def _cpu(server: Host[Session]) -> Rows:

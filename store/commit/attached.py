@@ -6,6 +6,7 @@ end with it. The classes behind them know the core, so the core knows only these
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -105,6 +106,14 @@ class Heard(Protocol):
     stalled: str
 
 
+class Copying(Protocol):
+    """A copy of the leader's data on its way. See `replication.resync.Resyncing`."""
+
+    phase: str
+    size: int
+    done: int
+
+
 class Linking(Protocol):
     """The link of a follower to its leader. See `replication.link.Link`."""
 
@@ -114,6 +123,10 @@ class Linking(Protocol):
 
     @property
     def follower(self) -> Heard: ...
+
+    @property
+    def resyncing(self) -> Copying | None:
+        """The copy of the leader's data that the store is getting."""
 
     @property
     def up(self) -> bool:
@@ -147,6 +160,7 @@ class Changing(Protocol):
     role: Role
     changed: list[Callable[[], object]]
     consent: bool
+    copying: threading.Lock
     rewinds: int
 
     @property

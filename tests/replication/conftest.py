@@ -18,10 +18,11 @@ from tidelog.server.server import Server
 class Pair:
     """A leader `db`, served on `port`, and a proxy in front of it."""
 
-    def __init__(self, root: Path, stack: ExitStack) -> None:
+    def __init__(self, root: Path, stack: ExitStack, **options: Any) -> None:
+        """The options are the leader's."""
         self.root = root
         self._stack = stack
-        self.db = self.open("leader")
+        self.db = self.open("leader", **options)
         self.serving = stack.enter_context(tidelog.serve(self.db, port=0))
         self.port = self.serving.port
         self.proxy = Proxy(self.port)

@@ -39,6 +39,7 @@ def test_the_words_of_a_request() -> None:
     ]
 
 
+@pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(
     "follow",
@@ -49,8 +50,8 @@ def test_the_words_of_a_request() -> None:
         FOLLOW._replace(host="fe80::1"),
     ],
 )
-def test_a_request_comes_back(follow: Follow, replace: bool) -> None:
-    follow = follow._replace(replace=replace)
+def test_a_request_comes_back(follow: Follow, replace: bool, copy: bool) -> None:
+    follow = follow._replace(replace=replace, copy=copy)
     assert parse_follow(follow.words()) == follow
 
 

@@ -24,7 +24,7 @@ from tidelog.replication.handshake import (
     Stop,
     Superseded,
 )
-from tidelog.replication.history import Place
+from tidelog.replication.history import Place, judge
 
 
 def leader() -> Log:
@@ -271,6 +271,20 @@ def test_the_table(row: Row) -> None:
     assert type(reply) is (row.consent or row.reply)
     if isinstance(reply, Resync) and follower.frames:
         assert reply.shared <= common(upstream.frames, follower.frames)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.case.__name__)
+def test_a_follower_that_needs_a_copy_gets_it_where_it_would_be_served(row: Row) -> None:
+    upstream, follower = row.case()
+    if not follower.frames:
+        return  # it has nothing that it could not go on from
+    plain = judge(upstream.upstream(), follower.follow(False))
+    reply = judge(upstream.upstream(), follower.follow(False)._replace(copy=True))
+    if isinstance(plain, Continue | Rejoin):
+        assert isinstance(reply, Resync)
+        assert reply.shared == (plain.lsn if isinstance(plain, Rejoin) else follower.last)
+    else:
+        assert reply == plain
 
 
 def test_a_stop_names_the_place_the_ends_and_the_consent() -> None:

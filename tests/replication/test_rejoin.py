@@ -19,7 +19,7 @@ from tidelog.aof.errors import Vanished
 from tidelog.aof.surplus import REPORT
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.replication.errors import LinkError, ProtocolError, Refused
-from tidelog.replication.handshake import Rejoin, parse_follow
+from tidelog.replication.handshake import Rejoin, Resync, parse_follow, parse_reply
 from tidelog.store.errors import NotStored, OutOfSpace
 
 
@@ -193,13 +193,24 @@ def test_a_store_that_changes_meanwhile_keeps_everything() -> None:
 
 
 def test_a_checkpoint_behind_the_place_stays() -> None:
-    net, old, _new = parted(6)
+    net, old, new = parted(6)
     old.disk.mkdir(ROOT / identity.SNAPSHOTS)
     old.disk.mkdir(ROOT / identity.SNAPSHOTS / f"{old.last:020d}")
-    before = old.frames()
-    net.dial(old)
-    assert net.counts["stopped"] == 1 and "a snapshot holds records through" in old.why
+    before, follower = old.frames(), old.follower
+    assert follower is not None
+    with pytest.raises(LinkError):
+        follower.answered(new.feeds.answer(parse_follow(follower.hello()), 0.0)[0], 0.0)
+    follower.rejoin()
     assert old.frames() == before and reports(old.disk) == []
+    # It asks for a copy of the leader's data, and the leader says through where both have the same.
+    asked = parse_follow(follower.hello())
+    assert asked.copy
+    reply = parse_reply(new.feeds.answer(asked, 0.0)[0])
+    assert isinstance(reply, Resync)
+    assert reply.shared == new.core.checkpoints.epochs[-1].lsn - 1
+    # Another leader may not need that.
+    old.core.roles.follow("elsewhere", 1)
+    assert not parse_follow(follower.hello()).copy
     net.close()
 
 

@@ -1,0 +1,301 @@
+"""Offering: a follower's connection over which it fetches a snapshot, because the log cannot serve it.
+
+The leader takes the newest kept snapshot that its log continues, or makes one, in a thread, and holds a lease of it as
+long as the link is up. The files are read by threads, a piece at a time, only as fast as the follower takes them.
+
+The log behind the snapshot is kept as long as the snapshot is. When the link ends, the follower counts as one that was
+here with the snapshot's LSN: what it needs next is kept for it as for any follower that is away.
+
+A snapshot that was made for this only is deleted when no follower has used it for SPARE_S, if the store keeps no fixed
+number of snapshots (`keep-snapshots`). So a follower whose link breaks still finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.aof import identity
+from tidelog.aof.errors import AofError
+from tidelog.replication.errors import ProtocolError
+from tidelog.replication.feeds import AHEAD_BYTES_MAX, End, Sink
+from tidelog.replication.handshake import Follow
+from tidelog.replication.offer import FILES, Need, Offer, choose
+from tidelog.replication.protocol import MANIFEST_FILE, Bye, Snapshot
+from tidelog.server.saving import in_thread
+from tidelog.snapshot import portable
+from tidelog.snapshot.errors import SnapshotGone
+from tidelog.snapshot.place import LocalPlace
+from tidelog.store.commit.core import Core
+from tidelog.store.errors import TidelogError
+
+SPARE_S: Final = 60.0
+TICK_S: Final = 0.5
+ROOM_BYTES_MIN: Final = 64 << 10
+ATTEMPTS: Final = 5  # to hold a snapshot that is pruned again and again
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Held(NamedTuple):
+    """A snapshot with a lease of it.
+
+    made    it did not exist before
+    """
+
+    snapshot: Snapshot
+    path: Path
+    made: bool
+    place: LocalPlace
+    lease: ExitStack
+
+    def close(self) -> None:
+        """Give up the lease."""
+        self.place.close()
+        self.lease.close()
+
+
+def hold(core: Core, least: int) -> Held:
+    """Choose a snapshot and hold it. Slow: call it in a thread. Raises TidelogError, AofError, OSError."""
+    assert core.roles is not None
+    for attempt in range(ATTEMPTS):
+        found = choose(core, least)
+        place = LocalPlace(core.roles.disk, found.path)
+        lease = ExitStack()
+        try:
+            lease.enter_context(place.hold())
+            manifest = found.manifest
+            sizes = place.size(FILES[MANIFEST_FILE]), manifest.data_bytes
+            offered = Snapshot(
+                manifest.lsn, manifest.position.crc, *sizes, bytes.fromhex(manifest.blake2b)
+            )
+            return Held(offered, found.path, not found.existed, place, lease)
+        except SnapshotGone:
+            place.close()
+            if attempt == ATTEMPTS - 1:
+                raise
+        except BaseException:
+            place.close()
+            lease.close()
+            raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+class Offering(asyncio.Protocol):
+    """One link of this kind, and the protocol of its connection. See the module docstring.
+
+    id      of the follower's copy of the store
+    held    the snapshot; None before it is at hand
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        asked: Follow,
+        least: int,
+        name: str,
+        sink: Sink,
+        end: Callable[[], End],
+        ended: Callable[[Offering, Exception | None], object],
+    ) -> None:
+        """`end` says what may be shipped now, `ended` is called once."""
+        self.id, self.name = asked.id, name
+        self.held: Held | None = None
+        self._core = core
+        self._sink, self._end, self._ended = sink, end, ended
+        self._loop = asyncio.get_running_loop()
+        self._offer = Offer(self._loop.time())
+        self._open = True
+        self._reading: asyncio.Future[bytes] | None = None
+        self._holding = in_thread(partial(hold, core, least))
+        self._holding.add_done_callback(self._is_held)
+
+    def __str__(self) -> str:
+        return self.name
+
+    # --- the connection
+
+    def data_received(self, data: bytes) -> None:
+        if not self._open:
+            return
+        try:
+            self._offer.receive(data, self._loop.time())
+        except ProtocolError as error:
+            self.drop(str(error))
+            return
+        self.pump()
+
+    def resume_writing(self) -> None:
+        self.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.close(error)
+
+    def drop(self, reason: str) -> None:
+        """Tell the follower why the link ends, and end it."""
+        if self._open:
+            _logger.warning("closing the link to the follower %s: %s", self, reason)
+            self._sink.write(Bye(reason).pack())
+            self._sink.close()
+            self.close(None)
+
+    def close(self, error: Exception | None) -> None:
+        """The connection is gone. Idempotent."""
+        if not self._open:
+            return
+        self._open = False
+        if self.held is not None and self._reading is None:
+            self.held.close()
+        self._ended(self, error)
+
+    def check(self, timeout_s: float) -> None:
+        """Called some times a second: give a sign of life, and end a link that is silent."""
+        if self._offer.overdue(self._loop.time(), timeout_s):
+            self.drop(f"it was silent for {timeout_s:g} s")
+        else:
+            self.pump()
+
+    # --- what it sends
+
+    def pump(self) -> None:
+        """Send what the follower may get now."""
+        if not self._open:
+            return
+        try:
+            end = self._end()
+        except TidelogError as error:
+            self.drop(f"the store cannot be used: {error}")
+            return
+        # The system may take all of it at once. Then the connection does not call `resume_writing`, so look again. With
+        # less room than this it does.
+        while (room := AHEAD_BYTES_MAX - self._sink.unsent) >= ROOM_BYTES_MIN:
+            data = self._offer.send(self._loop.time(), end.now_ms, end.last, end.good, room)
+            if not data:
+                break
+            self._sink.write(data)
+        need = self._offer.need()
+        if need is not None and self._reading is None and self.held is not None:
+            file = FILES[need.file]
+            self._reading = in_thread(
+                partial(self.held.place.read_at, file, need.offset, need.nbytes)
+            )
+            self._reading.add_done_callback(partial(self._read, need))
+
+    def _read(self, need: Need, reading: asyncio.Future[bytes]) -> None:
+        self._reading = None
+        error = reading.exception()
+        if not self._open:
+            assert self.held is not None
+            self.held.close()
+        elif error is not None:
+            self.drop(f"the snapshot cannot be read: {error}")
+        else:
+            self._offer.put(need, reading.result())
+            self.pump()
+
+    def _is_held(self, holding: asyncio.Future[Held]) -> None:
+        error = holding.exception()
+        if error is not None:
+            if not isinstance(error, TidelogError | AofError | OSError):
+                _logger.error("no snapshot could be made for %s", self, exc_info=error)
+            self.drop(f"there is no snapshot to send: {error}")
+            return
+        held = holding.result()
+        if not self._open:
+            held.close()
+            return
+        self.held = held
+        self._offer.offered(held.snapshot)
+        _logger.info("the follower %s gets the snapshot %s", self, held.path)
+        self.pump()
+
+
+class Offerings:
+    """All links of this kind of one server. Only the loop's thread uses it.
+
+    needs   called with (ID, name, LSN) of followers that will need the log behind that LSN
+    """
+
+    def __init__(
+        self, core: Core, end: Callable[[], End], needs: Callable[[bytes, str, int], object]
+    ) -> None:
+        self._core, self._end, self._needs = core, end, needs
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[Offering, None] = {}
+        self._made: dict[
+            Path, float
+        ] = {}  # snapshots made for followers, and when they were used last
+        self._deleting = False
+        self._next_look = 0.0
+        self.begun = 0  # links so far
+
+    def __iter__(self) -> Iterator[Offering]:
+        return iter(list(self._links))
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def begin(self, asked: Follow, least: int, name: str, sink: Sink) -> Offering:
+        """A link begins: the protocol for its connection. An older one of the same follower ends."""
+        for link in list(self._links):
+            if link.id == asked.id:
+                link.drop("the same follower has connected again")
+        link = Offering(self._core, asked, least, name, sink, self._end, self._over)
+        self._links[link] = None
+        self.begun += 1
+        self._loop.call_soon(link.pump)  # behind the reply to its request
+        return link
+
+    def _over(self, link: Offering, error: Exception | None) -> None:
+        self._links.pop(link, None)
+        self._use(link)
+        _logger.info("the follower %s is gone%s", link, f": {error}" if error else "")
+
+    def _use(self, link: Offering) -> None:
+        held = link.held
+        if held is not None:
+            self._needs(link.id, link.name, held.snapshot.lsn)
+            if held.made or held.path in self._made:
+                self._made[held.path] = self._loop.time()
+
+    def tick(self, timeout_s: float) -> None:
+        """Called `hz` times a second."""
+        now = self._loop.time()
+        if now < self._next_look or not (self._links or self._made):
+            return
+        self._next_look = now + TICK_S
+        for link in list(self._links):
+            self._use(link)
+            link.check(timeout_s)
+        spare = [path for path, used in self._made.items() if now - used > SPARE_S]
+        if spare and not self._deleting:
+            self._deleting = True
+            in_thread(partial(self._delete, spare)).add_done_callback(self._deleted)
+
+    def _delete(self, paths: list[Path]) -> None:
+        roles, checkpoints = self._core.roles, self._core.checkpoints
+        if roles is None or checkpoints is None or checkpoints.options.keep_snapshots:
+            return
+        for path in paths:
+            portable.delete(roles.disk, self._core.root / identity.SNAPSHOTS, path)
+
+    def _deleted(self, deleting: asyncio.Future[None]) -> None:
+        self._deleting = False
+        error = deleting.exception()
+        if error is not None:
+            _logger.warning(
+                "a snapshot that followers no longer need could not be deleted: %s", error
+            )
+        now = self._loop.time()
+        for path in [path for path, used in self._made.items() if now - used > SPARE_S]:
+            del self._made[path]
+
+    def stop(self, reason: str) -> None:
+        """End all links."""
+        for link in list(self._links):
+            link.drop(reason)

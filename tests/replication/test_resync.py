@@ -1,0 +1,355 @@
+"""A follower that its leader's log cannot serve gets a copy of the leader's data, puts it in place, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import inside
+from tests.replication.conftest import Pair
+from tests.replication.processes import Node, caught_up, ended
+from tests.replication.stores import caught_up as stores_caught_up
+from tests.replication.stores import frames
+from tests.until import until
+
+import tidelog
+from tidelog.aof import identity
+from tidelog.aof.reading.reader import segment_paths
+from tidelog.disk.real import RealDisk
+from tidelog.replication.feeds import End
+from tidelog.replication.fetch import Fetch
+from tidelog.replication.handshake import Follow
+from tidelog.replication.protocol import DATA_FILE
+from tidelog.replication.resync import CHECKING, FETCHING, SWAPPING, WAITING
+from tidelog.server import offering
+from tidelog.snapshot import copying
+
+REAL = RealDisk()
+SMALL: dict[str, Any] = {"segment_bytes": 8192, "retain_bytes": 0}
+
+
+def write(db: tidelog.Store, count: int) -> None:
+    for number in range(count):
+        db.xadd("orders", {"n": number, "text": "x" * 200})
+
+
+def begins(db: tidelog.Store) -> int:
+    """The first LSN in the log."""
+    return int(segment_paths(REAL, inside.core(db).root / identity.AOF)[0].stem)
+
+
+def equal(leader: tidelog.Store, follower: tidelog.Store) -> None:
+    """Both hold the same, and the logs are the same bytes where both have them."""
+    stores_caught_up(leader, follower)
+    assert follower.digest() == leader.digest()
+    first = max(begins(leader), begins(follower)) - 1
+    assert frames(follower, first) == frames(leader, first)
+
+
+def synced(db: tidelog.Store) -> bool:
+    told = db.info()["replication"]
+    return bool(told["link"] == "connected" and told["caught_up"])
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Iterator[Pair]:
+    """A leader whose log no longer begins with LSN 1."""
+    with ExitStack() as stack:
+        pair = Pair(tmp_path, stack, **SMALL)
+        write(pair.db, 500)
+        pair.db.checkpoint()
+        assert begins(pair.db) > 1
+        yield pair
+
+
+def test_an_empty_follower(released: Pair) -> None:
+    pair, leader = released, released.db
+    db = pair.follow()
+    until(lambda: synced(db), "the copy does not come")
+    equal(leader, db)
+    write(leader, 20)
+    equal(leader, db)
+    root = inside.core(db).root
+    until(lambda: not (root / identity.RESYNC).exists(), "resync/ stays")
+    assert not (root / identity.QUARANTINE).exists()
+    assert inside.core(db).roles.uuid == inside.core(leader).roles.uuid  # type: ignore[union-attr]
+
+
+def test_a_follower_that_was_away(released: Pair) -> None:
+    pair, leader = released, released.db
+    with tidelog.open(pair.root / "follower", fsync="no", **SMALL):
+        pass
+    db = pair.follow(**SMALL)
+    until(lambda: synced(db), "the copy does not come")
+    db.close()
+    write(leader, 500)
+    # As if the follower had been away for longer than the leader remembers it.
+    inside.core(leader).checkpoints.followers = list  # type: ignore[union-attr]
+    for made in (inside.core(leader).root / identity.SNAPSHOTS).iterdir():
+        if made.is_dir():
+            for file in made.iterdir():
+                file.unlink()
+            made.rmdir()
+    leader.checkpoint()
+    again = pair.follow(**SMALL)
+    until(lambda: synced(again), "the copy does not come")
+    write(leader, 20)
+    equal(leader, again)
+    assert not (inside.core(again).root / identity.QUARANTINE).exists()
+
+
+def test_two_followers_share_a_snapshot(released: Pair) -> None:
+    pair, leader = released, released.db
+    first, second = pair.follow("first"), pair.follow("second")
+    until(lambda: synced(first) and synced(second), "the copies do not come")
+    equal(leader, first)
+    equal(leader, second)
+
+
+def test_another_store_with_consent(released: Pair) -> None:
+    pair, leader = released, released.db
+    db = pair.open("follower")
+    write(db, 30)
+    state = db.digest()
+    serving = pair.serve(db)
+    with pair.client(serving.port) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", str(pair.port))
+        until(
+            lambda: "holds store" in db.info()["replication"].get("link_failure", ""),
+            "it is not refused",
+        )
+        assert db.digest() == state
+        client.execute_command("REPLICAOF", "127.0.0.1", str(pair.port), "REPLACE")
+        until(lambda: client.info("replication")["master_link_status"] == "up", "no link")
+    equal(leader, db)
+    (old,) = (inside.core(db).root / identity.QUARANTINE).iterdir()
+    with tidelog.open(old, read_only=True) as kept:
+        assert kept.digest() == state
+
+
+def test_a_checkpoint_beyond_the_parting_point(pair: Pair) -> None:
+    """A follower whose checkpoint holds what its leader has given up cannot rewind, and gets a copy."""
+    db = pair.follow()
+    write(pair.db, 30)
+    equal(pair.db, db)
+    db.promote()
+    pair.db.close()
+    write(db, 10)
+    old = tidelog.open(pair.root / "leader")
+    for number in range(20):
+        old.xadd("lost", {"n": number})
+    old.checkpoint()
+    state = old.digest()
+    serving = pair.serve(db)
+    lost = pair.serve(old, replicaof=f"127.0.0.1 {serving.port}")
+    with pair.client(lost.port) as client:
+        until(lambda: client.info("replication")["master_link_status"] == "up", "no link")
+    equal(db, old)
+    (kept,) = (pair.root / "leader" / identity.QUARANTINE).iterdir()
+    with tidelog.open(kept, read_only=True) as aside:
+        assert aside.digest() == state
+    old.close()
+
+
+def test_a_link_that_breaks_again_and_again(
+    released: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection goes on where the one before ended."""
+    pair, leader = released, released.db
+    monkeypatch.setattr(copying, "PIECE_BYTES", 16 << 10)
+    leader.xadd("large", {"random": random.randbytes(600_000)})
+    sent = 0
+
+    def count(data: bytes, at: int) -> bytes:
+        nonlocal sent
+        sent += len(data)
+        return data
+
+    pair.proxy.change, pair.proxy.limit = count, 200_000
+    db = pair.follow()
+    until(lambda: synced(db), "the copy does not come")
+    pair.proxy.limit = None
+    equal(leader, db)
+    assert pair.proxy.count > 3
+    assert sent < 1_500_000
+
+
+def test_damage_on_the_way(released: Pair) -> None:
+    """A flipped bit ends the link. The follower asks again."""
+    pair, leader = released, released.db
+    left = 3
+
+    def flip(data: bytes, at: int) -> bytes:
+        nonlocal left
+        if at > 20_000 and left:
+            left -= 1
+            data = data[:5] + bytes([data[5] ^ 1]) + data[6:]
+        return data
+
+    leader.xadd("large", {"random": random.randbytes(200_000)})
+    pair.proxy.change = flip
+    db = pair.follow()
+    until(lambda: synced(db), "the copy does not come")
+    assert left == 0
+    equal(leader, db)
+
+
+def test_promoted_in_the_middle(released: Pair) -> None:
+    """The resync ends, and the store leads with what it has."""
+    pair = released
+    db = pair.open("follower")
+    serving = pair.serve(db)
+    stalled = threading.Event()
+
+    def stall(data: bytes, at: int) -> bytes:
+        if at > 1000:
+            stalled.set()
+            pair.proxy.open.clear()
+        return data
+
+    pair.proxy.change = stall
+    with pair.client(serving.port) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", str(pair.proxy.port))
+        assert stalled.wait(30)
+        client.execute_command("REPLICAOF", "NO", "ONE")
+        client.xadd("own", {"n": 1})
+    pair.proxy.open.set()
+    assert db.xlen("own") == 1 and db.xlen("orders") == 0
+    root = inside.core(db).root
+    serving.close()
+    db.close()
+    with tidelog.open(root) as again:
+        assert again.xlen("own") == 1 and not (root / identity.RESYNC).exists()
+
+
+def test_a_follower_that_is_closed_in_the_middle(released: Pair) -> None:
+    pair = released
+    stalled = threading.Event()
+
+    def stall(data: bytes, at: int) -> bytes:
+        if at > 1000:
+            stalled.set()
+            pair.proxy.open.clear()
+        return data
+
+    pair.proxy.change = stall
+    db = pair.follow()
+    assert stalled.wait(30)
+    db.close()
+    pair.proxy.change = lambda data, at: data
+    pair.proxy.open.set()
+    again = pair.follow()
+    until(lambda: synced(again), "the copy does not come")
+    equal(pair.db, again)
+
+
+def test_a_snapshot_made_for_followers_goes_when_nobody_uses_it(
+    released: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, leader = released, released.db
+    snapshots = inside.core(leader).root / identity.SNAPSHOTS
+
+    def kept() -> list[Path]:
+        return [path for path in snapshots.glob("*") if path.name.isdigit()]
+
+    db = pair.follow()
+    until(lambda: synced(db), "the copy does not come")
+    assert len(kept()) == 1
+    monkeypatch.setattr(offering, "SPARE_S", 0.1)
+    until(lambda: not kept(), "the snapshot stays")
+    equal(leader, db)
+
+
+class Swift:
+    """A connection that takes everything at once, so nothing ever tells that it has room again."""
+
+    unsent = 0
+
+    def __init__(self, fetch: Fetch) -> None:
+        self.fetch = fetch
+
+    def write(self, data: bytes) -> None:
+        self.fetch.receive(data, 0.0)
+
+    def close(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def test_a_swift_connection_waits_for_no_timer(released: Pair) -> None:
+    core = inside.core(released.db)
+    released.db.xadd("large", {"random": random.randbytes(5_000_000)})
+    request = Follow(bytes(16), bytes(16), 0, 0, 0, ())
+
+    async def ship() -> int:
+        fetch = Fetch(0.0)
+        link = offering.Offering(
+            *(core, request, 0, "follower", Swift(fetch)),
+            lambda: End(0, (0, 0), (1, 1), 1),
+            lambda link, error: None,
+        )
+        while fetch.snapshot is None:
+            await asyncio.sleep(0.001)
+        link.data_received(fetch.want(DATA_FILE, 0))
+        async with asyncio.timeout(30):
+            while fetch.received < fetch.snapshot.data_bytes:
+                await asyncio.sleep(0.001)
+        link.connection_lost(None)
+        return fetch.received
+
+    assert asyncio.run(ship()) > 5_000_000
+
+
+# --- real processes
+
+LEADER = ("enable-debug-command=yes", "segment-bytes=65536", "retain-bytes=0")
+
+
+def filled(node: Node, count: int) -> None:
+    """Entries, a checkpoint, and a log that begins behind LSN 1."""
+    with node.client() as client:
+        for at in range(0, count, 1000):
+            with client.pipeline(transaction=False) as pipe:
+                for number in range(at, min(at + 1000, count)):
+                    pipe.xadd(f"s{number % 7}", {"n": number, "text": random.randbytes(100)})
+                pipe.execute()
+        client.save()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_sigkill_of_either_side_in_every_phase(tmp_path: Path, first: bool) -> None:
+    leader = Node(tmp_path / "leader", *LEADER)
+    follower = Node(tmp_path / "follower", *LEADER)
+    victims = [leader, follower] if first else [follower, leader]
+    seen = set()
+    with ended(leader, follower):
+        leader.start()
+        filled(leader, 30_000)
+        follower.start()
+        follower.follow(leader.port)
+        for number, phase in enumerate((WAITING, FETCHING, CHECKING, SWAPPING)):
+            until(lambda: phase_of(follower) in (phase, "up"), "no resync")  # noqa: B023 - at once
+            seen.add(phase_of(follower))
+            victim = victims[number % 2]
+            victim.kill()
+            victim.start()
+        until(lambda: phase_of(follower) == "up", "no link")
+        with leader.client() as client:
+            client.xadd("s0", {"last": 1})
+        caught_up(leader, follower)
+        assert leader.digest() == follower.digest()
+        assert not (tmp_path / "follower" / identity.QUARANTINE).exists()
+    assert len(seen) > 1, "no resync was interrupted"
+
+
+def phase_of(node: Node) -> str:
+    """What its resync is doing; `up` when it is over."""
+    with node.client() as client:
+        told = client.info("replication")
+    return "up" if told["master_link_status"] == "up" else told.get("master_sync_phase", "")
