@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -103,49 +104,24 @@ def restore(
     With `aof` and no bound, roll forward to the end of that log. Raises SnapshotRefused, NotASnapshot, SnapshotDamaged,
     NewerSnapshot; Damage of the log; OSError.
     """
-    if isinstance(snapshot, Path):
-        place: Place = LocalPlace(disk, snapshot)
-        try:
-            return restore(
-                disk,
-                place,
-                target,
-                aof=aof,
-                until_lsn=until_lsn,
-                until_ms=until_ms,
-                created_ms=created_ms,
-                progress=progress,
+    with ExitStack() as held:
+        if isinstance(snapshot, Path):
+            snapshot = held.enter_context(closing(LocalPlace(disk, snapshot)))
+        found = Source(snapshot, read_manifest(snapshot))
+        disk.guard(target)
+        check_target(disk, target)
+        held.enter_context(snapshot.hold())
+        plan = None
+        if aof is not None or until_lsn is not None or until_ms is not None:
+            bound = Bound(
+                NO_BOUND if until_lsn is None else until_lsn,
+                NO_BOUND if until_ms is None else until_ms,
             )
-        finally:
-            place.close()
-    found = Source(snapshot, read_manifest(snapshot))
-    disk.guard(target)
-    check_target(disk, target)
-    with snapshot.hold():
-        return _restore(disk, found, target, aof, until_lsn, until_ms, created_ms, progress)
-
-
-def _restore(
-    disk: Disk,
-    found: Source,
-    target: Path,
-    aof: Path | None,
-    until_lsn: int | None,
-    until_ms: int | None,
-    created_ms: int | None,
-    progress: Progress,
-) -> Restored:
-    plan = None
-    if aof is not None or until_lsn is not None or until_ms is not None:
-        bound = Bound(
-            NO_BOUND if until_lsn is None else until_lsn,
-            NO_BOUND if until_ms is None else until_ms,
-        )
-        check_bound(found, bound)
-        plan = Plan(disk, _log_of(disk, found.place, aof), found.manifest, bound, progress)
-    settle = _over_lmdb(disk, found, plan, progress)
-    now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
-    return install(disk, found, target, settle, now_ms, progress)
+            check_bound(found, bound)
+            plan = Plan(disk, _log_of(disk, snapshot, aof), found.manifest, bound, progress)
+        settle = _over_lmdb(disk, found, plan, progress)
+        now_ms = time.time_ns() // 1_000_000 if created_ms is None else created_ms
+        return install(disk, found, target, settle, now_ms, progress)
 
 
 def check_bound(snapshot: Source, bound: Bound) -> None:
