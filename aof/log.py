@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgpack
 
@@ -44,7 +44,6 @@ from tidelog.aof.errors import (
 )
 from tidelog.aof.frame import HEADER_BYTES, MAGIC
 from tidelog.aof.reading.recovery import Recovered
-from tidelog.aof.received import Batch
 from tidelog.aof.segment import End, Position, SegmentHeader
 from tidelog.aof.start import Start
 from tidelog.disk import recipe
@@ -52,6 +51,10 @@ from tidelog.disk.interface import Disk, File
 from tidelog.disk.real import NOT_BEGUN, OUT_OF_SPACE
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.effect import END, EPOCH, Effect
+
+if TYPE_CHECKING:
+    # a program that never follows does not load this module
+    from tidelog.aof.received import Batch
 
 Policy = Literal["always", "everysec", "no"]
 POLICIES: Final = ("always", "everysec", "no")

@@ -23,9 +23,7 @@ from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError, NoSpace
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.reading.recovery import Recovered
-from tidelog.aof.rewind import rewind
 from tidelog.aof.segment import End, Position
-from tidelog.aof.surplus import REPORT
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import OUT_OF_SPACE
@@ -218,6 +216,10 @@ class Roles:
         or the next call recovers the log, which may be rewound or not), OutOfSpace, SnapshotsLocked, StorePoisoned,
         OSError.
         """
+        # imported here, because most stores never rewind
+        from tidelog.aof.rewind import rewind
+        from tidelog.aof.surplus import REPORT
+
         core = self._core()
         if core is None or core.checkpoints is None:
             raise StoreClosed("the store was closed; open it again")

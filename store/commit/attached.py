@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.aof.reading.reader import Epoch
-from tidelog.aof.received import Batch
 from tidelog.aof.segment import Position
 from tidelog.disk.interface import Disk
 from tidelog.store.commit.callers import Caller, Holder
@@ -22,6 +21,8 @@ from tidelog.store.options import Options
 from tidelog.store.role import Role
 
 if TYPE_CHECKING:
+    # a program that never follows does not load this module
+    from tidelog.aof.received import Batch
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.rows.meta import Meta
     from tidelog.snapshot.scrub import Finding

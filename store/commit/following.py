@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.aof.errors import LeaderLog
 from tidelog.aof.reading.reader import Epoch
-from tidelog.aof.received import Batch
 from tidelog.engine.api import (
     APPLY,
     EPOCH,
@@ -42,6 +41,8 @@ from tidelog.store.commit.landing import READONLY
 from tidelog.store.errors import StoreClosed, from_command
 
 if TYPE_CHECKING:
+    # a program that never follows does not load this module
+    from tidelog.aof.received import Batch
     from tidelog.store.commit.core import Core
 
 UNBLOCKED: Final = (

@@ -1,4 +1,4 @@
-"""What `import tidelog` brings along: asyncio comes with the first use of the asyncio face, and not before."""
+"""Modules that a program loads: those of asyncio come with the first use of the asyncio face, and not before."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ import pytest
 import tidelog
 
 HEAVY = ("asyncio", "inspect", "ssl", "socket", "concurrent.futures")
+OF_FOLLOWERS = ("json", "tidelog.replication", "tidelog.aof.received", "tidelog.aof.rewind")
+USE = """
+import tempfile, tidelog
+with tempfile.TemporaryDirectory() as place, tidelog.open(place + "/s") as db:
+    db.xadd("s", {"a": 1}); db.pipeline().xlen("s").execute()
+"""
 
 
-def loaded(program: str) -> set[str]:
-    """Which of the heavy modules a program ends up with."""
-    source = f"{program}\nimport sys; print(*(m for m in {HEAVY} if m in sys.modules))"
+def loaded(program: str, modules: tuple[str, ...] = HEAVY) -> set[str]:
+    """Which of these modules a program ends up with."""
+    source = f"{program}\nimport sys; print(*(m for m in {modules} if m in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", source],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -27,12 +33,11 @@ def loaded(program: str) -> set[str]:
 
 
 def test_a_program_of_threads_pays_nothing_for_asyncio() -> None:
-    use = """
-import tempfile, tidelog
-with tempfile.TemporaryDirectory() as place, tidelog.open(place + "/s") as db:
-    db.xadd("s", {"a": 1}); db.pipeline().xlen("s").execute()
-"""
-    assert not loaded(use)
+    assert not loaded(USE)
+
+
+def test_a_program_that_never_follows_pays_nothing_for_following() -> None:
+    assert not loaded(USE, OF_FOLLOWERS)
 
 
 def test_the_asyncio_face_is_there_when_it_is_asked_for() -> None:
