@@ -1,4 +1,4 @@
-"""Two stores that should hold the same: the bytes of their frames, and until when to wait for that."""
+"""A leader's store and a follower's: what passes between them, until they hold the same frames."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ import tidelog
 from tidelog.aof import identity
 from tidelog.aof.log import WRITTEN
 from tidelog.aof.seek import Source, position_after
+from tidelog.replication.feed import Feed
+from tidelog.replication.feeds import Feeds
+
+
+def begin_to_follow(db: tidelog.Store) -> None:
+    """Make a store a follower. No test connects to this address of a leader."""
+    roles = inside.core(db).roles
+    assert roles is not None
+    roles.follow("127.0.0.1", 1)
+
+
+def shipped(feeds: Feeds, feed: Feed, now: float) -> bytes:
+    """The bytes that a feed sends now: everything that may be shipped."""
+    with feeds._core.lock:
+        end = feeds.end()
+    return feed.send(now, *end, 1 << 20)
 
 
 def last_lsn(db: tidelog.Store) -> int:

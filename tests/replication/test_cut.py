@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests import inside
 from tests.replication.conftest import Pair
-from tests.replication.stores import caught_up, equal, last_lsn
+from tests.replication.stores import begin_to_follow, caught_up, equal, last_lsn, shipped
 from tests.until import until
 
 import tidelog
@@ -43,13 +44,26 @@ def history(db: tidelog.Store) -> None:
     db.delete("k1")
 
 
+Two = tuple[tidelog.Store, tidelog.Store, Feeds, Follower]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    """A leader with the short history, an empty follower, and both ends of a link that tests carry byte by byte."""
+    with (
+        tidelog.open(tmp_path / "leader", fsync="no") as leader,
+        tidelog.open(tmp_path / "follower", fsync="no") as copy,
+    ):
+        history(leader)
+        begin_to_follow(copy)
+        yield leader, copy, Feeds(inside.core(leader)), Follower(inside.core(copy))
+
+
 def connect(feeds: Feeds, follower: Follower, nbytes: int) -> bool:
     """One connection that is cut behind so many bytes from the leader. Returns whether all bytes came."""
     line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)
     assert feed is not None, line
-    with feeds._core.lock:
-        end = feeds.end()
-    data = line + feed.send(0.0, *end, 1 << 20)
+    data = line + shipped(feeds, feed, 0.0)
     if nbytes >= len(line):
         follower.answered(line, 0.0)
         follower.receive(data[len(line) : nbytes], 0.0)
@@ -59,26 +73,18 @@ def connect(feeds: Feeds, follower: Follower, nbytes: int) -> bool:
     return nbytes >= len(data)
 
 
-def test_a_cut_before_every_byte(tmp_path: Path) -> None:
-    with (
-        tidelog.open(tmp_path / "leader", fsync="no") as leader,
-        tidelog.open(tmp_path / "follower", fsync="no") as copy,
-    ):
-        history(leader)
-        roles = inside.core(copy).roles
-        assert roles is not None
-        roles.follow("127.0.0.1", 1)
-        feeds, follower = Feeds(inside.core(leader)), Follower(inside.core(copy))
-        cuts = nbytes = 0
-        before = -1
-        # Each connection brings one byte more than the last one did from the same place.
-        while not connect(feeds, follower, nbytes):
-            cuts += 1
-            lsn = last_lsn(copy)
-            nbytes = nbytes + 1 if lsn == before else 0
-            before = lsn
-        assert cuts > 500
-        equal(leader, copy)
+def test_a_cut_before_every_byte(two: Two) -> None:
+    leader, copy, feeds, follower = two
+    cuts = nbytes = 0
+    before = -1
+    # Each connection brings one byte more than the last one did from the same place.
+    while not connect(feeds, follower, nbytes):
+        cuts += 1
+        lsn = last_lsn(copy)
+        nbytes = nbytes + 1 if lsn == before else 0
+        before = lsn
+    assert cuts > 500
+    equal(leader, copy)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,31 +204,21 @@ def test_a_stranger_at_the_leaders_address(pair: Pair, quickly: None) -> None:
     equal(pair.db, follower)
 
 
-def test_after_an_error_the_follower_shell_is_asked_anew(tmp_path: Path) -> None:
+def test_after_an_error_the_follower_shell_is_asked_anew(two: Two) -> None:
     """What a leader that lies says is never applied, and the next connection begins as if it had not been."""
-    with (
-        tidelog.open(tmp_path / "leader", fsync="no") as leader,
-        tidelog.open(tmp_path / "follower", fsync="no") as copy,
-    ):
-        history(leader)
-        roles = inside.core(copy).roles
-        assert roles is not None
-        roles.follow("127.0.0.1", 1)
-        feeds, follower = Feeds(inside.core(leader)), Follower(inside.core(copy))
-        for place in range(60, 600, 7):
-            line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)
-            assert feed is not None
-            with feeds._core.lock:
-                end = feeds.end()
-            data = bytearray(feed.send(0.0, *end, 1 << 20))
-            if place >= len(data):
-                break
-            data[place] ^= 0x40
-            follower.answered(line, 0.0)
-            with pytest.raises((ReplicationError, TidelogError)):
-                follower.receive(bytes(data), 0.0)
-                while follower.work(1.0, 0.0):
-                    pass
-                raise ReplicationError("nothing was wrong")
-        assert connect(feeds, follower, 1 << 30)
-        equal(leader, copy)
+    leader, copy, feeds, follower = two
+    for place in range(60, 600, 7):
+        line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)
+        assert feed is not None
+        data = bytearray(shipped(feeds, feed, 0.0))
+        if place >= len(data):
+            break
+        data[place] ^= 0x40
+        follower.answered(line, 0.0)
+        with pytest.raises((ReplicationError, TidelogError)):
+            follower.receive(bytes(data), 0.0)
+            while follower.work(1.0, 0.0):
+                pass
+            raise ReplicationError("nothing was wrong")
+    assert connect(feeds, follower, 1 << 30)
+    equal(leader, copy)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests import inside
 from tests.replication.shipped import Shipped
+from tests.replication.stores import begin_to_follow, shipped
 
 import tidelog
 from tidelog.aof.epochs import first_number
@@ -56,19 +57,16 @@ def feeds(tmp_path: Path) -> Iterator[Feeds]:
 
 def sent(feeds: Feeds, feed: Feed, now: float) -> list[Message]:
     """The messages that go out now."""
-    with feeds._core.lock:
-        end = feeds.end()
     messages = Messages(FROM_LEADER)
-    messages.put(feed.send(now, *end, 1 << 20))
+    messages.put(shipped(feeds, feed, now))
     return list(messages)
 
 
 def following(disk: SimulatedDisk) -> Follower:
     """An empty follower."""
-    core = inside.core(tidelog.open(Path("/copy"), fsync="no", disk=disk))
-    assert core.roles is not None
-    core.roles.follow("127.0.0.1", 1)
-    return Follower(core)
+    copy = tidelog.open(Path("/copy"), fsync="no", disk=disk)
+    begin_to_follow(copy)
+    return Follower(inside.core(copy))
 
 
 def test_under_always_a_frame_is_shipped_when_it_is_synced() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests import inside
-from tests.replication.stores import last_lsn
+from tests.replication.stores import begin_to_follow, last_lsn, shipped
 
 import tidelog
 from tidelog.disk.simulated import SimulatedDisk
@@ -27,17 +27,13 @@ class Both:
         for number in range(20):
             self.leader.xadd("orders", {"n": number})
         self.copy = tidelog.open(Path("/copy"), fsync="no", disk=self.disk)
-        roles = inside.core(self.copy).roles
-        assert roles is not None
-        roles.follow("127.0.0.1", 1)
+        begin_to_follow(self.copy)
         self.follower = Follower(inside.core(self.copy))
         feeds = Feeds(inside.core(self.leader))
         line, feed = feeds.answer(parse_follow(self.follower.hello()), 0.0)
         assert feed is not None
         self.follower.answered(line, 0.0)
-        with feeds._core.lock:
-            end = feeds.end()
-        self.follower.receive(feed.send(0.0, *end, 1 << 20), 0.0)
+        self.follower.receive(shipped(feeds, feed, 0.0), 0.0)
 
     def acknowledged(self, now: float) -> tuple[int, int]:
         """(written, fsynced) of the acknowledgement that is due."""

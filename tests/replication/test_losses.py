@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import inside
-from tests.replication.stores import last_lsn
+from tests.replication.stores import begin_to_follow, last_lsn, shipped
 
 import tidelog
 from tidelog.disk.simulated import SimulatedDisk
@@ -46,9 +46,7 @@ class Two:
         self.leader = self.open(0)
         self.leader.set("first", "1")
         self.copy = self.open(1)
-        roles = inside.core(self.copy).roles
-        assert roles is not None
-        roles.follow("127.0.0.1", 1)
+        begin_to_follow(self.copy)
         self.connect()
 
     def open(self, side: int) -> tidelog.Store:
@@ -81,9 +79,7 @@ class Two:
     def ship(self) -> None:
         """What may be shipped reaches the follower, is applied, and acknowledged."""
         self.now += 2
-        with self.feeds._core.lock:
-            end = self.feeds.end()
-        self.follower.receive(self.link.feed.send(self.now, *end, 1 << 20), self.now)
+        self.follower.receive(shipped(self.feeds, self.link.feed, self.now), self.now)
         while self.follower.work(1.0, self.now):
             pass
         self.feeds.received(self.link, self.follower.send(self.now), self.now)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from tests import inside
+from tests.replication.stores import begin_to_follow
 
 import tidelog
 from tidelog.disk.simulated import SimulatedDisk
@@ -46,11 +47,9 @@ class Outage:
         """So many seconds of a follower's attempts."""
         disk = SimulatedDisk()
         with tidelog.open(Path("/copy"), fsync="no", disk=disk) as db:
-            core = inside.core(db)
-            assert core.roles is not None
-            core.roles.follow("127.0.0.1", 1)
+            begin_to_follow(db)
             settings = SimpleNamespace(announced=lambda: ("", 0), surplus_s=lambda: 10.0)
-            made = Link(core, cast(Any, settings))
+            made = Link(inside.core(db), cast(Any, settings))
             made.loop = cast(Any, SimpleNamespace(time=lambda: self.now))
             while self.now < 100.0 + seconds:
                 await self._yield(0)
