@@ -1,7 +1,8 @@
-"""Which rounds of a long test `make test` runs. `make test-slow` runs the others."""
+"""Rounds of long tests: `make test` runs some of them, `make test-slow` the others. Random seeds."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 
 import pytest
@@ -21,3 +22,10 @@ def rest_slow(values: Iterable[object], first: int) -> list[object]:
         value if number < first else pytest.param(value, marks=pytest.mark.slow)
         for number, value in enumerate(values)
     ]
+
+
+def new_seeds(count: int) -> range:
+    """Seeds from a random one on. The first is printed, so that a failed run can be repeated."""
+    first = random.randrange(1 << 32)
+    print("first seed", first)
+    return range(first, first + count)

@@ -6,6 +6,7 @@ state: everything written so far, or nothing but what was synced.
 """
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ class Watch:
 
 def fingerprint(disk: SimulatedDisk) -> int:
     return hash(frozenset(disk.tree().items()))
+
+
+def new_images(
+    disk: SimulatedDisk, rng: random.Random, cuts: int, seen: set[int]
+) -> Iterator[SimulatedDisk]:
+    """The disks that a kill and some power cuts leave, without those in `seen`, which learns them."""
+    for image in (disk.killed(), *(disk.power_loss(rng) for _ in range(cuts))):
+        name = fingerprint(image)
+        if name not in seen:
+            seen.add(name)
+            yield image
 
 
 def units_left(disk: SimulatedDisk, past: Past) -> int:

@@ -10,6 +10,7 @@ import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
 from tests.aof.test_power_loss import CHANGES, SYNCS, fingerprint
 from tests.aof.world import ROOT, UUID, Life, Past, open_store, pack, unit
+from tests.rounds import new_seeds
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import BadFrame, FollowerLog, LeaderLog, LogClosed, LogPoisoned, NoSpace
@@ -279,10 +280,9 @@ def test_every_power_cut_leaves_what_was_promised(policy: Policy) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_many_more_power_cuts(policy: Policy) -> None:
-    first = random.randrange(1 << 32)
-    print("first seed", first)
-    cuts = Cuts(first)
-    for seed in range(first, first + 60):
+    seeds = new_seeds(60)
+    cuts = Cuts(seeds[0])
+    for seed in seeds:
         run(cuts, policy, seed)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
-from tests.aof.test_power_loss import CHANGES, SYNCS, fingerprint
+from tests.aof.test_power_loss import CHANGES, SYNCS, new_images
 from tests.aof.world import ROOT, UUID, Life, Past, open_store
+from tests.rounds import new_seeds
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import CorruptFrame, NoFrameEnds, NoSpace
@@ -211,10 +212,7 @@ def cut_at_every_operation(seed: int, images: int) -> int:
     def look(operation: str, path: Path) -> None:
         if operation not in CHANGES | SYNCS:
             return
-        for image in (disk.killed(), *(disk.power_loss(rng) for _ in range(images))):
-            if fingerprint(image) in seen:
-                continue
-            seen.add(fingerprint(image))
+        for image in new_images(disk, rng, images, seen):
             check(image, rng.random() < 0.5)
 
     def check(image: SimulatedDisk, reopened: bool) -> None:
@@ -242,7 +240,5 @@ def test_every_power_cut_leaves_a_store_that_opens() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_more_power_cuts() -> None:
-    first = random.randrange(1 << 32)
-    print("first seed", first)
-    for seed in range(first, first + 200):
+    for seed in new_seeds(200):
         cut_at_every_operation(seed, images=8)

@@ -8,10 +8,11 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.aof.test_power_loss import CHANGES, SYNCS, fingerprint
+from tests.aof.test_power_loss import CHANGES, SYNCS, new_images
 from tests.replication.network import ROOT, Network, Node
 from tests.replication.processes import Node as Process
 from tests.replication.processes import caught_up, ended
+from tests.rounds import new_seeds
 from tests.until import until
 
 from tidelog.aof import identity
@@ -93,12 +94,8 @@ def cut_at_every_operation(seed: int, images: int) -> int:
     found: list[SimulatedDisk] = []
 
     def look(operation: str, path: Path) -> None:
-        if operation not in CHANGES | SYNCS:
-            return
-        for image in (old.disk.killed(), *(old.disk.power_loss(r) for _ in range(images))):
-            if fingerprint(image) not in seen:
-                seen.add(fingerprint(image))
-                found.append(image)
+        if operation in CHANGES | SYNCS:
+            found.extend(new_images(old.disk, r, images, seen))
 
     with old.core.lock:
         old.core.log.sync_whole()  # a power cut before it leaves less, which is not what this test is about
@@ -128,9 +125,7 @@ def test_every_power_cut_leaves_all_of_it() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_more_power_cuts() -> None:
-    first = random.randrange(1 << 32)
-    print("first seed", first)
-    for seed in range(first, first + 40):
+    for seed in new_seeds(40):
         cut_at_every_operation(seed, images=4)
 
 
