@@ -12,6 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tidelog.aof.errors import AofError
+from tidelog.store.errors import TidelogError
 from tidelog.tools.bench import machine, report, subjects
 from tidelog.tools.bench.bench import Bench
 from tidelog.tools.bench.figure import Figure
@@ -59,7 +61,11 @@ NAMES = "; ".join(f"{name}: {about}" for name, about in subjects.SUBJECTS.items(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the figures to this file.",
 )
-@click.option("--check", is_flag=True, help="Exit with 1 if a target is not met.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 if a target is not met, or a subject ended with an error.",
+)
 def command(
     only: tuple[str, ...],
     quick: bool,
@@ -84,7 +90,7 @@ def command(
     report.show_table(Console(width=_width()), facts, rows, missing)
     if json_path is not None:
         json_path.write_text(json.dumps(report.as_json(facts, rows, missing), indent=2) + "\n")
-    if check and any(row.met is False for row in rows):
+    if check and (any(name in missing for name in chosen) or any(row.met is False for row in rows)):
         raise SystemExit(1)
 
 
@@ -100,7 +106,11 @@ def _measure(own: Path, chosen: list[str], *, quick: bool) -> tuple[list[Figure]
         task = progress.add_task("", total=len(chosen))
         for name in chosen:
             progress.update(task, description=subjects.SUBJECTS[name])
-            rows += subjects.rows(name, run)
+            try:
+                rows += subjects.rows(name, run)
+            except (RuntimeError, TidelogError, AofError, OSError) as error:
+                # Hours of the other subjects must not be lost with this one.
+                run.missing[name] = f"it ended with an error: {error}"
             progress.advance(task)
         return rows, run.missing
 

@@ -39,6 +39,6 @@ def show_table(
         table.add_row(name, measured, baselines, ratio, row.target_text, VERDICT[row.met])
     console.print(table)
     for name, reason in missing.items():
-        console.print(f"[yellow]{name} was not measured: {reason}[/]")
+        console.print(f"[yellow]{name} was not measured, or not in full: {reason}[/]")
     judged = [row for row in rows if row.met is not None]
     console.print(f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met")

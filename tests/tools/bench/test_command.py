@@ -61,3 +61,20 @@ def test_every_subject_has_a_module() -> None:
     here = Path(subjects.__file__).parent
     modules = {path.stem for path in here.glob("*.py")} - {"__init__"}
     assert modules == set(subjects.SUBJECTS)
+
+
+def test_a_subject_that_fails_costs_nothing_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(subject: str, run: Bench) -> Iterator[Figure]:
+        yield Figure(f"{subject} begins", "/s", 500, {}, ())
+        if subject == "xadd":
+            raise RuntimeError("the query read 6 entries of 10")
+
+    monkeypatch.setattr(subjects, "rows", rows)
+    arguments = ["--only", "xadd", "--only", "batches", "--dir", str(tmp_path)]
+    done = CliRunner().invoke(bench, arguments)
+    assert done.exit_code == 0
+    for text in ("xadd begins", "batches begins", "xadd was not measured", "read 6 entries of 10"):
+        assert text in done.output
+    assert CliRunner().invoke(bench, [*arguments, "--check"]).exit_code == 1

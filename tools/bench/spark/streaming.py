@@ -15,6 +15,7 @@ from tidelog.tools.bench.messages import BATCH
 from tidelog.tools.bench.spark.setting import BY_HAND, Setting, fields, name_of
 
 BACKLOG = 1_000_000
+KEPT_BYTES = 1 << 30  # the checkpoint at the end of the load releases no log of the backlog
 LATE, QUICK_LATE = 100, 30  # entries whose latency is measured
 PAUSES_S = 0.2, 0.6  # between two of them, at random
 WARM = 5  # entries before them
@@ -40,7 +41,7 @@ def _backlog(setting: Setting) -> Iterator[Figure]:
     }
     for name, (add, target) in kinds.items():
         path = setting.bench.fresh("spark-log") / "store"
-        with tidelog.open(path, **BY_HAND) as db:
+        with tidelog.open(path, **BY_HAND, retain_bytes=KEPT_BYTES) as db:
             add(db, count)
         rates = []
         for turn in range(setting.runs + 1):
