@@ -264,8 +264,9 @@ class _Opener:
         self.retiring(log)
         log.retire()
         swap.finish(self._disk, self._root)
-        if self._uuid != identity.read(self._disk, self._root):
-            self.own(identity.read(self._disk, self._root))
+        uuid = identity.read(self._disk, self._root)
+        if uuid != self._uuid:
+            self.own(uuid)
         self._checkpoints.reopen()
         self._roles.read()
         new, state = self._recover(log.policy, landing.lock)
