@@ -47,7 +47,7 @@ def keepers(
     marks, unusable = bookmarks(disk, root, uuid)
     for name, lsn in marks:
         found.append(Keeper("bookmark", name, lsn, options.retain_bookmark_bytes))
-    if disk.exists(root / identity.BOOKMARKS):
+    if marks or unusable:
         # The reader may have renamed a file into place and not have synced the directory yet. If segments were deleted
         # now and the power went, the bookmark would name a position that is gone.
         disk.sync_directory(root / identity.BOOKMARKS)
