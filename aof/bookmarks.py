@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.aof import identity
+from tidelog.aof.errors import Damage, NewerFormat
+from tidelog.aof.textfile import TextFile
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.plain import NotPlain
-from tidelog.engine.crc32c import crc32c_of
 
 BYTES_MAX: Final = 4096
 KEEP_BYTES: Final = 1 << 30  # the default of retain_bookmark_bytes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_TEXT: Final = re.compile(
-    rb"(tidelog bookmark\nformat 1\nuuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n)crc32c ([0-9a-f]{8})\n"
-)
+_TEXT: Final = TextFile("tidelog bookmark", 1)
+_LINES: Final = re.compile(r"uuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n")
 
 
 class Bookmark(NamedTuple):
@@ -58,8 +58,7 @@ def put(disk: Disk, root: Path, uuid: bytes, bookmark: Bookmark) -> None:
     assert is_name(bookmark.name)
     directory = root / identity.BOOKMARKS
     recipe.make_directory(disk, directory)
-    text = b"tidelog bookmark\nformat 1\nuuid %s\nlsn %d\n" % (uuid.hex().encode(), bookmark.lsn)
-    text += b"crc32c %08x\n" % crc32c_of(text)
+    text = _TEXT.render(f"uuid {uuid.hex()}\nlsn {bookmark.lsn}\n")
     recipe.publish(disk, directory / bookmark.name, text)
 
 
@@ -72,7 +71,8 @@ def bookmarks(disk: Disk, root: Path, uuid: bytes) -> tuple[list[Bookmark], list
         return found, unusable
     for name in filter(is_name, disk.listdir(directory)):
         try:
-            lsn = _lsn_of(recipe.read(disk, directory / name, BYTES_MAX + 1), uuid)
+            path = directory / name
+            lsn = _lsn_of(path, recipe.read(disk, path, BYTES_MAX + 1), uuid)
         except FileNotFoundError:
             continue  # deleted meanwhile
         except NotPlain as error:
@@ -84,10 +84,12 @@ def bookmarks(disk: Disk, root: Path, uuid: bytes) -> tuple[list[Bookmark], list
     return found, unusable
 
 
-def _lsn_of(text: bytes, uuid: bytes) -> int | str:
+def _lsn_of(path: Path, data: bytes, uuid: bytes) -> int | str:
     """The LSN, or why there is none."""
-    match = _TEXT.fullmatch(text)
-    if match is None or crc32c_of(match[1]) != int(match[4], 16):
+    try:
+        lines = _LINES.fullmatch(_TEXT.parse(path, data))
+    except (Damage, NewerFormat):
+        lines = None
+    if lines is None:
         return "the file is damaged"
-    owner = bytes.fromhex(match[2].decode())
-    return int(match[3]) if owner == uuid else f"it belongs to the store {owner.hex()}"
+    return int(lines[2]) if lines[1] == uuid.hex() else f"it belongs to the store {lines[1]}"

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.aof import durable, segment
-from tidelog.aof.errors import DamagedFile, NewerFormat, NotAStore
+from tidelog.aof.errors import DamagedFile, NotAStore
+from tidelog.aof.textfile import TextFile
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
-from tidelog.engine.crc32c import crc32c_of
 
 NAME: Final = "STORE"
 FORMAT: Final = 1
@@ -48,30 +48,22 @@ BYTES_MAX: Final = 64 << 10  # of STORE; a longer one is damaged
 # If power fails while a store is created, its directory may contain these names, and no others.
 _UNFINISHED: Final = frozenset((NAME + recipe.BESIDE, "LOCK", AOF))
 _UNFINISHED_AOF: Final = frozenset((durable.NAME, durable.NAME + recipe.BESIDE))
-_FIRST_LINE: Final = b"tidelog store\n"
-_LINES: Final = re.compile(
-    rb"tidelog store\nformat ([1-9][0-9]{0,8})\n(?:.*\n)*?uuid ([0-9a-f]{32})\n"
-    rb"(?:.*\n)*?crc32c ([0-9a-f]{8})\n"
-)
+_TEXT: Final = TextFile("tidelog store", FORMAT, DamagedFile)
+_LINES: Final = re.compile(r"(?:.*\n)*?uuid ([0-9a-f]{32})\n(?:.*\n)*")
 
 
 def render(uuid: bytes) -> bytes:
-    text = b"%sformat %d\nuuid %s\n" % (_FIRST_LINE, FORMAT, uuid.hex().encode())
-    return text + b"crc32c %08x\n" % crc32c_of(text)
+    return _TEXT.render(f"uuid {uuid.hex()}\n")
 
 
 def parse(path: Path, data: bytes) -> bytes:
     """The uuid in the text of a STORE file. Raises NotAStore, DamagedFile, NewerFormat."""
-    match = _LINES.fullmatch(data)
-    if match is None:
-        if data.startswith(_FIRST_LINE):
-            raise DamagedFile(path, 0, "the file is incomplete")
+    if not _TEXT.is_named_by(data):
         raise NotAStore(path.parent, f"{path.name} is not a tidelog file, or its start is damaged")
-    if int(match[3], 16) != crc32c_of(data[: match.start(3) - len(b"crc32c ")]):
-        raise DamagedFile(path, 0, "the content does not match the checksum in the file")
-    if int(match[1]) > FORMAT:
-        raise NewerFormat(path, int(match[1]), FORMAT)
-    return bytes.fromhex(match[2].decode())
+    lines = _LINES.fullmatch(_TEXT.parse(path, data))
+    if lines is None:
+        raise DamagedFile(path, 0, _TEXT.malformed)
+    return bytes.fromhex(lines[1])
 
 
 def read(disk: Disk, root: Path) -> bytes:

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidelog.aof import identity, segment
-from tidelog.aof.errors import Damage, NewerFormat
+from tidelog.aof.errors import Damage
+from tidelog.aof.textfile import TextFile
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
-from tidelog.engine.crc32c import crc32c_of
 
 FORMAT: Final = 1
 BYTES_MAX: Final = 64 << 10  # a longer file is damaged
@@ -42,11 +42,6 @@ OLD: Final = f"{identity.RESYNC}/old"
 WAIT_S = 5.0  # readers wait so long for the end of a swap: it moves a few names
 POLL_S: Final = 0.005
 
-_FIRST_LINE: Final = b"tidelog swap\n"
-# A newer tidelog may add lines between the second and the last one.
-_FRAME: Final = re.compile(
-    rb"tidelog swap\nformat ([1-9][0-9]{0,8})\n((?:.*\n)*?)crc32c ([0-9a-f]{8})\n"
-)
 _LINES: Final = re.compile(
     r"uuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n"
     r"aside (resync/old|quarantine/store\.[0-9]{20}\.[0-9a-f]{16})\n"
@@ -55,6 +50,12 @@ _MOVED: Final = (identity.AOF, identity.CHECKPOINT, identity.NAME)  # STORE last
 _ADVICE: Final = (
     "The old and the new store are in this directory, in resync/ and in quarantine/. Copy the directory, then move "
     "the file away and run: tidelog verify"
+)
+_TEXT: Final = TextFile(
+    "tidelog swap",
+    FORMAT,
+    malformed="the file is incomplete or is not a SWAP file",
+    advice=_ADVICE,
 )
 
 
@@ -77,21 +78,12 @@ def kept(last_lsn: int, token: int) -> str:
 
 
 def render(swap: Swap) -> bytes:
-    text = f"format {FORMAT}\nuuid {swap.uuid.hex()}\nlsn {swap.lsn}\naside {swap.aside}\n"
-    data = _FIRST_LINE + text.encode()
-    return data + b"crc32c %08x\n" % crc32c_of(data)
+    return _TEXT.render(f"uuid {swap.uuid.hex()}\nlsn {swap.lsn}\naside {swap.aside}\n")
 
 
 def parse(path: Path, data: bytes) -> Swap:
     """The content of a SWAP file. Raises Damage, NewerFormat."""
-    frame = _FRAME.fullmatch(data)
-    if frame is None:
-        raise Damage(path, 0, "the file is incomplete or is not a SWAP file", _ADVICE)
-    if int(frame[3], 16) != crc32c_of(data[: frame.start(3) - len(b"crc32c ")]):
-        raise Damage(path, 0, "the content does not match the checksum in the file", _ADVICE)
-    if int(frame[1]) > FORMAT:
-        raise NewerFormat(path, int(frame[1]), FORMAT)
-    lines = _LINES.fullmatch(frame[2].decode("utf-8", "replace"))
+    lines = _LINES.fullmatch(_TEXT.parse(path, data))
     if lines is None:
         raise Damage(path, 0, "the lines do not describe a swap", _ADVICE)
     return Swap(bytes.fromhex(lines[1]), int(lines[2]), lines[3])

@@ -19,11 +19,11 @@ import re
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from tidelog.aof.errors import Damage, NewerFormat
+from tidelog.aof.errors import Damage
 from tidelog.aof.layout import REPLICA
+from tidelog.aof.textfile import TextFile
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
-from tidelog.engine.crc32c import crc32c_of
 
 Kind = Literal["leader", "follower"]
 
@@ -32,11 +32,6 @@ BYTES_MAX: Final = 64 << 10  # a longer file is damaged
 HOST_BYTES_MAX: Final = 255
 REASON_CHARS_MAX: Final = 1000
 
-_FIRST_LINE: Final = b"tidelog replica\n"
-# A newer tidelog may add lines between the second and the last one.
-_FRAME: Final = re.compile(
-    rb"tidelog replica\nformat ([1-9][0-9]{0,8})\n((?:.*\n)*?)crc32c ([0-9a-f]{8})\n"
-)
 _LINES: Final = re.compile(
     r"role (leader|follower)\nid ([0-9a-f]{32})\n(?:leader ([!-~]{1,255}) ([0-9]{1,5})\n)?"
     r"generation ([0-9]{1,10})\nreason (.*)\n"
@@ -44,6 +39,12 @@ _LINES: Final = re.compile(
 _ADVICE: Final = (
     "The data is not concerned. To open the store as a leader, move the file away; to open it as a follower, move it "
     "away and let the store follow its leader again"
+)
+_TEXT: Final = TextFile(
+    "tidelog replica",
+    FORMAT,
+    malformed="the file is incomplete or is not a REPLICA file",
+    advice=_ADVICE,
 )
 
 
@@ -87,24 +88,14 @@ def check_address(host: str, port: int) -> None:
 def render(role: Role) -> bytes:
     leader = f"leader {role.host} {role.port}\n" if role.follows else ""
     reason = " ".join(role.reason.split())[:REASON_CHARS_MAX]
-    text = (
-        f"format {FORMAT}\nrole {role.kind}\nid {role.id}\n{leader}generation {role.generation}\n"
-        f"reason {reason}\n"
+    return _TEXT.render(
+        f"role {role.kind}\nid {role.id}\n{leader}generation {role.generation}\nreason {reason}\n"
     )
-    data = _FIRST_LINE + text.encode()
-    return data + b"crc32c %08x\n" % crc32c_of(data)
 
 
 def parse(path: Path, data: bytes) -> Role:
     """The role in the text of a REPLICA file. Raises Damage, NewerFormat."""
-    frame = _FRAME.fullmatch(data)
-    if frame is None:
-        raise Damage(path, 0, "the file is incomplete or is not a REPLICA file", _ADVICE)
-    if int(frame[3], 16) != crc32c_of(data[: frame.start(3) - len(b"crc32c ")]):
-        raise Damage(path, 0, "the content does not match the checksum in the file", _ADVICE)
-    if int(frame[1]) > FORMAT:
-        raise NewerFormat(path, int(frame[1]), FORMAT)
-    lines = _LINES.fullmatch(frame[2].decode("utf-8", "replace"))
+    lines = _LINES.fullmatch(_TEXT.parse(path, data))
     if lines is None or (lines[1] == "follower") != (lines[3] is not None):
         raise Damage(path, 0, "the lines do not state a role", _ADVICE)
     kind: Kind = "follower" if lines[1] == "follower" else "leader"

@@ -19,21 +19,22 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
+from tidelog.aof.textfile import TextFile
 from tidelog.disk.interface import Disk, File
-from tidelog.engine.crc32c import crc32c
 
 NAME: Final = "checked"
 BYTES_MAX: Final = 4096
+
+_TEXT: Final = TextFile("tidelog checked", 1)
 
 
 def _text(file: File, transaction: int) -> bytes:
     """The contents of `checked` for data.mdb as it is now. Raises OSError."""
     mtime, ctime = file.times()
-    lines = (
-        f"tidelog checked\nformat 1\ntransaction {transaction}\nbytes {file.size()}\n"
+    return _TEXT.render(
+        f"transaction {transaction}\nbytes {file.size()}\n"
         f"mtime_ns {mtime}\nctime_ns {ctime}\ninode {file.identity()[1]}\n"
-    ).encode()
-    return lines + b"crc32c %08x\n" % crc32c(lines)
+    )
 
 
 def remember(disk: Disk, data: Path, transaction: int) -> None:

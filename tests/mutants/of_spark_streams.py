@@ -62,9 +62,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "bookmarks/checksum-ignored",
-        "aof/bookmarks.py",
-        "    if match is None or crc32c_of(match[1]) != int(match[4], 16):\n",
-        "    if match is None:\n",
+        "aof/textfile.py",
+        "        if int(match[4], 16) != crc32c_of(data[: match.end(3)]):\n",
+        "        if False:\n",
         ("tests/store/checkpoint/test_bookmarks.py::test_any_byte_of_a_bookmark",),
         "A damaged bookmark is never taken for another one.",
     ),
