@@ -19,7 +19,7 @@ from tidelog.aof.reading.reader import FrameTuple, Replay
 from tidelog.aof.start import Start
 from tidelog.aof.tail import Tail
 from tidelog.disk.interface import Disk
-from tidelog.engine.api import Context, Effect, Settings, State, decide, resolve
+from tidelog.engine.api import Context, Effect, Settings, State
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.snapshot import swap
@@ -29,6 +29,7 @@ from tidelog.store.clock import Clock
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.landing import RELOAD, Landing
+from tidelog.store.commit.reads import reads_only
 from tidelog.store.errors import NewerFormat, StoreDamaged, from_command
 from tidelog.store.lifetime import Keeper, keep
 
@@ -219,7 +220,7 @@ class ReadOnlyCore(Core):
 
     def __init__(self, reading: _Reading, root: Path, clock: Clock) -> None:
         log: Any = reading.log
-        super().__init__(log, State(), Settings(), reading.anew, clock, _decide_read)
+        super().__init__(log, State(), Settings(), reading.anew, clock, reads_only(READONLY))
         self.landing.expiring = False
         # This core has no log from which to take the time. So measure the pauses that the writer stored from now, the
         # time of opening.
@@ -264,15 +265,6 @@ def is_snapshot(disk: Disk, root: Path) -> bool:
     from tidelog.snapshot import manifest  # imported here: a store does not need it
 
     return disk.exists(root / manifest.NAME)
-
-
-def _decide_read(ctx: Context, args: list[bytes]) -> Reply:
-    if "write" in resolve(args).flags:
-        raise CommandError(READONLY)
-    reply = decide(ctx, args)
-    # a read's effects only delete expired keys, and the writer logs these deletions itself
-    ctx.effects.clear()
-    return reply
 
 
 def open_read_only(disk: Disk, root: Path, clock: Clock) -> ReadOnlyCore:

@@ -38,6 +38,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.blocked import Waits
 from tidelog.store.commit.landing import READONLY
+from tidelog.store.commit.reads import reads_only
 from tidelog.store.errors import StoreClosed, from_command
 
 if TYPE_CHECKING:
@@ -48,17 +49,8 @@ if TYPE_CHECKING:
 UNBLOCKED: Final = (
     b"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 )
+decide_read: Final = reads_only(READONLY)
 IN_LOG: Final = "the received frames may be in the log; the next call reads them from there"
-
-
-def decide_read(ctx: Context, args: list[bytes]) -> Reply:
-    """Decide the words of a command on a follower. Raises CommandError for a write."""
-    if "write" in resolve(args).flags:
-        raise CommandError(READONLY)
-    reply = decide(ctx, args)
-    # the effects of a read only delete expired keys, and the leader logs these deletions itself
-    ctx.effects.clear()
-    return reply
 
 
 def first_write(commands: Sequence[Queued]) -> int | None:

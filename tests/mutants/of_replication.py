@@ -179,8 +179,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "following/commands-write",
-        "store/commit/following.py",
-        '    if "write" in resolve(args).flags:\n        raise CommandError(READONLY)\n',
+        "store/commit/reads.py",
+        '        if "write" in resolve(args).flags:\n            raise CommandError(refusal)\n',
         "",
         (f"{_REFUSALS}::test_every_command_that_writes",),
         "A follower refuses every command that can write, before it is decided.",
