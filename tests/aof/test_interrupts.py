@@ -1,12 +1,10 @@
 """An exception at every line of the writer: the log stays good, or says that it is in doubt."""
 
-import linecache
-import sys
-from types import FrameType
-from typing import Any
+import contextlib
 
 import pytest
 from tests.aof.world import Life, Past, data_only, read_back
+from tests.traps import Trap
 
 from tidelog.aof import log as log_module
 from tidelog.aof.errors import AofError
@@ -14,33 +12,6 @@ from tidelog.aof.log import FSYNCED, WRITTEN
 from tidelog.disk.simulated import SimulatedDisk
 
 LOG_FILE = log_module.__file__
-
-
-class Trap:
-    """Raises at the `at`-th line that is executed in aof/log.py."""
-
-    def __init__(self, at: int, error: type[BaseException]) -> None:
-        self.left = at
-        self.error = error
-        self.sprung = False
-
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self.line if frame.f_code.co_filename == LOG_FILE else None
-
-    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        # Not where a `with` ends, nor at a `try`: they lie outside the exception table's ranges, so an
-        # exception would leave the lock held; only tracing can raise there.
-        source = linecache.getline(LOG_FILE, frame.f_lineno)
-        if (
-            event == "line"
-            and not self.sprung
-            and not source.lstrip().startswith(("with ", "try:"))
-        ):
-            if self.left == 0:
-                self.sprung = True
-                raise self.error
-            self.left -= 1
-        return self.line
 
 
 def work(life: Life) -> None:
@@ -61,15 +32,9 @@ def work(life: Life) -> None:
 def run(at: int, error: type[BaseException]) -> bool:
     disk, past = SimulatedDisk(at), Past()
     life = Life(disk, past, segment_bytes=3000)
-    trap = Trap(at, error)
-    tracing = sys.gettrace()
-    sys.settrace(trap)
-    try:
-        work(life)
-    except (error, AofError):
-        pass
-    finally:
-        sys.settrace(tracing)
+    trap = Trap(at, lambda code: code.co_filename == LOG_FILE, error)
+    with contextlib.suppress(AofError):
+        trap.breaks(lambda: work(life))
     log = life.log
     if log.failure is None:
         # The log is sound: what it has is what was added, and it goes on. A unit whose `add` never
@@ -89,7 +54,7 @@ def run(at: int, error: type[BaseException]) -> bool:
     again.add()
     again.wait(FSYNCED)
     assert past.units_in(read_back(disk.killed())) == len(past.units)
-    return trap.sprung
+    return bool(trap.where)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests import inside
 from tests.rounds import some_and_all
-from tests.store.faults.traps import Boom, Trap, quick  # noqa: F401 - for every test here
+from tests.store.faults.traps import Boom, quick, raised, trap_at  # noqa: F401 - for every test here
 
 import tidelog
 from tidelog import testing
@@ -209,8 +209,8 @@ def test_whatever_breaks_nobody_is_lost_and_nothing_given_twice(
         path, told = tmp_path / str(at), list[Any]()
         with tidelog.open(path, fsync="no") as db:
             waiters = crowd(db, told)
-            trap = Trap(at, error)
-            trap.run(lambda db: add(db, [b"s"] * count), db)
+            trap = trap_at(at, error)
+            raised(trap, lambda db: add(db, [b"s"] * count), db)
             trapped = bool(trap.where)
             db.ping()  # rebuilds memory where it may be ahead of the log, and asks everyone again
             still = inside.waiters(db)

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tests import inside
 from tests.rounds import some_and_all
-from tests.store.faults.traps import Boom, Call, Trap, quick  # noqa: F401, F811
+from tests.store.faults.traps import Boom, Call, quick, raised, trap_at  # noqa: F401, F811
+from tests.traps import Trap
 
 import tidelog
 from tidelog.store.commit import batch, landing
@@ -98,8 +99,8 @@ def test_raising_at_every_line(
                 db.flushall()
                 prepare(db)
                 before = db.digest()
-                trap = Trap(at, error)
-                told = trap.run(call, db)
+                trap = trap_at(at, error)
+                told = raised(trap, call, db)
                 if not trap.where:
                     assert told is None
                     trapped = False
@@ -124,8 +125,8 @@ def test_a_pipeline_tells_what_is_stored_and_what_not(
         at += every
         with tidelog.open(tmp_path / str(at), fsync="no") as db:
             prepare(db)
-            trap, results = Trap(at, Boom), list[Any]()
-            told = trap.run(lambda db, into=results: into.extend(call(db)), db)  # type: ignore[misc]
+            trap, results = trap_at(at, Boom), list[Any]()
+            told = raised(trap, lambda db, into=results: into.extend(call(db)), db)  # type: ignore[misc]
             trapped = bool(trap.where)
             ids = [id for id, _ in db.xrange("s", "6-0")] + [id for id, _ in db.xrange("t")]
             if told is None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import linecache
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 from typing import Any
 
 import pytest
+from tests.traps import Trap
 
 import tidelog
 from tidelog.aof.log import Log
@@ -47,40 +46,22 @@ class Boom(Exception):
     """Something that nobody expects."""
 
 
-class Trap:
-    """Counts the lines executed in the commit path, and raises at one of them."""
+def on_the_commit_path(code: CodeType) -> bool:
+    return code in FUNCTIONS or code.co_filename.startswith((ENGINE, ENGINE_REAL))
 
-    def __init__(self, at: int, error: type[BaseException]) -> None:
-        self.at, self.error, self.lines = at, error, 0
-        self.where = ""
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        if code in FUNCTIONS or code.co_filename.startswith((ENGINE, ENGINE_REAL)):
-            return self.line
-        return None
+def trap_at(number: int, error: type[BaseException]) -> Trap:
+    """A trap at a line of the commit path, counted from 1."""
+    return Trap(number - 1, on_the_commit_path, error)
 
-    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line":
-            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            if not text.startswith(("with ", "try:")):
-                self.lines += 1
-                if self.lines == self.at:
-                    self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {text}"
-                    sys.settrace(None)
-                    raise self.error("trapped")
-        return self.line
 
-    def run(self, call: Call, db: tidelog.Store) -> BaseException | None:
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            call(db)
-        except BaseException as error:
-            return error
-        finally:
-            sys.settrace(before)
-        return None
+def raised(trap: Trap, call: Call, db: tidelog.Store) -> BaseException | None:
+    """Whatever comes out of a call that runs into the trap."""
+    try:
+        trap.run(lambda: call(db))
+    except BaseException as error:
+        return error
+    return None
 
 
 @pytest.fixture(autouse=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import linecache
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from tests import inside
 from tests.store.following.leader import batches, following, frames_of, replayed, roles
+from tests.traps import Trap
 
 import tidelog
 from tidelog.aof import identity
@@ -224,38 +221,9 @@ def test_an_error_at_every_operation(code: int) -> None:
 PLACES = ("following.py", "roles.py", "role.py", "opening.py", "landing.py", "log.py", "blocked.py")
 
 
-class Trap:
-    """Raises at the line number `at` of those executed in PLACES."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-        self.where = ""
-
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self.line if frame.f_code.co_filename.endswith(PLACES) else None
-
-    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        # as tests/store/faults/traps.py: no signal strikes while a `with` is entered or left
-        if event == "line" and not text.startswith(("with ", "try:")):
-            if not self.left:
-                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            self.left -= 1
-        return self.line
-
-    def run(self, call: Callable[[], object]) -> bool:
-        """Whether the call was interrupted."""
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.settrace(before)
-        return False
+def trap_at(at: int) -> Trap:
+    """A trap at a line of PLACES."""
+    return Trap(at, lambda code: code.co_filename.endswith(PLACES))
 
 
 @pytest.mark.parametrize(
@@ -269,8 +237,8 @@ def test_an_interrupt_at_lines_of_a_step(number: int, stride: int) -> None:
         steps = world.steps()
         for step in steps[:number]:
             step()
-        trap = Trap(at)
-        if not trap.run(steps[number]):
+        trap = trap_at(at)
+        if not trap.breaks(steps[number]):
             break
         try:
             world.look(world.store(), world.disk)
@@ -311,7 +279,7 @@ def test_histories() -> None:
                 write(world.leader, rng)
             else:
                 write(world.leader, rng)
-                trap = Trap(rng.randrange(2000))
+                trap = trap_at(rng.randrange(2000))
 
                 def pull() -> None:
                     found = batches(
@@ -322,7 +290,7 @@ def test_histories() -> None:
                         if rng.random() < 0.2:  # noqa: B023
                             return
 
-                trap.run(pull) if way == 5 else pull()
+                trap.breaks(pull) if way == 5 else pull()
             world.look(world.store(), world.disk)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests import inside
 from tests.rounds import rest_slow, some_and_all
-from tests.store.queue.interrupts import Trap
+from tests.store.queue.interrupts import QueueTrap
 
 import tidelog
 from tidelog import testing
@@ -170,8 +170,8 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
         for number in range(TOTAL):
             queue.put({"n": number})
         effects.put({"n": -1})  # the stream is there
-        trap = Trap(at, seen)
-        told = trap.run(lambda: work(queue, effects))
+        trap = QueueTrap(at, seen or ())
+        told = trap.breaks(lambda: work(queue, effects))
         try:
             assert told == (bool(trap.where) and not trap.swallowed), "swallowed"
             assert not trap.unraisable
@@ -229,14 +229,14 @@ def test_an_interrupt_while_waiting_for_a_job(every: int) -> None:
             stop = threading.Event()
             putter = threading.Thread(target=put)
             putter.start()
-            trap = Trap(at)
+            trap = QueueTrap(at)
             job: Any = None
 
             def work() -> None:
                 nonlocal job
                 job = queue.get("w")
 
-            trap.run(work)
+            trap.breaks(work)
             stop.set()
             putter.join()
             if job is None and not db.exists("jobs"):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests import inside
 from tests.rounds import some_and_all
-from tests.store.queue.interrupts import Trap
+from tests.store.queue.interrupts import QueueTrap
 
 import tidelog
 from tidelog import testing
@@ -325,8 +325,8 @@ def test_an_interrupt_gives_back_what_was_fetched(batch: int, every: int, tmp_pa
             queue.put_many(range(2))
             consumer = queue.consume("worker", batch, block=0)
             got: list[Any] = []
-            trap = Trap(at)
-            trap.run(lambda: got.append(next(consumer)))
+            trap = QueueTrap(at)
+            trap.breaks(lambda: got.append(next(consumer)))
             if not trap.where:
                 assert got
                 break
