@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -14,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tidelog.spark import register
+from tidelog.spark.environment import environment
 from tidelog.spark.java import java_home
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -64,7 +64,7 @@ def started(
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _environment(_variables(local)):
+    with environment(_variables(local)):  # Spark reads them only once, when it starts
         if java_stderr is not None and SparkContext._gateway is None:
             given = SparkConf().setMaster(master).setAll([(k, str(v)) for k, v in settings.items()])
             java = launch_gateway(given, {"stderr": java_stderr})  # type: ignore[no-untyped-call]
@@ -87,18 +87,3 @@ def _variables(local: bool) -> dict[str, str]:
         if home is not None:
             variables["JAVA_HOME"] = home
     return variables
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while Spark starts, and restore them afterwards. Spark reads them only once."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

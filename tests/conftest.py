@@ -1,16 +1,22 @@
-"""What holds for all tests."""
+"""Settings for all tests, and fixtures that several folders use."""
+
+from __future__ import annotations
 
 import gc
 import random
 import signal
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from tests.snapshot.buckets import Bucket
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,3 +66,22 @@ def uses_spark(file: str) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneSparkSession(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """Of a server of S3."""
+    from tidelog.tools.bench.spark.s3 import served  # here: it takes a second to load moto
+
+    with served() as found:
+        yield found
+
+
+@pytest.fixture
+def bucket(
+    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Bucket:
+    """A bucket of the test's own, on that server."""
+    from tests.snapshot.buckets import bucket_of  # here: it takes a while to load pyarrow
+
+    return bucket_of(endpoint, request, monkeypatch)

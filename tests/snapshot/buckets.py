@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 SECRET = "a-secret-that-no-error-may-show"
@@ -49,16 +48,12 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
 
 
-@contextmanager
-def moto() -> Iterator[str]:
-    """A server; gives its endpoint."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"{host}:{port}"
-    finally:
-        server.stop()
+def bucket_of(
+    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Bucket:
+    """A bucket of a test's own, and the credentials for it."""
+    credentials(monkeypatch)
+    return Bucket(endpoint, request.node.name.replace("_", "-")[:60].rstrip("-"))
 
 
 class Faulty(ThreadingHTTPServer):

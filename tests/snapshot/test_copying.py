@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.snapshot.buckets import Bucket, credentials, moto
+from tests.snapshot.buckets import Bucket, credentials
 from tests.snapshot.portable.portable_store import DISK, opened
 
 from tidelog.aof.identity import DATA
@@ -336,20 +335,6 @@ def test_a_damaged_source(snapshot: Path, tmp_path: Path) -> None:
 
 
 # --- buckets
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with moto() as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(
-    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Bucket:
-    credentials(monkeypatch)
-    return Bucket(endpoint, request.node.name.replace("_", "-")[:60].rstrip("-"))
 
 
 def test_there_and_back(bucket: Bucket, snapshot: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.snapshot.buckets import SECRET, Bucket, Faulty, credentials, faulty, moto
+from tests.snapshot.buckets import SECRET, Bucket, Faulty, credentials, faulty
 from tests.snapshot.portable.portable_store import DISK, opened, work
 
 import tidelog
@@ -32,17 +32,6 @@ from tidelog.snapshot.sealed import open_sealed
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with moto() as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(endpoint: str, request: pytest.FixtureRequest) -> Bucket:
-    return Bucket(endpoint, request.node.name.replace("_", "-")[:60].rstrip("-"))
 
 
 @pytest.fixture(scope="module")

@@ -204,3 +204,13 @@ def lives(root: Path, seeds: range, commands: int) -> Iterator[tuple[int, Told]]
 
 
 Check = Callable[[Told], None]
+
+
+def told_after(root: Path, seed: int, steps: int) -> Told:
+    """A snapshot of a store in `root` after so many random commands."""
+    life = Life(root, seed)
+    try:
+        life.play(steps)
+        return life.told()
+    finally:
+        life.close()

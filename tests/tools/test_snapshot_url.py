@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.snapshot.buckets import SECRET, Bucket, credentials, moto
+from tests.snapshot.buckets import SECRET, Bucket
 from tests.tools.conftest import Run
 from tests.tools.made import Made
 
@@ -17,20 +16,6 @@ from tidelog.snapshot import remote
 from tidelog.snapshot.copying import MARK
 from tidelog.snapshot.manifest import NAME
 from tidelog.tools import exits
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with moto() as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(
-    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Bucket:
-    credentials(monkeypatch)
-    return Bucket(endpoint, request.node.name.replace("_", "-")[:60].rstrip("-"))
 
 
 @pytest.fixture

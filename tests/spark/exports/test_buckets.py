@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.snapshot.buckets import Bucket, credentials, moto
+from tests.snapshot.buckets import Bucket
 from tests.spark.exports.test_chain import change, state
 from tests.spark.exports.test_export import in_this_process
-from tests.spark.histories import Life
+from tests.spark.histories import Life, told_after
 from tests.spark.test_tables import assert_same
 
 from tidelog.spark.errors import TidelogSparkError
 from tidelog.spark.exports.export import export
 from tidelog.spark.exports.task import Task, run
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    credentials(monkeypatch)
-    with moto() as endpoint:
-        yield Bucket(endpoint, "exports")
 
 
 class Interrupted(Exception):
@@ -61,12 +53,7 @@ def test_a_chain_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_a_snapshot_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
-    life = Life(tmp_path / "store", 22)
-    try:
-        life.play(30)
-        told = life.told()
-    finally:
-        life.close()
+    told = told_after(tmp_path / "store", 22, 30)
     for name in ("data.mdb", "manifest.json"):
         bucket.put(f"{told.path.name}/{name}", (told.path / name).read_bytes())
     to = tmp_path / "to"
@@ -76,13 +63,8 @@ def test_a_snapshot_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_is_not_there(bucket: Bucket, tmp_path: Path) -> None:
-    life = Life(tmp_path / "store", 23)
-    try:
-        life.play(5)
-        told = life.told()
-    finally:
-        life.close()
-    other = bucket.url("x").replace("//exports/", "//nothing/")
+    told = told_after(tmp_path / "store", 23, 5)
+    other = bucket.url("x").replace(f"//{bucket.name}/", "//nothing/")
     with pytest.raises(TidelogSparkError) as failed:
         export(str(told.path), other, runner=in_this_process)
     assert failed.value.code == "TIDELOG_IO" and "nothing" in str(failed.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.exports.test_export import exported, rows
-from tests.spark.histories import Life, Told
+from tests.spark.histories import Told, told_after
 from tests.spark.test_tables import assert_same
 
 from tidelog.spark.exports.export import export
@@ -22,12 +22,7 @@ class Interrupted(Exception):
 @pytest.fixture
 def begun(tmp_path: Path) -> tuple[Told, Path]:
     """A snapshot, and an export of it that has everything but the seal."""
-    life = Life(tmp_path / "store", 41)
-    try:
-        life.play(60)
-        told = life.told()
-    finally:
-        life.close()
+    told = told_after(tmp_path / "store", 41, 60)
 
     def interrupted(tasks: list[Task], advance: object) -> None:
         for task in tasks:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from pyarrow import fs
 
 from tidelog.snapshot.copying import copy_snapshot
 from tidelog.snapshot.place import place_of
+from tidelog.spark.environment import environment
 from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.spark.planning import Counted, counted, read_of
 from tidelog.tools.bench.spark.setting import STREAMS, Setting, name_of, store
@@ -29,14 +27,14 @@ LOCAL = "a local file"
 
 def rows(setting: Setting) -> Iterator[Figure]:
     try:
-        from moto.server import ThreadedMotoServer
+        from tidelog.tools.bench.spark.s3 import served  # here: moto may be missing
     except ImportError as error:
         setting.bench.missing["moto"] = str(error)
         return
     count = setting.bench.scaled(ENTRIES)
     made = setting.bench.once("spark-bucket", lambda path: store(path, STREAMS, count // STREAMS))
     (path,) = read_of(str(made)).paths
-    with _credentials(), _served(ThreadedMotoServer) as endpoint:
+    with environment(CREDENTIALS), served() as endpoint:  # pyarrow looks for credentials there
         url = _url(endpoint, Path(path).name)
         with closing(place_of(path)) as source, closing(place_of(url)) as target:
             copy_snapshot(source, target)
@@ -66,34 +64,6 @@ def _figures(what: str, remote: Counted, local: Counted, shown: str) -> Iterator
         (Bound(1.1, LOCAL, most=True),),
         shown,
     )
-
-
-@contextmanager
-def _served(kind: Any) -> Iterator[str]:
-    """A server of S3 on loopback; gives its endpoint."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise it prints every request
-    server = kind(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"{host}:{port}"
-    finally:
-        server.stop()
-
-
-@contextmanager
-def _credentials() -> Iterator[None]:
-    """Credentials in this process's environment: pyarrow looks for them there."""
-    before = {name: os.environ.get(name) for name in CREDENTIALS}
-    os.environ.update(CREDENTIALS)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _url(endpoint: str, path: str) -> str:
