@@ -71,6 +71,19 @@ class Proxy:
                 with suppress(OSError):
                     link.shutdown(socket.SHUT_RDWR)
 
+    def stall_after(self, nbytes: int) -> threading.Event:
+        """Pass no bytes any more once a connection has passed so many from the leader. Returns an event of that."""
+        stalled = threading.Event()
+
+        def stall(data: bytes, at: int) -> bytes:
+            if at > nbytes:
+                stalled.set()
+                self.open.clear()
+            return data
+
+        self.change = stall
+        return stalled
+
     def cut(self) -> None:
         """Cut all connections."""
         for link in list(self._links):

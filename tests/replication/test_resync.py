@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -205,15 +204,7 @@ def test_promoted_in_the_middle(released: Pair) -> None:
     pair = released
     db = pair.open("follower")
     serving = pair.serve(db)
-    stalled = threading.Event()
-
-    def stall(data: bytes, at: int) -> bytes:
-        if at > 1000:
-            stalled.set()
-            pair.proxy.open.clear()
-        return data
-
-    pair.proxy.change = stall
+    stalled = pair.proxy.stall_after(1000)
     with pair.client(serving.port) as client:
         client.execute_command("REPLICAOF", "127.0.0.1", str(pair.proxy.port))
         assert stalled.wait(30)
@@ -230,15 +221,7 @@ def test_promoted_in_the_middle(released: Pair) -> None:
 
 def test_a_follower_that_is_closed_in_the_middle(released: Pair) -> None:
     pair = released
-    stalled = threading.Event()
-
-    def stall(data: bytes, at: int) -> bytes:
-        if at > 1000:
-            stalled.set()
-            pair.proxy.open.clear()
-        return data
-
-    pair.proxy.change = stall
+    stalled = pair.proxy.stall_after(1000)
     db = pair.follow()
     assert stalled.wait(30)
     db.close()
