@@ -98,44 +98,45 @@ def fields(hottest: DataFrame, top: int) -> Section:
 
 def pending_latency(found: DataFrame, top: int) -> Section:
     """The section of `latency.pending_latency`."""
-    named = ("p50", "p95", "p99", "max")
-    rows, more = _first(found.orderBy(F.desc("pending"), *latency.BY), top)
-    head = ("group", "consumer", "pending", "redelivered", "most deliveries", *_ms(named))
-    table = [
-        (
-            *_consumer(row),
-            *(row["pending"], row["redelivered"], row["deliveries_max"]),
-            *(row[f"latency_ms_{name}"] for name in named),
-        )
-        for row in rows
-    ]
+    counts = {
+        "pending": "pending",
+        "redelivered": "redelivered",
+        "deliveries_max": "most deliveries",
+    }
     note = (
         "From the snapshot: entries that are pending. The times are from adding to delivery, of entries that were "
         "delivered once. A report with the log's events has all deliveries."
     )
-    return Section("Delivery latency", note, head, table, _latency_chart(rows), more)
+    return _latency(found, counts, (), note, top)
 
 
 def delivery_latency(found: DataFrame, top: int) -> Section:
     """The section of `latency.delivery_latency`."""
+    counts = {name: name for name in ("deliveries", "redeliveries", "messages", "acknowledged")}
+    note = (
+        "From the log's events. The times are from adding to the first delivery; `handled` is from a delivery to its "
+        "acknowledgement."
+    )
+    return _latency(found, counts, ("p50", "p99"), note, top)
+
+
+def _latency(
+    found: DataFrame, counts: Mapping[str, str], handled: Sequence[str], note: str, top: int
+) -> Section:
+    """A section of latencies, by consumer. `counts` maps columns to headings; the first one orders the rows."""
     named = ("p50", "p95", "p99", "max")
-    rows, more = _first(found.orderBy(F.desc("deliveries"), *latency.BY), top)
-    counts = ("deliveries", "redeliveries", "messages", "acknowledged")
-    handled = [f"handled {name}" for name in _ms(("p50", "p99"))]
-    head = ("group", "consumer", *counts, *_ms(named), *handled)
+    rows, more = _first(found.orderBy(F.desc(next(iter(counts))), *latency.BY), top)
+    times = [*_ms(named), *(f"handled {name}" for name in _ms(handled))]
+    head = ("group", "consumer", *counts.values(), *times)
     table = [
         (
             *_consumer(row),
             *(row[name] for name in counts),
             *(row[f"latency_ms_{name}"] for name in named),
-            *(row[f"handled_ms_{name}"] for name in ("p50", "p99")),
+            *(row[f"handled_ms_{name}"] for name in handled),
         )
         for row in rows
     ]
-    note = (
-        "From the log's events. The times are from adding to the first delivery; `handled` is from a delivery to its "
-        "acknowledgement."
-    )
     return Section("Delivery latency", note, head, table, _latency_chart(rows), more)
 
 
