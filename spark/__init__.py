@@ -20,6 +20,7 @@ __all__ = ["combine", "export", "pin", "register"]
 
 def register(spark: SparkSession) -> None:
     """Make `format("tidelog")` known to a session. A session from `tidelog.spark.session.session` knows it already."""
+    # here: it loads pyspark and pyarrow
     from tidelog.spark.source.datasource import TidelogDataSource
 
     spark.dataSource.register(TidelogDataSource)
@@ -39,6 +40,7 @@ def pin(path: str | PathLike[str], snapshot: str = "latest") -> Iterator[str]:
     Raises:
         TidelogSparkError: It does not exist, or was pruned.
     """
+    # here: it loads pyspark and pyarrow
     from tidelog.snapshot.place import place_of
     from tidelog.spark.source.batch.snapshots import resolve, telling
 
@@ -75,6 +77,7 @@ def export(
     Raises:
         TidelogSparkError: The text says what is wrong, where, and what to do.
     """
+    # here: it loads pyspark and pyarrow
     from tidelog.spark.exports import export as exports
     from tidelog.spark.exports.run import in_spark
 
@@ -104,6 +107,7 @@ def combine(exports: Sequence[str | PathLike[str]], spark: SparkSession | None =
 
     from pyspark.sql import SparkSession
 
+    # here: it loads pyspark and pyarrow
     from tidelog.spark.errors import TidelogSparkError
     from tidelog.spark.exports.combine import chain
     from tidelog.spark.exports.combined import EXPORTS, NAME, CombinedDataSource

@@ -18,6 +18,7 @@ else:
         """Stands for `tidelog.spark.source.datasource.TidelogDataSource` until a query uses it."""
 
         def __new__(cls, options: dict[str, str]) -> _DataSource:  # type: ignore[misc]
+            # here: Spark loads this module in every session, also in one without tidelog
             from tidelog.spark.source.datasource import TidelogDataSource
 
             return TidelogDataSource(options)

@@ -206,6 +206,7 @@ class _Reading:
         return None if opened is None else opened.meta.start, partial(self._apply, landing)
 
     def _over_snapshot(self, landing: Landing) -> None:
+        # here: most stores that are opened are no snapshots
         from tidelog.snapshot import portable
 
         self.beneath.release()

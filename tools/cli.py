@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tidelog.spark.errors import TidelogSparkError
+from tidelog.store.version import __version__
 from tidelog.tools import exits
 from tidelog.tools.lazy import LazyGroup
 from tidelog.tools.text import examples
@@ -52,8 +53,6 @@ SPARK = {
 
 def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from tidelog import __version__
-
         click.echo(f"tidelog {__version__}")
         ctx.exit()
 
@@ -93,6 +92,7 @@ def command() -> None:
 
 def exit_code(error: Exception) -> int | None:
     """The exit code of an expected error; None for a bug of tidelog."""
+    # here: a command that raises has loaded them, and `tidelog --help` needs none of them
     from tidelog.aof import errors as aof
     from tidelog.engine.errors import CorruptBlock
     from tidelog.snapshot import errors as snapshot

@@ -114,6 +114,7 @@ def command(
     **options: str | None,
 ) -> None:
     _installed("pyarrow")
+    # here: it loads pyarrow
     from tidelog.spark.exports import export, lakes
 
     told: dict[str, Any] = {
@@ -159,6 +160,7 @@ def _installed(package: str, extra: str = "spark") -> None:
 
 def _runner(master: str) -> Runner:
     """The runner of the tasks. Spark is started when there are tasks to run."""
+    # here: it loads pyarrow
     from tidelog.spark.exports.run import in_processes, in_spark
 
     if master == NO_SPARK:

@@ -41,6 +41,7 @@ def _started(master: str, printed: IO[bytes]) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    # here: it loads pyspark
     from tidelog.spark.session import started
 
     try:

@@ -11,6 +11,7 @@ import sys
 
 def main() -> None:
     try:
+        # here: an interrupt during the import is handled below
         from tidelog.tools import cli
 
         cli.main()

@@ -73,14 +73,14 @@ class TidelogDataSource(DataSource):
     def streamReader(self, schema: types.StructType) -> DataSourceStreamReader:
         return stream.reader(self._told, arrow_columns(schema))
 
-    # Import the sink only when a write is planned: it needs redis-py, which a read does not need.
-
     def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
+        # here: it needs redis-py, which a query that only reads does without
         from tidelog.spark.source.writing import sink
 
         return sink.writer(self._told, schema, overwrite)
 
     def streamWriter(self, schema: types.StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # here: as in `writer`
         from tidelog.spark.source.writing import sink
 
         return sink.stream_writer(self._told, schema, overwrite)

@@ -196,6 +196,7 @@ class AsyncStore(Face, AsyncMethods):
         max_failures: int = 1000,
     ) -> AsyncQueue:
         """A durable queue in this store; its methods are awaited. As `Store.queue`."""
+        # here: a program without queues does not load them
         from tidelog.store.queue.aio import AsyncQueue
         from tidelog.store.queue.options import make_options
 

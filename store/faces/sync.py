@@ -282,7 +282,7 @@ class Store(Face, Methods):
         Raises:
             DataError: An option is invalid.
         """
-        # Import the modules of queues here, so that a program without queues does not load them.
+        # here: a program without queues does not load them
         from tidelog.store.queue.face import Queue
         from tidelog.store.queue.options import make_options
 

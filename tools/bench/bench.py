@@ -98,6 +98,7 @@ class Bench(AbstractContextManager["Bench"]):
 
     def redis_server(self, appendfsync: str) -> RedisServer:
         """The run's redis-server of that policy, started on first use."""
+        # here: redis-py may be missing
         from tidelog.tools.bench.baselines.redis_server import RedisServer
 
         server = self._servers.get(appendfsync)

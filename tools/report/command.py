@@ -107,6 +107,7 @@ def command(
 ) -> None:
     _installed()
     _writable(output, force)
+    # here: these load pyspark and pyarrow
     from tidelog.snapshot.place import place_of
     from tidelog.snapshot.sealed import read_manifest
     from tidelog.spark import pin

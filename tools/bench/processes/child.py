@@ -62,6 +62,7 @@ def deep_bytes(root: object) -> int:
 
 
 def measure_memory(directory: Path, kind: str, entries: int) -> dict[str, float]:
+    # here: the modules of other measurements would count as this one's memory
     from tidelog.tools.bench.contenders.ours import CONSUMER, GROUP, STREAM, Tidelog
     from tidelog.tools.bench.messages import BATCH, RANDOM, SMALL
 
@@ -87,6 +88,7 @@ def measure_worked_off(directory: Path, jobs: int) -> dict[str, float]:
     peak        growth of anonymous memory while all jobs were waiting; `stayed`: the part that remained
     trimmed     the part that remained after the allocator returned free memory (as `stayed` without glibc)
     """
+    # here: as in `measure_memory`
     from tidelog.tools.bench.contenders.our_queue import QUEUE, TidelogQueue
     from tidelog.tools.bench.messages import BATCH, TEXT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +13,7 @@ import redis
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from tidelog.engine.streams.block import Decoded
 from tidelog.spark.source import schemas
 from tidelog.spark.source.batch import entries
 from tidelog.spark.source.batch.plan import Part
@@ -80,10 +82,6 @@ class _TuplesReader(DataSourceReader):
         return [InputPartition(part) for part in self._read.parts()]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        from datetime import UTC, datetime
-
-        from tidelog.engine.streams.block import Decoded
-
         part: Part = partition.value
         with opened(part.path) as sealed:
             for origin, node in entries.nodes(sealed.rows, part, self._read.wanted.span):

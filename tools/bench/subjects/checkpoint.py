@@ -114,6 +114,7 @@ def _seconds(found: list[Any]) -> float:
 
 def _redis(bench: Bench, what: str, count: int) -> dict[str, Any] | None:
     try:
+        # here: redis-py may be missing
         from tidelog.tools.bench.baselines.redis_saved import saving
 
         return saving(bench.fresh("redis-bgsave"), what, count)
@@ -169,6 +170,7 @@ def _bytes_per_entry(bench: Bench) -> Figure:
 
 def _redis_file(bench: Bench, entries: int) -> float | None:
     try:
+        # here: redis-py may be missing
         from tidelog.tools.bench.baselines.redis_saved import file_bytes
 
         return file_bytes(bench.fresh("redis-file"), entries)

@@ -96,6 +96,7 @@ def _measure(
 
 def _redis(bench: Bench, entries: int) -> dict[str, float]:
     try:
+        # here: redis-py may be missing
         from tidelog.tools.bench.baselines.redis_saved import restarts
 
         found = restarts(bench.fresh("redis-restart"), entries)

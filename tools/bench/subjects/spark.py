@@ -11,6 +11,7 @@ from tidelog.tools.bench.processes.fresh import Fresh
 
 def rows(bench: Bench) -> Iterator[Figure]:
     try:
+        # here: pyspark may be missing
         from tidelog.tools.bench.spark import (
             bucket,
             exporting,
