@@ -9,7 +9,9 @@ what the shell asked for.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import deque
 from typing import Final, Protocol
 
 from tidelog.replication.errors import ProtocolError
@@ -29,6 +31,7 @@ from tidelog.replication.protocol import (
 BEAT_SECONDS: Final = 1.0
 SEND_BYTES_MAX: Final = 1 << 20
 _PIECE_BYTES_MIN: Final = 1024  # many small pieces would cost more than they carry
+_MARKS_MAX: Final = 1024
 ROOM_BYTES_MIN: Final = BEAT_BYTES + OVERHEAD + _PIECE_BYTES_MIN
 
 
@@ -59,6 +62,9 @@ class Feed:
         self._messages = Messages(FROM_FOLLOWER)
         self._last = last  # as of the newest `send`: a follower cannot have more
         self._beat_at = now  # when the next BEAT is due
+        self._marks: deque[tuple[float, int]] = (
+            deque()
+        )  # time and last LSN of BEATs that are not reached yet
 
     def send(
         self,
@@ -85,6 +91,8 @@ class Feed:
             parts.append(Beat(now_ms, *last, good_lsn).pack())
             self._beat_at = now + BEAT_SECONDS
             room -= BEAT_BYTES
+            if last[0] > self.acked_lsn:
+                self._mark(now, last[0])
         nbytes = _log_bytes(room)
         if nbytes >= _PIECE_BYTES_MIN:
             # One read for all messages: beside a busy thread each system call can wait 5 ms for the interpreter.
@@ -133,6 +141,18 @@ class Feed:
                 f"{self.fsynced_lsn})"
             )
         self.acked_lsn, self.fsynced_lsn = ack
+        while self._marks and self._marks[0][1] <= self.acked_lsn:
+            self._marks.popleft()
+
+    def lag_seconds(self, now: float) -> float:
+        """How long ago the leader had what the follower lacks, within BEAT_SECONDS; 0 if it lacked nothing then."""
+        return now - self._marks[0][0] if self._marks else 0.0
+
+    def _mark(self, now: float, lsn: int) -> None:
+        marks = self._marks
+        if len(marks) >= _MARKS_MAX:  # it is far behind: every second one tells as much
+            self._marks = marks = deque(itertools.islice(marks, 0, None, 2))
+        marks.append((now, lsn))
 
 
 def _log_bytes(room: int) -> int:

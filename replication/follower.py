@@ -60,6 +60,7 @@ class Follower:
     caught_up      whether this store has had everything that the leader had at that time. Until then a store that was
                    empty is still loading
     heard_at       when something last came from the leader
+    even_at        when this store last had everything that its leader had; before that, when it was first accepted
     frames_bytes   bytes of frames that were applied
     stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
     parted         the leader's last reply, if that was REJOIN
@@ -79,7 +80,7 @@ class Follower:
         self.leader_lsn = 0
         self.target: int | None = None
         self.caught_up = core.log.next_lsn > 1
-        self.heard_at = 0.0
+        self.heard_at = self.even_at = 0.0
         self.frames_bytes = 0
         self.stalled = ""
         self.parted: Rejoin | None = None
@@ -153,6 +154,7 @@ class Follower:
             self.target = reply.last
         self._acked = -1, -1
         self.heard_at = self._whole_at = now
+        self.even_at = self.even_at or now
         self.leader_lsn = max(self.leader_lsn, reply.last)
         self._intake = Intake(reply.uuid, lsn, crc, now)
         self._came_to(lsn)
@@ -238,6 +240,8 @@ class Follower:
         finally:
             self._came_to(self._last[0])
         following.heard(intake.leader_now(now))
+        if self._last[0] >= self.leader_lsn:
+            self.even_at = self.heard_at
         return False
 
     @property

@@ -108,6 +108,7 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("replicaof", -3, "admin noscript stale no_async_loading", replication.replicaof),
     Own("slaveof", -3, "admin noscript stale no_async_loading", replication.replicaof),
     Own("tidelog|follow", -9, "admin noscript loading stale no_multi", follow.follow),
+    Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
     Own("psync", -3, "admin noscript no_async_loading no_multi", follow.foreign),
     Own("sync", 1, "admin noscript no_async_loading no_multi", follow.foreign),
     Own("replconf", -1, "admin noscript loading stale allow_busy", follow.foreign),

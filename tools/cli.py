@@ -36,6 +36,7 @@ TOP = {
     "verify":   ("tidelog.tools.verify", "Check checkpoint, log and snapshots; one exit code per check."),
     "queue":    ("tidelog.tools.queue.group", "Inspect the queues of a store, and put dead jobs back."),
     "digest":   ("tidelog.tools.digest", "Print the digest of a store's whole state."),
+    "replica":  ("tidelog.tools.replica.group", "Inspect leaders and their followers."),
     "report":   ("tidelog.tools.report.command", "Draw latency, lag, poison messages and queues into an HTML file."),
     "serve":    ("tidelog.tools.serve", "Serve a store to Redis clients over TCP, TLS and a Unix socket."),
     "demo":     ("tidelog.tools.demo.command", "Kill workers at random and prove that nothing is lost."),

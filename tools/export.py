@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tidelog.tools import console, exits
-from tidelog.tools.queue.store import Failed
+from tidelog.tools.failed import Failed
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples
 

@@ -13,8 +13,8 @@ from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.config.options import FIXED, OPTIONS
 from tidelog.tools import exits
 from tidelog.tools.console import table
+from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import STORE_PATH
-from tidelog.tools.queue.store import Failed
 from tidelog.tools.text import examples
 
 # Options of the server that have a flag of their own here. All others are set with --option.

@@ -254,5 +254,6 @@ swapdb 4.0.0 Exchange two databases
 sync 1.0.0 Answer that tidelog has a replication of its own
 tidelog 0.1.0 What only tidelog has
 tidelog|follow 0.1.0 Ask a leader for its log; followers send it
+tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 time 2.6.0 Tell the time
 """

@@ -1,13 +1,16 @@
-"""REPLICAOF, SLAVEOF and ROLE (spec 16.4). server/replicating.py does the work."""
+"""REPLICAOF, SLAVEOF and ROLE (spec 16.4), and TIDELOG STATUS. server/replicating.py does the work."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
+from tidelog.aof.errors import AofError
 from tidelog.engine.api import wrong_arity
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
+from tidelog.replication.status import of_open
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
 from tidelog.store.errors import DataError
@@ -15,6 +18,7 @@ from tidelog.store.errors import DataError
 _BAD_PORT = b"ERR Invalid master port"
 _BAD_HOST = b"ERR Invalid master host"
 _READ_ONLY = b"ERR this store is open read-only, so its role cannot be changed here"
+_NO_STATUS = b"ERR this store is open read-only: ask the server of its writer"
 _SAME = Status(b"OK Already connected to specified master")
 
 
@@ -50,6 +54,20 @@ async def replicaof(session: Session, args: list[bytes]) -> Reply:
     except DataError as error:
         raise CommandError(_BAD_HOST) from error
     return OK
+
+
+async def status(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG STATUS: role, followers, lag and log, as a JSON object (replication/status.py)."""
+    server, core = session.server, session.core
+    if core.roles is None:
+        raise CommandError(_NO_STATUS)
+    feeding = server.replicating.feeding
+    fetching = [str(each) for each in feeding.offerings]
+    complete = of_open(core, feeding.feeds, fetching, server.loop.time())
+    try:
+        return json.dumps(await in_thread(complete)).encode()
+    except (AofError, OSError) as error:
+        raise CommandError(b"ERR the store cannot be read: %b" % str(error).encode()) from error
 
 
 def role(session: Session, args: list[bytes]) -> Reply:

@@ -104,6 +104,7 @@ class Heard(Protocol):
     leader_lsn: int
     caught_up: bool
     heard_at: float
+    even_at: float
     stalled: str
 
 

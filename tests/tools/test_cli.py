@@ -16,8 +16,13 @@ from tests.tools.made import Made
 import tidelog
 from tidelog.aof import identity
 from tidelog.tools import cli, exits
+from tidelog.tools.replica.group import REPLICA
 
-COMMANDS = {**cli.TOP, **{f"aof {name}": row for name, row in cli.AOF.items()}}
+COMMANDS = {
+    **cli.TOP,
+    **{f"aof {name}": row for name, row in cli.AOF.items()},
+    **{f"replica {name}": row for name, row in REPLICA.items()},
+}
 
 
 def test_help(run: Run, tmp_path: Path) -> None:
@@ -144,7 +149,7 @@ def test_a_reader_who_has_seen_enough(made: Made) -> None:
     assert child.wait(60) == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"aof", "queue", "snapshot"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"aof", "queue", "replica", "snapshot"}))
 def test_every_commands_help_has_examples_that_run(run: Run, made: Made, name: str) -> None:
     done = run(*name.split(), "--help")
     assert done.code == 0

@@ -15,19 +15,13 @@ from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.queue.face import Queue
 from tidelog.store.queue.names import queue_names
 from tidelog.tools import exits
+from tidelog.tools.failed import Failed
 from tidelog.tools.logfiles import LogFiles, place_of
 from tidelog.tools.queue.value import one_line
 
 USUAL_GROUP: Final = "workers"
 NAMES_SHOWN: Final = 20
 CLOCK: Clock = SYSTEM  # tests put another in its place
-
-
-class Failed(click.ClickException):
-    """An expected error: one line on standard error."""
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"tidelog: {self.format_message()}", file=file, err=True)
 
 
 class NoSuch(Failed):

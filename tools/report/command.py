@@ -15,7 +15,7 @@ from tidelog.spark.errors import TidelogSparkError
 from tidelog.store.errors import DataError
 from tidelog.store.queue.options import make_options
 from tidelog.tools import console, exits
-from tidelog.tools.queue.store import Failed
+from tidelog.tools.failed import Failed
 from tidelog.tools.spark_session import spark_session
 from tidelog.tools.text import examples, size_text, time_text
 

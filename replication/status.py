@@ -1,0 +1,164 @@
+"""Status: what a store tells of its role, its followers, their lag and its log. `tidelog replica status` prints it.
+
+    role          leader or follower; reason: why
+    uuid, id      of the store, and of this copy of it; `id` is empty until the store first follows
+    generation    of the newest life in the log; life: its number in that generation
+    last_lsn      of the newest record; synced_lsn: of the newest record that is certainly on the disk
+    first_lsn     of the oldest record in the log; log_bytes: of all segments, prepared space included
+    surpluses     what was set aside in quarantine/: directory; first_lsn, last_lsn and records if it has a report
+
+Of an open store also
+
+    followers     those that are connected: address, state, written_lsn, fsynced_lsn, lag_lsn, lag_bytes (None if the
+                  log no longer has the place), lag_seconds, heard_seconds
+    furthest      the address of the follower to promote: no other one has more. None if there is no follower
+    link          of a follower to its leader: leader, up, down_seconds, failure, leader_lsn, lag_lsn, lag_seconds,
+                  stalled; copying: the phase of a resync, or ""
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidelog.aof import epochs, identity
+from tidelog.aof.errors import AofError
+from tidelog.aof.reading.reader import segment_paths
+from tidelog.aof.seek import Source, position_after
+from tidelog.aof.surplus import REPORT
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.replication.feeds import Downstream, Feeds
+from tidelog.store.commit.core import Core
+from tidelog.store.role import Role
+
+Facts = dict[str, Any]
+
+
+def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
+    """Who this store is. `epoch`: the number of the newest life in its log."""
+    told: Facts = {
+        "role": role.kind,
+        "reason": role.reason,
+        "uuid": uuid.hex(),
+        "id": role.id,
+        "generation": epochs.generation(epoch),
+        "life": epochs.counter(epoch),
+    }
+    if role.follows:
+        told["link"] = {"leader": _address(role.host, role.port)}
+    return told
+
+
+def of_files(disk: Disk, root: Path) -> Facts:
+    """What the directory of a store says. Raises AofError, OSError."""
+    paths = segment_paths(disk, root / identity.AOF)
+    nbytes = 0
+    for path in paths:
+        try:
+            nbytes += recipe.size(disk, path)
+        except FileNotFoundError:
+            continue  # released meanwhile
+    return {
+        "first_lsn": int(paths[0].stem) if paths else 1,
+        "log_bytes": nbytes,
+        "surpluses": _surpluses(disk, root / identity.QUARANTINE),
+    }
+
+
+def _surpluses(disk: Disk, quarantine: Path) -> list[Facts]:
+    found: list[Facts] = []
+    for name in sorted(disk.listdir(quarantine)) if disk.exists(quarantine) else ():
+        if name.startswith("store."):
+            found.append({"directory": f"{quarantine.name}/{name}"})
+        elif disk.exists(quarantine / name / REPORT):
+            report = json.loads(recipe.read(disk, quarantine / name / REPORT))
+            figures = {key: report[key] for key in ("first_lsn", "last_lsn", "records")}
+            found.append({"directory": f"{quarantine.name}/{name}", **figures})
+    return found
+
+
+def of_open(core: Core, feeds: Feeds, fetching: list[str], now: float) -> Callable[[], Facts]:
+    """What an open store tells. Called in the loop's thread.
+
+    Returns a function that completes the facts from the disk: call it in a thread. It raises AofError, OSError.
+
+    fetching    the followers that get a copy of the data
+    """
+    roles, log = core.roles, core.log
+    assert roles is not None  # a store that is open read-only has no role
+    last = log.next_lsn - 1
+    told = of_role(roles.role, roles.uuid, core.state.epoch)
+    told |= {"last_lsn": last, "synced_lsn": log.synced_lsn}
+    links = list(feeds)
+    followers = [_follower(each, last, now) for each in links]
+    reached = [each.feed.acked_lsn for each in links]
+    furthest = max(links, key=_reached) if links else None
+    told["furthest"] = None if furthest is None else str(furthest)
+    if roles.role.follows:
+        told["link"] |= _link(core, now)
+
+    def complete() -> Facts:
+        for follower, lsn in zip(followers, reached, strict=True):
+            follower["lag_bytes"] = _bytes_behind(core, lsn)
+        copying = [{"address": name, "state": "fetching a copy"} for name in fetching]
+        return {**told, **of_files(roles.disk, core.root), "followers": [*followers, *copying]}
+
+    return complete
+
+
+def _reached(link: Downstream) -> tuple[int, int]:
+    return link.feed.acked_lsn, link.feed.fsynced_lsn
+
+
+def _follower(link: Downstream, last: int, now: float) -> Facts:
+    feed = link.feed
+    return {
+        "address": str(link),
+        "state": "online",
+        "written_lsn": feed.acked_lsn,
+        "fsynced_lsn": feed.fsynced_lsn,
+        "lag_lsn": last - feed.acked_lsn,
+        "lag_seconds": round(feed.lag_seconds(now), 3),
+        "heard_seconds": round(now - feed.heard_at, 3),
+    }
+
+
+def _bytes_behind(core: Core, lsn: int) -> int | None:
+    roles = core.roles
+    assert roles is not None
+    directory = core.root / identity.AOF
+    try:
+        position = position_after(roles.disk, directory, roles.uuid, lsn)
+    except AofError:
+        return None  # released, or it is being written
+    if position is None:
+        return None
+    return Source(roles.disk, directory, roles.uuid, position).lag_bytes(
+        core.log.good(core.durability.level())
+    )
+
+
+def _link(core: Core, now: float) -> Facts:
+    link, lsn = core.link, core.log.written_lsn
+    if link is None:
+        return {"up": False, "down_seconds": None, "failure": "", "copying": ""}
+    heard, copy = link.follower, link.resyncing
+    lag = max(heard.leader_lsn - lsn, 0)
+    late = bool(lag or not link.up) and heard.even_at > 0
+    return {
+        "up": link.up,
+        "down_seconds": None if link.down_since is None else round(now - link.down_since, 3),
+        "failure": link.failure,
+        "leader_lsn": heard.leader_lsn,
+        "lag_lsn": lag,
+        "lag_seconds": round(now - heard.even_at, 3) if late else 0.0,
+        "stalled": heard.stalled,
+        "copying": "" if copy is None else copy.phase,
+    }
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

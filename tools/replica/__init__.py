@@ -1,0 +1,1 @@
+"""`tidelog replica`: leaders and followers."""
