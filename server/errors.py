@@ -24,6 +24,7 @@ LOADING: Final = b"LOADING Redis is loading the dataset in memory"
 MASTERDOWN: Final = (
     b"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
 )
+NO_REPLICAS: Final = b"NOREPLICAS Not enough good replicas to write."
 TEXT_BYTES_MAX: Final = 1000
 INTERNAL: Final = b"ERR internal error; the server's log has the details"
 PROTECTED: Final = (

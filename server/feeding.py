@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.aof.errors import LogPoisoned
@@ -46,12 +47,14 @@ class Feeding:
     feeds     the links
     offerings those that ship a snapshot first
     active    whether there are any: checked at the end of each turn
+    counted   called when a follower has come or gone, and `hz` times a second
     """
 
     def __init__(self, server: Host[Session]) -> None:
         self.feeds = Feeds(server.core)
         self.offerings = Offerings(server.core, self._end_now, self._expect)
         self.active = False
+        self.counted: Callable[[], object] = lambda: None
         self._server = server
         self._core = server.core
         self._loop = server.loop
@@ -113,6 +116,7 @@ class Feeding:
         if self.active:
             self.feeds.check(self._loop.time(), self._server.config["repl-timeout"])
             self.pump()
+            self.counted()
 
     def moved(self) -> None:
         """Frames of this server's own leader were applied, so its own followers may get them."""
@@ -159,6 +163,7 @@ class Feeding:
         self.feeds.add(link, lsn, self._loop.time())
         self._keep_log()
         self.active = True
+        self.counted()
         _logger.info("the follower %s is connected", link)
         self.pump_soon()
 
@@ -180,6 +185,7 @@ class Feeding:
         """The connection of a follower is gone."""
         self.feeds.lost(link)
         self.active = bool(self.feeds)
+        self.counted()
         _logger.info("the follower %s is gone%s", link, f": {error}" if error else "")
 
     def received(self, link: Downstream, data: bytes) -> None:

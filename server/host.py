@@ -106,9 +106,15 @@ class Replication(Protocol):
     """The server's part in replication (replicating.py).
 
     following    the store is a follower
+    lacking      a leader with fewer good followers than min-replicas-to-write: clients must not write
     """
 
     following: bool
+    lacking: bool
+
+    @property
+    def good(self) -> int:
+        """How many followers are connected and were heard within min-replicas-max-lag seconds."""
 
     @property
     def role(self) -> Role:

@@ -31,6 +31,7 @@ class Replicating:
     feeding      the links to followers
     link         the link to the leader that this server made, or None
     following    the store is a follower
+    lacking      a leader with fewer good followers than min-replicas-to-write: clients must not write
     """
 
     def __init__(self, server: Host[Session]) -> None:
@@ -40,6 +41,10 @@ class Replicating:
         self._server = server
         self._core = server.core
         self._roles = server.core.roles  # None if the store is open read-only
+        self.lacking = False
+        self.feeding.counted = self._weigh
+        for name in ("min-replicas-to-write", "min-replicas-max-lag"):
+            server.config.on(name, self._weigh)
 
     @property
     def role(self) -> Role:
@@ -100,8 +105,8 @@ class Replicating:
                 session.expel()
         if self.following and core.link is None:
             self.link = core.link = Link(core, self, self.feeding.moved)
-        for session in list(server.sessions.values()):
-            session.settle()
+        self._weigh()
+        self._settle_all()
 
     def stop(self) -> None:
         """The server shuts down."""
@@ -137,6 +142,31 @@ class Replicating:
     def surplus_s(self) -> float:
         """See `replication.link.Settings`."""
         return float(self._server.config["replica-surplus-seconds"])
+
+    # --- good followers
+
+    @property
+    def good(self) -> int:
+        """How many followers are connected and were heard within min-replicas-max-lag seconds."""
+        seconds, now = self._server.config["min-replicas-max-lag"], self._server.loop.time()
+        # whole seconds, as INFO shows them and as Redis compares them
+        return sum(int(now - link.feed.heard_at) <= seconds for link in self.feeding.feeds)
+
+    def _weigh(self, value: int = 0) -> None:
+        """Count the good followers again, and tell the sessions if writes are refused from now on, or taken again.
+
+        So no command asks how many followers there are.
+        """
+        config = self._server.config
+        wanted = config["min-replicas-to-write"] if config["min-replicas-max-lag"] else 0
+        lacking = bool(wanted) and not self.following and self.good < wanted
+        if lacking != self.lacking:
+            self.lacking = lacking
+            self._settle_all()
+
+    def _settle_all(self) -> None:
+        for session in list(self._server.sessions.values()):
+            session.settle()
 
     # --- commands on a follower
 

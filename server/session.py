@@ -41,7 +41,7 @@ from tidelog.store.commit.batch import run_exec
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
-from tidelog.store.commit.following import UNBLOCKED
+from tidelog.store.commit.following import UNBLOCKED, first_write
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.faces.face import nothing
 
@@ -137,7 +137,8 @@ class Session:
 
     authenticated   False until AUTH if the default user has a password
     reply_mode      "on", "off" or "skip", as set by CLIENT REPLY
-    plain           commands go straight to the store: no password, ACL rule, transaction, subscription or pause.
+    plain           commands go straight to the store: no password, ACL rule, transaction, subscription or pause, and
+                    it takes writes.
                     `settle` keeps this up to date so that the hot path tests one flag
     """
 
@@ -193,6 +194,7 @@ class Session:
             and not self.server.paused
             and not self.server.monitors
             and not self.server.replicating.following
+            and not self.server.replicating.lacking
         )
 
     # --- commands
@@ -306,6 +308,9 @@ class Session:
             if line is not None:
                 self._reject(command, CommandError(line))
                 return True
+        if server.replicating.lacking and self._writes(command):
+            self._reject(command, CommandError(errors.NO_REPLICAS))
+            return True
         if self.subscribed and self.protocol == 2 and name not in _SUBSCRIBED:
             self._reject(
                 command,
@@ -336,6 +341,12 @@ class Session:
         if server.monitors and name != b"exec":  # MONITOR shows EXEC after the commands it runs
             server.show(self, args, self.db)
         return False
+
+    def _writes(self, command: Command) -> bool:
+        """Whether it writes, or is the EXEC of a transaction that does."""
+        if command.name == b"exec":
+            return first_write(self.transaction.commands) is not None
+        return "write" in command.flags
 
     @property
     def subscribed(self) -> bool:

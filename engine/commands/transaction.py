@@ -188,6 +188,11 @@ class Transaction:
         return len(self._queue)
 
     @property
+    def commands(self) -> Sequence[Queued]:
+        """The queued commands."""
+        return self._queue
+
+    @property
     def queued_bytes(self) -> int:
         """The approximate bytes that the queued commands take."""
         return self._bytes

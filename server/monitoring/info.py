@@ -190,6 +190,8 @@ def _replication(server: Host[Session]) -> Rows:
         yield "role", "master"
     feeds = list(replicating.feeding.feeds)
     yield "connected_slaves", len(feeds)
+    if server.config["min-replicas-to-write"] and server.config["min-replicas-max-lag"]:
+        yield "min_slaves_good_slaves", replicating.good
     now = server.loop.time()
     for number, link in enumerate(feeds):
         feed = link.feed
