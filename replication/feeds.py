@@ -90,10 +90,16 @@ class Downstream:
 
 
 class _Seen:
-    """A follower that is or was connected: its last fsynced LSN, and when it was heard last."""
+    """A follower that is or was connected.
+
+    lsn     the last one that it has fsynced
+    at      when it was heard last
+    acked   the last LSN that it has written
+    """
 
     def __init__(self, name: str, lsn: int, at: float) -> None:
         self.name, self.lsn, self.at = name, lsn, at
+        self.acked = lsn
 
 
 class Awaited:
@@ -140,6 +146,7 @@ class Feeds:
         self._links: dict[bytes, Downstream] = {}
         self._awaited: dict[Awaited, None] = {}
         self._seen: dict[bytes, _Seen] = {}
+        self._places: dict[bytes, tuple[int, int]] = {}  # see `_remember`
 
     def __iter__(self) -> Iterator[Downstream]:
         return iter(list(self._links.values()))
@@ -189,6 +196,10 @@ class Feeds:
             found[lsn] = position
             return position.crc
 
+        def known_at(lsn: int) -> int | None:
+            at, crc = self._places.get(follow.id, (0, 0))
+            return crc if at == lsn else None
+
         reply = judge(
             Upstream(
                 roles.uuid,
@@ -197,6 +208,7 @@ class Feeds:
                 last,
                 frame_at,
                 following is not None,
+                known_at,
             ),
             follow,
         )
@@ -230,7 +242,8 @@ class Feeds:
         # If it was here before, it may not have fsynced all through `lsn`, and may come back with less: after a power
         # cut, or after it has given up records.
         seen = self._seen.setdefault(link.id, _Seen(str(link), lsn, now))
-        seen.lsn, seen.at = min(seen.lsn, lsn), now
+        seen.lsn, seen.at, seen.acked = min(seen.lsn, lsn), now, lsn
+        self._places.pop(link.id, None)
         away = [id_ for id_ in self._seen if id_ not in self._links]
         if len(away) > SEEN_MAX:
             del self._seen[min(away, key=lambda id_: self._seen[id_].at)]
@@ -304,6 +317,7 @@ class Feeds:
             return
         seen = self._seen[link.id]
         seen.at, seen.lsn = now, max(seen.lsn, link.feed.fsynced_lsn)
+        seen.acked = link.feed.acked_lsn or seen.acked
         if self._awaited and (link.feed.acked_lsn, link.feed.fsynced_lsn) != before:
             for awaited in list(self._awaited):
                 if self.count(awaited.lsn, awaited.fsynced) >= awaited.wanted:
@@ -319,12 +333,33 @@ class Feeds:
     def needed(self, now: float, ttl_s: float) -> list[tuple[str, int]]:
         """(name, LSN) of all followers that were here less than `ttl_s` ago: each needs the log behind its LSN.
 
-        From any thread.
+        Called before a part of the log is released, from any thread.
         """
         for id_, seen in list(self._seen.items()):
-            if id_ not in self._links and now - seen.at > ttl_s:
-                self._seen.pop(id_, None)
+            if id_ not in self._links:
+                self._remember(id_, seen.acked)
+                if now - seen.at > ttl_s:
+                    self._seen.pop(id_, None)
         return [(seen.name, seen.lsn) for seen in list(self._seen.values())]
+
+    def _remember(self, id: bytes, lsn: int) -> None:
+        """Remember the checksum at the last LSN that a follower has acknowledged, before the log there is released.
+
+        If the follower comes back with just that, and only a copy of the leader's data helps it, both sides know that
+        its own data may be removed.
+        """
+        roles = self._core.roles
+        assert roles is not None
+        if self._places.get(id, (0, 0))[0] == lsn:
+            return
+        try:
+            found = position_after(roles.disk, self._core.root / identity.AOF, roles.uuid, lsn)
+        except (AofError, OSError):
+            return  # it is gone, so the follower keeps its data
+        if found is not None:
+            self._places[id] = found.lsn, found.crc
+            if len(self._places) > SEEN_MAX:
+                self._places.pop(next(iter(self._places)), None)
 
     # --- confirmations
 

@@ -18,7 +18,8 @@ The reply is one line. `last` is the leader's last LSN: an empty follower has ca
     +BEHIND <uuid> <last>                            the log ends before lsn, but it will come; ask again later
     +REJOIN <uuid> <last> <N> <CRC or -> ANY|SHORT   set aside what is behind N, then ask again; SHORT: only if
                                                      it spans a short time
-    +RESYNC <uuid> <last> <shared> <reason>          a SNAPSHOT comes next; both have the records through `shared`
+    +RESYNC <uuid> <last> <shared> SAME|LIKELY <reason>   a SNAPSHOT comes next; both have the records through `shared`:
+                                                     the checksums there were compared, or only the lives were
     -PARTED <N> <reason>                             only a person may give up what is behind N, by REPLACE
     -SUPERSEDED <reason>, -REFUSED <reason>, -...    no
 
@@ -151,16 +152,20 @@ class Resync(NamedTuple):
     """The leader's log does not hold what the follower lacks. A snapshot comes next.
 
     shared    the leader has all records of the follower's log through this LSN; what is behind it is to be set aside
+    same      the checksums of both logs agree at `shared`. Else only their lives say so, and they are the same in two
+              machines that were cloned while they ran
     """
 
     uuid: bytes
     last: int
     shared: int
     reason: str
+    same: bool = False
 
     def line(self) -> bytes:
-        words = (self.uuid.hex().encode(), self.last, self.shared, _text(self.reason))
-        return b"+RESYNC %s %d %d %s\r\n" % words
+        known = b"SAME" if self.same else b"LIKELY"
+        words = (self.uuid.hex().encode(), self.last, self.shared, known, _text(self.reason))
+        return b"+RESYNC %s %d %d %s %s\r\n" % words
 
 
 class Stop(NamedTuple):
@@ -207,9 +212,10 @@ def parse_reply(line: bytes) -> Reply:
         case b"+REJOIN", [uuid, last, lsn, crc, b"ANY" | b"SHORT" as how]:
             known = None if crc == b"-" else int.from_bytes(_hex("a crc", crc, 4), "big")
             return Rejoin(_hex("a uuid", uuid, 16), _lsn(last), _lsn(lsn), known, how == b"SHORT")
-        case b"+RESYNC", [uuid, last, shared, _, *_]:
-            reason = rest.split(b" ", 3)[3].decode(errors="replace")
-            return Resync(_hex("a uuid", uuid, 16), _lsn(last), _lsn(shared), reason)
+        case b"+RESYNC", [uuid, last, shared, b"SAME" | b"LIKELY" as known, _, *_]:
+            reason = rest.split(b" ", 4)[4].decode(errors="replace")
+            same = known == b"SAME"
+            return Resync(_hex("a uuid", uuid, 16), _lsn(last), _lsn(shared), reason, same)
         case b"-PARTED", [lsn, _, *_]:
             return Stop(_lsn(lsn), rest.split(b" ", 1)[1].decode(errors="replace"))
         case b"-SUPERSEDED", _:

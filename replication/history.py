@@ -54,6 +54,7 @@ class Upstream(NamedTuple):
     frame_at    the checksum of the header of the frame that ends with an LSN up to `last`, or why there is none. For
                 LSN 0 it is 0 while the log begins with LSN 1
     following   whether it is a follower itself
+    known_at    the checksum at an LSN that is no longer in its log, if it knows that from elsewhere
     """
 
     uuid: bytes
@@ -62,6 +63,7 @@ class Upstream(NamedTuple):
     last: int
     frame_at: Callable[[int], int | Place]
     following: bool
+    known_at: Callable[[int], int | None] = lambda lsn: None
 
 
 class Own(NamedTuple):
@@ -82,7 +84,8 @@ def judge(upstream: Upstream, follow: Follow) -> Reply:
     if follow.copy and isinstance(reply, Continue | Rejoin):
         shared = follow.lsn if isinstance(reply, Continue) else reply.lsn
         reason = "the follower cannot go on from its log, or rewind it"
-        return Resync(upstream.uuid, upstream.last, shared, reason)
+        same = isinstance(reply, Continue)  # what a REJOIN gives up is kept in any case
+        return Resync(upstream.uuid, upstream.last, shared, reason, same)
     return reply
 
 
@@ -151,9 +154,11 @@ def _no_surplus(upstream: Upstream, follow: Follow, common: Epoch) -> Reply:
     frame = upstream.frame_at(follow.lsn)
     if frame == follow.crc:
         return Continue(upstream.uuid, upstream.last)
-    if frame is Place.RELEASED:
+    known = upstream.known_at(follow.lsn) if frame is Place.RELEASED else None
+    if frame is Place.RELEASED and known in (None, follow.crc):
         reason = f"the leader no longer has the log behind LSN {follow.lsn}"
-        return Resync(upstream.uuid, upstream.last, follow.lsn, reason)
+        same = known is not None
+        return Resync(upstream.uuid, upstream.last, follow.lsn, reason, same)
     if frame is Place.INSIDE:
         reason = f"LSN {follow.lsn}, the follower's last, lies inside a frame of this store"
     else:

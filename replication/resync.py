@@ -2,8 +2,8 @@
 
     1. Fetch the leader's snapshot to resync/snapshots/<LSN>/, or go on with what an earlier attempt fetched.
     2. Restore it into resync/store/: its hash is compared, and a child process walks it.
-    3. Let resync/store/ take the place of the store (snapshot/swap.py), which is kept in quarantine/ if it has records
-       that the leader lacks.
+    3. Let resync/store/ take the place of the store (snapshot/swap.py), which is kept in quarantine/ unless the leader
+       is known to have every record of it.
 
 Until step 3 the follower serves what it has. Afterwards it connects again, and gets the log behind the snapshot.
 
@@ -233,7 +233,10 @@ class Resyncing:
         restored = restore(disk, target, root / swap.NEW, progress=self._progress)
         self._check()
         self.phase = SWAPPING
-        more = self._last and (roles.uuid != manifest.uuid or self._asked.shared < self._last)
+        # Lives alone do not prove that the leader has these records: a cloned machine goes on in the same life.
+        asked = self._asked
+        proven = roles.uuid == manifest.uuid and asked.same and asked.shared >= self._last
+        more = self._last and not proven
         aside = swap.kept(self._last, secrets.randbits(64)) if more else swap.OLD
         roles.swap(Swap(manifest.uuid, restored.lsn + 1, aside), self._role, self._last)
         _logger.warning(

@@ -6,8 +6,9 @@ long as the link is up. The files are read by threads, a piece at a time, only a
 The log behind the snapshot is kept as long as the snapshot is. When the link ends, the follower counts as one that was
 here with the snapshot's LSN: what it needs next is kept for it as for any follower that is away.
 
-A snapshot that was made for this only is deleted when no follower has used it for SPARE_S, if the store keeps no fixed
-number of snapshots (`keep-snapshots`). So a follower whose link breaks still finds it.
+A snapshot that was made for this only is deleted when no follower has used it for SPARE_S. So a follower whose link
+breaks still finds it. It does not count as one of the snapshots that the store keeps (`keep-snapshots`), unless a user
+asks for a snapshot of the same LSN.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.aof import identity
 from tidelog.aof.errors import AofError
 from tidelog.replication.errors import ProtocolError
 from tidelog.replication.feeds import AHEAD_BYTES_MAX, End, Sink
@@ -28,7 +28,6 @@ from tidelog.replication.handshake import Follow
 from tidelog.replication.offer import FILES, Need, Offer, choose
 from tidelog.replication.protocol import MANIFEST_FILE, Bye, Snapshot
 from tidelog.server.saving import in_thread
-from tidelog.snapshot import portable
 from tidelog.snapshot.errors import SnapshotGone
 from tidelog.snapshot.place import LocalPlace
 from tidelog.store.commit.core import Core
@@ -278,11 +277,10 @@ class Offerings:
             in_thread(partial(self._delete, spare)).add_done_callback(self._deleted)
 
     def _delete(self, paths: list[Path]) -> None:
-        roles, checkpoints = self._core.roles, self._core.checkpoints
-        if roles is None or checkpoints is None or checkpoints.options.keep_snapshots:
-            return
-        for path in paths:
-            portable.delete(roles.disk, self._core.root / identity.SNAPSHOTS, path)
+        checkpoints = self._core.checkpoints
+        if checkpoints is not None:
+            for path in paths:
+                checkpoints.delete_passing(path)
 
     def _deleted(self, deleting: asyncio.Future[None]) -> None:
         self._deleting = False

@@ -17,7 +17,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -444,23 +444,31 @@ def hashed(disk: Disk, path: Path, progress: Progress, what: str) -> tuple[int, 
 
 
 def prune(
-    disk: Disk, directory: Path, keep: int, *, dry_run: bool = False, waits: Waits = always
+    disk: Disk,
+    directory: Path,
+    keep: int,
+    *,
+    dry_run: bool = False,
+    passing: Collection[Path] = (),
+    waits: Waits = always,
 ) -> Pruned:
     """Delete all but the newest `keep` snapshots in `directory`. `dry_run`: only return which those are.
+
+    passing   snapshots that are neither counted nor deleted
 
     Unreadable snapshots are neither counted nor deleted, because one may be the only copy of its data. Snapshots that
     a reader holds (snapshot/lease.py) are not deleted. Raises SnapshotsLocked, OSError.
     """
     assert keep >= 0
     if dry_run or not _paths(disk, directory):
-        return _pruned(disk, _to_prune(disk, directory, keep), lambda snapshot: None)
+        return _pruned(disk, _to_prune(disk, directory, keep, passing), lambda snapshot: None)
 
     def delete(snapshot: Snapshot) -> None:
         _give_up_name(disk, directory, snapshot.path, WORK)
         sweep(disk, directory)
 
     with held(disk, directory, waits):
-        return _pruned(disk, _to_prune(disk, directory, keep), delete)
+        return _pruned(disk, _to_prune(disk, directory, keep, passing), delete)
 
 
 def delete(disk: Disk, directory: Path, path: Path, *, waits: Waits = always) -> bool:
@@ -486,8 +494,8 @@ def _pruned(disk: Disk, plan: Pruned, delete: Callable[[Snapshot], object]) -> P
     return plan._replace(deleted=deleted, held=passed_over)
 
 
-def _to_prune(disk: Disk, directory: Path, keep: int) -> Pruned:
-    found = snapshots(disk, directory)
+def _to_prune(disk: Disk, directory: Path, keep: int, passing: Collection[Path]) -> Pruned:
+    found = [item for item in snapshots(disk, directory) if item.path not in passing]
     sound = [item for item in found if isinstance(item, Snapshot)]
     cut = max(len(sound) - keep, 0)
     left = [item for item in found if isinstance(item, Unreadable)]

@@ -123,6 +123,10 @@ class Checkpoints:
         # LSNs of snapshots being made; the log after the least of them is kept
         self._said_void: set[Keeper | Unusable] = set()
         self._making: list[int] = []
+        self.passing: set[Path] = (
+            set()
+        )  # snapshots made for followers; they do not count as kept ones
+        self._publishing = threading.Lock()  # held while it is decided to whom a snapshot belongs
         self.followers: Callable[[], list[Keeper]] = list  # what a server keeps for them
         self._core: Callable[[], Core | None] = lambda: None
         self._beneath = 0  # number of the checkpoint on which the present state is based
@@ -480,13 +484,33 @@ class Checkpoints:
 
     # --- snapshots
 
-    def snapshot(self) -> Snapshot:
-        """Fold the log and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed."""
-        self.fold()
-        return self._publish()
+    def snapshot(self, *, passing: bool = False) -> Snapshot:
+        """Fold the log and publish a copy of the checkpoint. Raises CheckpointFailed, StoreClosed.
 
-    def _publish(self) -> Snapshot:
+        passing   it is for a follower: it is none of the snapshots that the store keeps, until it is asked for again
+        """
+        self.fold()
+        return self._publish(passing)
+
+    def delete_passing(self, path: Path) -> None:
+        """Delete a snapshot that was made for followers, unless it is held or belongs to the store by now.
+
+        Raises SnapshotsLocked, OSError.
+        """
+        from tidelog.snapshot import portable  # imported here: many stores never make one
+
+        with self._publishing:
+            if path in self.passing and portable.delete(
+                self._disk, self._root / identity.SNAPSHOTS, path, waits=self._waits
+            ):
+                self.passing.discard(path)
+
+    def _publish(self, passing: bool = False) -> Snapshot:
         """Publish a snapshot in the caller's thread; checkpoints go on meanwhile."""
+        with self._publishing:
+            return self._published(passing)
+
+    def _published(self, passing: bool) -> Snapshot:
         from tidelog.snapshot import portable  # imported here: many stores never make one
 
         directory = self._root / identity.SNAPSHOTS
@@ -499,9 +523,15 @@ class Checkpoints:
                 made = portable.create(self._disk, environment, directory, waits=self._waits)
             finally:
                 environment.close()
+            if not passing:
+                self.passing.discard(made.path)
+            elif not made.existed:
+                self.passing.add(made.path)
             if self.options.keep_snapshots:
                 keep = self.options.keep_snapshots
-                pruned = portable.prune(self._disk, directory, keep, waits=self._waits)
+                pruned = portable.prune(
+                    self._disk, directory, keep, passing=self.passing, waits=self._waits
+                )
                 for item in pruned.held:
                     _logger.info("%s is kept while a reader holds a lease of it", item.path)
         except (AofError, CorruptBlock, OSError) as error:

@@ -79,8 +79,11 @@ class Folding(Protocol):
     def fold(self) -> int:
         """Write a checkpoint. Returns the last LSN that it covers. Raises CheckpointFailed."""
 
-    def snapshot(self) -> Snapshot:
-        """Publish a snapshot. Raises CheckpointFailed."""
+    def snapshot(self, *, passing: bool = False) -> Snapshot:
+        """Publish a snapshot; `passing`: for a follower. Raises CheckpointFailed."""
+
+    def delete_passing(self, path: Path) -> None:
+        """Delete a snapshot that was made for followers, unless it is held or belongs to the store by now."""
 
     def verify(self) -> list[Finding]:
         """Check everything that is stored. Raises CheckpointFailed."""

@@ -34,7 +34,10 @@ class Frame(NamedTuple):
 
 @dataclass
 class Log:
-    """One store's log. The first `released` frames are no longer in its files."""
+    """One store's log. The first `released` frames are no longer in its files.
+
+    remembers   it knows the checksums of frames that it has released
+    """
 
     frames: list[Frame] = field(default_factory=list)
     released: int = 0
@@ -42,6 +45,7 @@ class Log:
     following: bool = False
     uuid: bytes = UUID
     id: bytes = field(default_factory=lambda: next(_unique).to_bytes(16, "big"))
+    remembers: bool = False
 
     @property
     def last(self) -> int:
@@ -107,7 +111,13 @@ class Log:
         return parse_follow(request.words())
 
     def upstream(self) -> Upstream:
-        return Upstream(self.uuid, self.id, self.lives, self.last, self.frame_at, self.following)
+        return Upstream(
+            *(self.uuid, self.id, self.lives, self.last, self.frame_at, self.following),
+            self._known_at,
+        )
+
+    def _known_at(self, lsn: int) -> int | None:
+        return next((f.crc for f in self.frames if f.last == lsn and self.remembers), None)
 
     def _begin(self, number: int) -> Log:
         incarnation = next(_unique)

@@ -111,7 +111,9 @@ REPLIES: tuple[Reply, ...] = (
 )
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
+@pytest.mark.parametrize(
+    "reply", (*REPLIES, Resync(UUID, 9, 7, "gone", True)), ids=lambda reply: type(reply).__name__
+)
 def test_a_reply_comes_back(reply: Reply) -> None:
     assert reply.line().endswith(b"\r\n") and reply.line().count(b"\n") == 1
     assert parse_reply(reply.line()) == parse_reply(reply.line()[:-2]) == reply
@@ -124,7 +126,7 @@ def test_the_lines_of_the_replies() -> None:
         b"+BEHIND " + uuid + b" 1099511627776",
         b"+REJOIN " + uuid + b" 9 7 00000abc SHORT",
         b"+REJOIN " + uuid + b" 9 0 - ANY",
-        b"+RESYNC " + uuid + b" 9 7 gone too far",
+        b"+RESYNC " + uuid + b" 9 7 LIKELY gone too far",
         b"-PARTED 7 parted, so it is",
         b"-SUPERSEDED by another",
         b"-REFUSED not you",

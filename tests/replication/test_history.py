@@ -60,6 +60,19 @@ def empty_and_the_beginning_released() -> Case:
     return upstream, Log()
 
 
+def fell_behind_and_is_remembered() -> Case:
+    upstream, follower = fell_behind()
+    upstream.remembers = True
+    return upstream, follower
+
+
+def a_clone_that_is_remembered() -> Case:
+    upstream, follower = a_machine_was_cloned()
+    upstream.write(2).released = len(upstream.frames) - 1
+    upstream.remembers = True
+    return upstream, follower
+
+
 def fell_behind() -> Case:
     upstream, follower = pair()
     upstream.write(1, 1).released = 5
@@ -204,12 +217,13 @@ def thousands_of_lives(upstream: Callable[[Log], Log], more: int) -> Case:
 
 class Row(NamedTuple):
     """A row of the table: how it comes about, what happens, what happens with a person's consent (the same if None),
-    and the LSN in it: the parting point, or through which a resync shares."""
+    and the LSN in it: the parting point, or through which a resync shares. `same`: both know that, by a checksum."""
 
     case: Callable[[], Case]
     reply: type[Reply]
     consent: type[Reply] | None = None
     lsn: int | None = None
+    same: bool = False
 
 
 # fmt: off
@@ -221,6 +235,7 @@ ROWS = (
     Row(just_retained, Continue),
     Row(empty_and_the_beginning_released, Resync, lsn=0),
     Row(fell_behind, Resync, lsn=8),
+    Row(fell_behind_and_is_remembered, Resync, lsn=8, same=True),
     # it goes on behind the end of an upstream that is a follower, too
     Row(upstream_is_slower, Behind),
     Row(upstream_has_not_heard_of_a_restart, Behind),
@@ -245,6 +260,7 @@ ROWS = (
     Row(the_follower_was_promoted, Superseded),
     # one LSN and two checksums in one life, or the parting point inside a frame
     Row(a_machine_was_cloned, Stop, Resync, 1),
+    Row(a_clone_that_is_remembered, Stop, Resync, 1),
     Row(a_clone_is_ahead_and_the_leader_restarted, Stop, Resync),
     Row(restored_inside_a_frame, Stop, Resync, 1),
     Row(another_was_promoted_inside_a_frame, Stop, Resync),
@@ -266,6 +282,7 @@ def test_the_table(row: Row) -> None:
     if row.lsn is not None:
         found = reply.shared if isinstance(reply, Resync) else getattr(reply, "lsn", None)
         assert found == row.lsn
+    assert getattr(reply, "same", False) == row.same
     upstream, follower = row.case()
     reply = asked(upstream, follower, consent=True)
     assert type(reply) is (row.consent or row.reply)
@@ -471,3 +488,22 @@ def test_clones_are_never_mixed(seed: int) -> None:
             if isinstance(reply, Rejoin):
                 assert reply.lsn == shared
             converge(upstream, follower, True)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 1 << 32))
+def test_a_copy_replaces_nothing_that_the_leader_may_lack(seed: int) -> None:
+    """Only what the reply calls the SAME is removed, and that is so, also among clones with released logs."""
+    rng = random.Random(seed)
+    family = [leader()]
+    for _ in range(30):
+        grow(rng, family, clones=True)
+    for log in family:
+        log.released = rng.randint(0, max(len(log.frames) - 1, 0))
+        log.remembers = rng.random() < 0.5
+    for upstream in family:
+        for follower in family:
+            for consent in (False, True):
+                reply = asked(upstream, follower, consent)
+                if isinstance(reply, Resync) and reply.same:
+                    assert reply.shared <= common(upstream.frames, follower.frames)

@@ -80,16 +80,23 @@ def test_an_empty_follower(released: Pair) -> None:
     assert inside.core(db).roles.uuid == inside.core(leader).roles.uuid  # type: ignore[union-attr]
 
 
-def test_a_follower_that_was_away(released: Pair) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_follower_that_was_away(released: Pair, remembered: bool) -> None:
+    """Its old data is removed only if the leader still knows the checksum of its last frame."""
     pair, leader = released, released.db
     with tidelog.open(pair.root / "follower", fsync="no", **SMALL):
         pass
     db = pair.follow(**SMALL)
     until(lambda: synced(db), "the copy does not come")
+    equal(leader, db)
+    state = db.digest()
     db.close()
     write(leader, 500)
-    # As if the follower had been away for longer than the leader remembers it.
-    inside.core(leader).checkpoints.followers = list  # type: ignore[union-attr]
+    if remembered:
+        with pair.client() as client:
+            client.config_set("repl-backlog-ttl", 0)
+    else:  # as if the leader had started anew
+        inside.core(leader).checkpoints.followers = list  # type: ignore[union-attr]
     for made in (inside.core(leader).root / identity.SNAPSHOTS).iterdir():
         if made.is_dir():
             for file in made.iterdir():
@@ -100,7 +107,11 @@ def test_a_follower_that_was_away(released: Pair) -> None:
     until(lambda: synced(again), "the copy does not come")
     write(leader, 20)
     equal(leader, again)
-    assert not (inside.core(again).root / identity.QUARANTINE).exists()
+    aside = list((inside.core(again).root).glob(f"{identity.QUARANTINE}/*"))
+    assert len(aside) == (not remembered)
+    for old in aside:
+        with tidelog.open(old, read_only=True) as kept:
+            assert kept.digest() == state
 
 
 def test_two_followers_share_a_snapshot(released: Pair) -> None:

@@ -450,3 +450,32 @@ os.kill(os.getpid(), signal.SIGKILL)
             done = subprocess.run(argv, capture_output=True, text=True)
             assert done.stdout == "b'1'\n", done.stderr
             assert done.returncode == -signal.SIGKILL
+
+
+def test_whether_its_path_still_leads_to_it(tmp_path: Path) -> None:
+    """A copy of the leader's data takes the place of a checkpoint that is open, or the directory is moved away."""
+    with environment(tmp_path / "c") as env:
+        write(env, ROWS)
+        assert env.is_in_place()
+        with environment(tmp_path / "other") as other:
+            write(other, {b"a": b"1"})
+        (tmp_path / "c").rename(tmp_path / "aside")
+        assert not env.is_in_place()
+        (tmp_path / "other").rename(tmp_path / "c")
+        assert not env.is_in_place()
+        with environment(tmp_path / "c") as new, cold(new) as rows:
+            assert new.is_in_place() and rows.get(b"a") == b"1"
+        (tmp_path / "c").rename(tmp_path / "other")
+        (tmp_path / "aside").rename(tmp_path / "c")
+        assert env.is_in_place()
+
+
+def test_no_snapshot_is_made_of_a_checkpoint_that_was_replaced(tmp_path: Path) -> None:
+    with environment(tmp_path / "c") as env:
+        write(env, ROWS)
+        (tmp_path / "c").rename(tmp_path / "aside")
+        with (
+            environment(tmp_path / "c"),
+            pytest.raises(CheckpointError, match="replaced the store"),
+        ):
+            portable.create(DISK, env, tmp_path / "snapshots")
