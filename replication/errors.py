@@ -30,5 +30,9 @@ class LinkError(ReplicationError):
     """The link to the leader could not be made, or broke. It is tried again."""
 
 
+class NoRoom(LinkError):
+    """The disk of this store has no room for a copy of the leader's data. It is tried again, but not soon."""
+
+
 class Refused(LinkError):
     """The leader has said no. It is asked again, but not soon."""

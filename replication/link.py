@@ -23,7 +23,7 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, Replies, greeting, request
-from tidelog.replication.errors import LinkError, Refused
+from tidelog.replication.errors import LinkError, NoRoom, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
@@ -182,12 +182,11 @@ class Link:
                     try:
                         await self._resynced()
                         continue
-                    except LinkError as error:
-                        self._down(error)
                     except ERRORS as error:
                         self._down(error)
-                        least = REFUSED_PAUSE_S
-                        began = self.loop.time()  # a long attempt that failed was no link
+                        if isinstance(error, NoRoom) or not isinstance(error, LinkError):
+                            least = REFUSED_PAUSE_S
+                            began = self.loop.time()  # a long attempt that failed was no link
                 if follower.parted is not None:
                     try:
                         await asyncio.to_thread(follower.rejoin)

@@ -1,6 +1,6 @@
 """Resync: a follower gets a copy of its leader's data, and puts it in the place of its own.
 
-    1. Fetch the leader's snapshot to resync/snapshots/<LSN>/, or go on with what an earlier attempt fetched.
+    1. Fetch the leader's snapshot to resync/snapshots/<LSN>.<hash>/, or go on with what an earlier attempt fetched.
     2. Restore it into resync/store/: its hash is compared, and a child process walks it.
     3. Let resync/store/ take the place of the store (snapshot/swap.py), which is kept in quarantine/ unless the leader
        is known to have every record of it.
@@ -20,25 +20,30 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from tidelog.aof import identity
+from tidelog.aof.errors import NoSpace
 from tidelog.disk import recipe
+from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.engine.errors import CorruptBlock
-from tidelog.replication.errors import LinkError, ProtocolError
+from tidelog.replication.errors import LinkError, NoRoom, ProtocolError
 from tidelog.replication.fetch import Fetch
 from tidelog.replication.handshake import Resync
 from tidelog.replication.offer import FILES
 from tidelog.replication.protocol import DATA_FILE, MANIFEST_FILE, Snapshot
 from tidelog.snapshot import swap
 from tidelog.snapshot.copying import copy_snapshot
-from tidelog.snapshot.errors import SnapshotDamaged
+from tidelog.snapshot.errors import SnapshotDamaged, SnapshotError
+from tidelog.snapshot.manifest import Manifest
 from tidelog.snapshot.place import LocalPlace
 from tidelog.snapshot.portable import Advance, directory_name
 from tidelog.snapshot.restore import restore
-from tidelog.snapshot.swap import Swap
+from tidelog.snapshot.sealed import read_manifest
 from tidelog.store.commit.core import Core
+from tidelog.store.errors import OutOfSpace
 from tidelog.store.role import Role
 
 LEAST_BYTES: Final = 64 << 10
 POLL_S: Final = 0.05
+COPIES: Final = 2  # of the leader's data, besides the present store: what is fetched, and what is restored from it
 
 # The phases.
 WAITING: Final = "waiting for the leader's snapshot"
@@ -203,6 +208,14 @@ class Resyncing:
             self._run()
         except CorruptBlock as error:
             raise SnapshotDamaged(self._place.name, str(error)) from error
+        except (OSError, NoSpace, OutOfSpace) as error:
+            if isinstance(error, OSError) and error.errno not in OUT_OF_SPACE:
+                raise
+            raise NoRoom(
+                f"{self._core.root}: the disk has no room for a copy of the leader's data, which needs up to "
+                f"{COPIES} times {self.size} bytes ({self.phase}: {error}). The store is as before, and goes on when "
+                "there is room"
+            ) from error
         finally:
             self._roles.copying.release()
 
@@ -212,7 +225,8 @@ class Resyncing:
         offer = place.offer()
         resync = root / identity.RESYNC
         copies = resync / identity.SNAPSHOTS
-        target = copies / directory_name(offer.lsn)
+        # Two snapshots of one LSN may differ, and a copy of one cannot be continued with the other.
+        target = copies / f"{directory_name(offer.lsn)}.{offer.blake2b[:8].hex()}"
         for directory in (resync, copies):
             recipe.make_directory(disk, directory)
         for name in disk.listdir(copies):
@@ -223,14 +237,16 @@ class Resyncing:
         self.size = offer.data_bytes
         copied = LocalPlace(disk, target)
         try:
-            manifest = copy_snapshot(place, copied, self._progress).manifest
+            manifest = self._manifest(offer)
+            copy_snapshot(place, copied, self._progress)
+            self.phase, self.done = CHECKING, self.size
+            restored = restore(disk, target, root / swap.NEW, progress=self._progress)
+        except SnapshotError:
+            # Whatever is wrong, on either side: fetch all of it anew.
+            recipe.remove_tree(disk, target)
+            raise
         finally:
             copied.close()
-        if manifest.uuid != self._asked.uuid or (manifest.lsn, manifest.position.crc) != offer[:2]:
-            recipe.remove_tree(disk, target)
-            raise ProtocolError("its snapshot is not the one that it offered")
-        self.phase, self.done = CHECKING, self.size
-        restored = restore(disk, target, root / swap.NEW, progress=self._progress)
         self._check()
         self.phase = SWAPPING
         # Lives alone do not prove that the leader has these records: a cloned machine goes on in the same life.
@@ -238,12 +254,22 @@ class Resyncing:
         proven = roles.uuid == manifest.uuid and asked.same and asked.shared >= self._last
         more = self._last and not proven
         aside = swap.kept(self._last, secrets.randbits(64)) if more else swap.OLD
-        roles.swap(Swap(manifest.uuid, restored.lsn + 1, aside), self._role, self._last)
+        roles.swap(swap.Swap(manifest.uuid, restored.lsn + 1, aside), self._role, self._last)
         _logger.warning(
             "%s holds a copy of the data of its leader %s:%d by now, through LSN %d (%s)%s",
             *(root, self._role.host, self._role.port, restored.lsn, self._asked.reason),
             f"; what it held before is kept in {root / aside}" if more else "",
         )
+
+    def _manifest(self, offer: Snapshot) -> Manifest:
+        """The manifest of the snapshot that is offered. Raises ProtocolError if it describes another one."""
+        found = read_manifest(self._place)
+        if found.uuid != self._asked.uuid or offer != (
+            *(found.lsn, found.position.crc, offer.manifest_bytes, found.data_bytes),
+            bytes.fromhex(found.blake2b),
+        ):
+            raise ProtocolError("its snapshot is not the one that it offered")
+        return found
 
     def _check(self) -> None:
         if self._cancelled is not None:

@@ -193,6 +193,9 @@ class Offering(asyncio.Protocol):
             self.held.close()
         elif error is not None:
             self.drop(f"the snapshot cannot be read: {error}")
+        elif len(reading.result()) < need.nbytes:
+            assert self.held is not None
+            self.drop(f"the snapshot cannot be read: {self.held.path} has become shorter")
         else:
             self._offer.put(need, reading.result())
             self.pump()

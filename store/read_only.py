@@ -132,6 +132,10 @@ class _Reading:
                 # Either a newer checkpoint holds the records and the writer released the segment, or another store
                 # replaced this one.
                 pass
+            except (aof.AofError, OSError):
+                # The log of a store that is taking the place of this one is no damage.
+                if not self._is_replaced():
+                    raise
         # Start over from the newest checkpoint. This releases the old one, so that the writer may reuse its pages.
         landing.waiting.signal(list(landing.waiting.keys))
         landing.watches.touch(list(landing.watches.keys))
@@ -169,8 +173,7 @@ class _Reading:
                     self._over_log(landing)
                     break
                 except (aof.AofError, OSError):
-                    # A follower's writer may have begun to swap its store meanwhile.
-                    if not self._disk.exists(self._root / identity.SWAP) and self._is_same():
+                    if not self._is_replaced():
                         raise
         return landing.state
 
@@ -181,6 +184,10 @@ class _Reading:
         if scan is not None:
             self._tail = Tail(self._disk, self._directory, self._uuid, scan.position)
         landing.now = max(landing.now, replay.now)
+
+    def _is_replaced(self) -> bool:
+        """Whether a follower's writer swaps the store now, or has done so since it was read."""
+        return self._disk.exists(self._root / identity.SWAP) or not self._is_same()
 
     def _is_same(self) -> bool:
         """Whether the directory holds the store that was read, and no other has taken its place."""

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from tests.replication.test_fuzz import damaged, shuffled
-from tests.rounds import some_and_all
+from tests.rounds import new_seeds, some_and_all
 
 from tidelog.replication.errors import ProtocolError
 from tidelog.replication.fetch import FULL_BYTES, Fetch
 from tidelog.replication.offer import PIECE_BYTES, Offer
 from tidelog.replication.protocol import (
     DATA_FILE,
+    FROM_LEADER,
     MANIFEST_FILE,
     SLICE_BYTES_MAX,
     Ack,
@@ -22,6 +23,7 @@ from tidelog.replication.protocol import (
     Data,
     Frames,
     Message,
+    Messages,
     Snapshot,
     Want,
 )
@@ -193,9 +195,16 @@ def received(side: Offer | Fetch, data: bytes, rng: random.Random, whole: bool) 
     return side.snapshot, side.bye, side.buffered, side.received, side.last_lsn
 
 
+def absurd(rng: random.Random) -> int:
+    return rng.choice((0, 1, 100, 3000, 9000, 1 << 31, 1 << 32, 1 << 50, (1 << 64) - 1))
+
+
 def leaders(rng: random.Random) -> list[Message]:
     sent: list[Message] = []
     at = 0
+    if rng.random() < 0.2:
+        sizes = absurd(rng), absurd(rng)
+        sent.append(Snapshot(absurd(rng), rng.randrange(1 << 32), *sizes, rng.randbytes(32)))
     for _ in range(rng.randint(1, 6)):
         piece = rng.randbytes(rng.choice((1, 100, 3000)))
         sent.append(Data(rng.choice((DATA_FILE, DATA_FILE, MANIFEST_FILE)), at, piece))
@@ -211,7 +220,7 @@ def followers(rng: random.Random) -> list[Message]:
     sent: list[Message] = []
     for _ in range(rng.randint(1, 6)):
         file = rng.choice((DATA_FILE, MANIFEST_FILE))
-        sent.append(Want(file, rng.choice((0, 100, 3000, 1 << 50))))
+        sent.append(Want(file, absurd(rng)))
         sent.append(Ack(rng.randrange(9), rng.randrange(9)))
     return sent
 
@@ -223,6 +232,10 @@ def fetching() -> Fetch:
     return fetch
 
 
+def waiting() -> Fetch:
+    return Fetch(0)
+
+
 def offering() -> Offer:
     offer = Offer(0)
     offer.offered(OFFERED)
@@ -230,16 +243,56 @@ def offering() -> Offer:
     return offer
 
 
+def preparing() -> Offer:
+    return Offer(0)
+
+
 @pytest.mark.parametrize("rounds", some_and_all(500, 50_000))
 def test_invented_bytes(rounds: int) -> None:
     """Whole equals byte by byte, and nothing but a ProtocolError comes out."""
-    rng = random.Random(random.randrange(1 << 32))
-    for _ in range(rounds):
+    refused = 0
+    for seed in new_seeds(rounds):
+        rng = random.Random(seed)
         from_leader = rng.random() < 0.5
         messages = (leaders if from_leader else followers)(rng)
         data = b"".join(each.pack() for each in messages)
         if rng.random() < 0.7:
             data = damaged(rng, data)
-        make: Callable[[], Offer | Fetch] = fetching if from_leader else offering
+        make: Callable[[], Offer | Fetch]
+        if from_leader:
+            make = rng.choice((fetching, fetching, waiting))
+        else:
+            make = rng.choice((offering, offering, preparing))
         whole = received(make(), data, rng, True)
-        assert received(make(), data, rng, False) == whole
+        assert received(make(), data, rng, False) == whole, f"seed {seed}"
+        refused += isinstance(whole, str)
+    assert rounds / 3 < refused < rounds
+
+
+@pytest.mark.parametrize("rounds", some_and_all(100, 5000))
+def test_any_order_of_wishes_and_reads(rounds: int) -> None:
+    """A follower asks again and again, a leader reads in between: each byte that it sends is the one that it names."""
+    for seed in new_seeds(rounds):
+        rng = random.Random(seed)
+        offer, needed, sent = offering(), None, Messages(FROM_LEADER)
+        wanted = 0, 0
+        for _ in range(rng.randint(1, 30)):
+            match rng.randrange(4):
+                case 0:
+                    file = rng.choice(list(FILES))
+                    wanted = file, rng.randint(0, len(FILES[file]))
+                    offer.receive(Want(*wanted).pack(), 0)
+                case 1:
+                    needed = offer.need() or needed
+                case 2 if needed is not None:  # it may be for an earlier wish
+                    at = needed.offset
+                    offer.put(needed, FILES[needed.file][at : at + needed.nbytes])
+                case _:
+                    room = rng.choice((0, 30, 5000, MORE))
+                    data = offer.send(0, 0, (9, 9), 9, room)
+                    assert len(data) <= room
+                    sent.put(data)
+                    for each in sent:
+                        assert isinstance(each, Data) and each[:2] == wanted, f"seed {seed}"
+                        assert each.data == FILES[each.file][each.offset :][: len(each.data)]
+                        wanted = each.file, each.offset + len(each.data)

@@ -114,12 +114,60 @@ def test_a_follower_that_was_away(released: Pair, remembered: bool) -> None:
             assert kept.digest() == state
 
 
-def test_two_followers_share_a_snapshot(released: Pair) -> None:
+def test_several_followers_share_a_snapshot(
+    released: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them fetch at the same time."""
     pair, leader = released, released.db
-    first, second = pair.follow("first"), pair.follow("second")
-    until(lambda: synced(first) and synced(second), "the copies do not come")
-    equal(leader, first)
-    equal(leader, second)
+    monkeypatch.setattr(offering, "SPARE_S", 600.0)
+    all_fetch = threading.Event()
+
+    def stall(data: bytes, at: int) -> bytes:
+        if at > 1000 and not all_fetch.is_set():
+            pair.proxy.open.clear()
+        return data
+
+    leader.xadd("large", {"random": random.randbytes(200_000)})
+    pair.proxy.change = stall
+    copies = [pair.follow(str(number)) for number in range(4)]
+    with pair.client() as client:
+        fetching = "slaves_fetching_a_snapshot"
+        until(lambda: client.info("replication")[fetching] == 4, "not all of them fetch")
+        all_fetch.set()
+        pair.proxy.open.set()
+        until(lambda: all(map(synced, copies)), "the copies do not come")
+    for copy in copies:
+        equal(leader, copy)
+    made = list((inside.core(leader).root / identity.SNAPSHOTS).glob("0*"))
+    assert len(made) == 1
+
+
+def test_a_reader_beside_a_follower_that_gets_a_copy(released: Pair) -> None:
+    """It serves the old store until the new one is in place, and goes on from there."""
+    pair, leader = released, released.db
+    db = pair.open("follower")
+    write(db, 30)
+    old = db.digest()
+    db.checkpoint()
+    serving = pair.serve(db)
+    states = []
+    with tidelog.open(inside.core(db).root, read_only=True) as reader:
+        assert reader.digest() == old
+        with pair.client(serving.port) as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", str(pair.port), "REPLACE")
+
+            def arrived() -> bool:
+                reader.refresh()
+                states.append(reader.digest())
+                return states[-1] == leader.digest()
+
+            until(arrived, "the reader does not see the copy")
+            until(lambda: synced(db), "no link")
+        assert set(states) == {old, leader.digest()} or set(states) == {leader.digest()}
+        write(leader, 10)
+        equal(leader, db)
+        reader.refresh()
+        assert reader.digest() == leader.digest()
 
 
 def test_another_store_with_consent(released: Pair) -> None:

@@ -6,6 +6,7 @@ import ssl
 
 import pytest
 from tests.replication.conftest import Pair
+from tests.replication.stores import caught_up
 from tests.server.access.test_tls import Files, made
 from tests.server.ports import free_port
 from tests.until import until
@@ -52,3 +53,25 @@ def test_an_unknown_certificate_is_refused(pair: Pair, port: int) -> None:
     url = f"tidelog://127.0.0.1:{port}"
     with tidelog.follow(pair.root / "follower", url, tls=True) as db:
         until(lambda: "certificate" in db.info()["replication"]["link_failure"])
+
+
+def test_a_copy_of_the_leaders_data(pair: Pair, ours: Files) -> None:
+    db = pair.open("released", segment_bytes=8192, retain_bytes=0)
+    for number in range(100):
+        db.xadd("orders", {"n": number, "text": "x" * 500})
+    db.checkpoint()
+    serving = pair.serve(
+        db,
+        tls_port=free_port(),
+        tls_cert_file=ours.certificate,
+        tls_key_file=ours.key,
+        tls_auth_clients="no",
+    )
+    context = ssl.create_default_context(cafile=ours.certificate)
+    url = f"tidelog://127.0.0.1:{serving.tls_port}"
+    with tidelog.follow(pair.root / "follower", url, tls=context) as copy:
+        until(lambda: copy.info()["replication"].get("link") == "connected")
+        caught_up(db, copy)
+        assert copy.digest() == db.digest()
+    assert serving.server is not None
+    assert serving.server.replicating.feeding.offerings.begun == 1

@@ -229,6 +229,50 @@ def test_a_reader_that_opens_all_the_time(copy: tidelog.Store, leader: tidelog.S
     assert not failures and states and states <= before
 
 
+class Moves(RealDisk):
+    """A disk whose n-th move fails once."""
+
+    left = -1
+
+    def move(self, source: Path, target: Path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise OSError(errno.EIO, "broken")
+        super().move(source, target)
+
+
+@pytest.mark.parametrize("number", range(2, 6))
+def test_a_reader_that_looks_between_two_moves(
+    tmp_path: Path, leader: tidelog.Store, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds parts of both stores. It waits for the end of the swap, and calls nothing damaged.
+
+    Before the first move it finds the old store, whole.
+    """
+    disk = Moves()
+    write(leader, 20)
+    with tidelog.open(tmp_path / "other", fsync="no", disk=disk) as db:
+        write(db, 5)
+        db.checkpoint()
+        roles(db).follow("leader", 1)
+        with tidelog.open(tmp_path / "other", read_only=True) as beside:
+            assert beside.digest() == db.digest()
+            new = fetched(db, leader)
+            disk.left = number
+            real = swap.wait
+
+            def finished(*args: object) -> None:
+                db.xlen("orders")
+                real(*args)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(swap, "wait", finished)
+            with pytest.raises(TidelogError):
+                swapped(db, new)
+                db.xlen("orders")
+            beside.refresh()
+            assert beside.digest() == leader.digest()
+
+
 def test_the_role_changed_meanwhile(copy: tidelog.Store, leader: tidelog.Store) -> None:
     write(leader, 20)
     new = fetched(copy, leader)
