@@ -38,7 +38,7 @@ Facts = dict[str, Any]
 
 
 def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
-    """Who this store is. `epoch`: the number of the newest life in its log."""
+    """The identity and role of a store. `epoch`: the number of the newest life in its log."""
     told: Facts = {
         "role": role.kind,
         "reason": role.reason,
@@ -53,7 +53,7 @@ def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
 
 
 def of_files(disk: Disk, root: Path) -> Facts:
-    """What the directory of a store says. Raises AofError, OSError."""
+    """The facts that the directory of a store holds. Raises AofError, OSError."""
     paths = segment_paths(disk, root / identity.AOF)
     nbytes = 0
     for path in paths:
@@ -81,7 +81,7 @@ def _surpluses(disk: Disk, quarantine: Path) -> list[Facts]:
 
 
 def of_open(core: Core, feeds: Feeds, fetching: list[str], now: float) -> Callable[[], Facts]:
-    """What an open store tells. Called in the loop's thread.
+    """The facts that an open store knows. Called in the loop's thread.
 
     Returns a function that completes the facts from the disk: call it in a thread. It raises AofError, OSError.
 

@@ -49,7 +49,7 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
 
 
 def server(place: Place) -> Facts:
-    """What a server tells. Raises Unreachable, Refused."""
+    """The facts that a server tells. Raises Unreachable, Refused."""
     try:
         told = json.loads(ask(place, b"TIDELOG", b"STATUS"))
     except ValueError:
@@ -60,7 +60,7 @@ def server(place: Place) -> Facts:
 
 
 def store(path: Path) -> Facts:
-    """What the files of a store tell. Raises as `LogFiles`."""
+    """The facts that the files of a store tell. Raises as `LogFiles`."""
     files = LogFiles(path)
     files.survey()
     found = role.read(files.disk, files.root)
