@@ -233,9 +233,8 @@ class RealDisk:
         self._may_map: dict[Path, bool] = {}
         self._locks: dict[Path, RealFile] = {}  # directory -> its lock file
         self._roots: tuple[Path, ...] = ()  # guarded
-        self._found: dict[
-            Path, tuple[str, ...] | None
-        ] = {}  # parent of a path -> result of `_below`
+        # parent of a path -> result of `_below`
+        self._found: dict[Path, tuple[str, ...] | None] = {}
 
     def guard(self, root: Path) -> None:
         if self._below(root) is None and root not in self._roots:

@@ -16,9 +16,8 @@ from tidelog.replication import protocol
 from tidelog.replication.errors import Parted, ProtocolError
 from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Bye, Data, Messages, Snapshot
 
-BUFFERED_BYTES_MAX: Final = (
-    1 << 20
-)  # received and not taken; a longer frame is awaited all the same
+# received and not taken; a longer frame is awaited all the same
+BUFFERED_BYTES_MAX: Final = 1 << 20
 ACK_SECONDS_MIN: Final = 0.001
 ACK_SECONDS_MAX: Final = 1.0
 NOW_MS_MAX: Final = (1 << 63) - 1

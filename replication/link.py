@@ -32,9 +32,7 @@ WORK_S: Final = 0.0005  # frames are applied for so long before commands run aga
 TICK_S: Final = 0.1  # how often an idle link looks at its timers
 TIMEOUT_S: Final = 10.0  # the default of `repl-timeout`
 ACK_S: Final = 0.001  # least time between two acknowledgements
-STALLED_S: Final = (
-    0.02  # pause of a follower whose disk is full, or whose memory is over its budget
-)
+STALLED_S: Final = 0.02  # pause of a follower with a full disk, or with more memory than its budget
 PAUSE_S: Final = 0.1  # between two attempts; jitter takes away up to a half
 PROMPT_S: Final = 2.0  # after so long without a link, the pauses double
 PAUSE_S_MAX: Final = 5.0

@@ -44,13 +44,13 @@ from tidelog.store.role import Role
 LEAST_BYTES: Final = 64 << 10
 POLL_S: Final = 0.05
 COPIES: Final = 2  # of the leader's data, besides the present store: what is fetched, and what is restored from it
+NUMBERS: Final = {name: number for number, name in FILES.items()}
 
 # The phases.
 WAITING: Final = "waiting for the leader's snapshot"
 FETCHING: Final = "fetching the leader's data"
 CHECKING: Final = "checking the leader's data"
 SWAPPING: Final = "putting the leader's data in place"
-NUMBERS: Final = {name: number for number, name in FILES.items()}
 
 _logger = logging.getLogger("tidelog.replication")
 
@@ -149,9 +149,8 @@ class Resyncing:
         assert core.roles is not None
         self.phase = WAITING
         self.size = self.done = 0
-        self.wake: Callable[[], object] = lambda: (
-            None
-        )  # called from any thread: `send` has something
+        # called from any thread: `send` has something
+        self.wake: Callable[[], object] = lambda: None
         self._core, self._roles, self._asked = core, core.roles, asked
         self._fetch = Fetch(now)
         self._place = LinkPlace(f"the snapshot of {leader}", self._fetch, lambda: self.wake())
@@ -283,9 +282,9 @@ class Resyncing:
         if fetching:
             self.phase = FETCHING
 
-        def advance(nbytes: int) -> None:
+        def advance(count: int) -> None:
             self._check()
             if fetching:
-                self.done += nbytes
+                self.done += count
 
         yield advance

@@ -229,9 +229,8 @@ class Offerings:
         self._core, self._end, self._needs = core, end, needs
         self._loop = asyncio.get_running_loop()
         self._links: dict[Offering, None] = {}
-        self._made: dict[
-            Path, float
-        ] = {}  # snapshots made for followers, and when they were used last
+        # snapshots made for followers, and when they were used last
+        self._made: dict[Path, float] = {}
         self._deleting = False
         self._next_look = 0.0
         self.begun = 0  # links so far

@@ -114,9 +114,8 @@ def begin(disk: Disk, root: Path, swap: Swap) -> None:
             "Remove the directory resync/",
         )
     recipe.remove_tree(disk, root / OLD)
-    disk.sync_directory(
-        root / identity.RESYNC
-    )  # a power cut must not bring back what is in the way of the moves
+    # A power cut must not bring back what is in the way of the moves.
+    disk.sync_directory(root / identity.RESYNC)
     recipe.publish(disk, root / identity.SWAP, render(swap))
 
 

@@ -238,3 +238,18 @@ def test_plain_english_leaves_alone(name: str, text: str, tmp_path: Path) -> Non
     path = tmp_path / name
     path.write_text(text)
     assert not [part for _, text in prose(path) for part in hard_to_read(text)]
+
+
+# The formatter breaks a line that is too long, and leaves its comment behind the closing bracket.
+LEFT_BEHIND = re.compile(r"^\s*[])}]+(?: = \S+)?,?  # (?!fmt|noqa|type)", re.M)
+
+
+def test_no_comment_is_left_behind_a_closing_bracket() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{source[: match.start()].count(chr(10)) + 2}"
+        for path in tracked_files()
+        if path.suffix == ".py"
+        for source in (path.read_text(),)
+        for match in LEFT_BEHIND.finditer(source)
+    ]
+    assert not found, "put the comment above the statement"

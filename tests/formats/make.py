@@ -29,10 +29,8 @@ import tidelog
 from tidelog import testing
 
 LINE = 116
-WHOLE: Any = {
-    "break_on_hyphens": False,
-    "break_long_words": False,
-}  # a reply is broken at its blanks
+# a reply is broken at its blanks
+WHOLE: Any = {"break_on_hyphens": False, "break_long_words": False}
 PLACES = ("STORE", "aof/*.aof", "aof/DURABLE", "checkpoint/data.mdb", "snapshots/*/*")
 
 

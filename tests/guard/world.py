@@ -60,17 +60,11 @@ def ruled(seed: int) -> Iterator[None]:
             for target, name, value in (
                 (secrets, "token_bytes", drawn.randbytes),
                 (secrets, "randbits", drawn.getrandbits),
-                (
-                    logging.getLogger("tidelog"),
-                    "disabled",
-                    True,
-                ),  # what recovery has to say to people
+                # what recovery has to say to people
+                (logging.getLogger("tidelog"), "disabled", True),
                 (commit, "EVERY_S", NEVER_S),  # the thread of `everysec`
-                (
-                    checkpoints,
-                    "LOOK_S",
-                    NEVER_S,
-                ),  # the thread of checkpoints: it does what it is asked
+                # the thread of checkpoints: it does what it is asked
+                (checkpoints, "LOOK_S", NEVER_S),
             ):
                 stack.enter_context(mock.patch.object(target, name, value))
             yield

@@ -72,9 +72,8 @@ class Grammar:
         self.high = 1
         self.now = START_MS
         self.bytes_fixed = False
-        self.clocked: dict[
-            bytes, int
-        ] = {}  # streams with IDs by the clock, and the time of the last one
+        # streams with IDs by the clock, and the time of the last one
+        self.clocked: dict[bytes, int] = {}
         self._rows: list[tuple[int, Callable[[], Command]]] = [
             (26, self.xadd), (6, self.xtrim), (6, self.xdel), (4, self.xsetid), (1, self.xlen), (5, self.xrange),
             (5, self.xread), (18, self.xreadgroup), (7, self.xack), (8, self.xclaim), (6, self.xautoclaim),

@@ -78,9 +78,8 @@ def test_a_promoted_store_takes_writes_and_stays_a_leader(
     assert again.role().kind == "leader"
     assert again.xlen("orders") == 2
     assert "stays a leader" in caplog.text
-    assert (
-        "broke the protocol" not in caplog.text
-    )  # its own records are not acknowledged to the old leader
+    # its own records are not acknowledged to the old leader
+    assert "broke the protocol" not in caplog.text
 
 
 def test_it_goes_on_after_being_closed(pair: Pair) -> None:

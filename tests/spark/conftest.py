@@ -37,9 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         java_home()
     except TidelogSparkError as missing:
         pytest.fail(f"{missing}\n`make test` installs it: .ci/prepare java", pytrace=False)
-    from tidelog.spark.session import (
-        session,
-    )  # a test run without these tests does not load PySpark
+    # a test run without these tests does not load PySpark
+    from tidelog.spark.session import session
 
     place: Path = tmp_path_factory.mktemp("spark")
     places = {

@@ -217,10 +217,8 @@ def test_a_task_whose_records_were_taken_back(tmp_path: Path) -> None:
             for part in parts:
                 list(query.reader.read(part))
         query.restart()
-        assert query.all() == [
-            *range(10),
-            *range(100, 130),
-        ]  # the batch, planned again, and what follows
+        # the batch, planned again, and what follows
+        assert query.all() == [*range(10), *range(100, 130)]
 
 
 def test_a_task_whose_store_is_another_one(tmp_path: Path) -> None:

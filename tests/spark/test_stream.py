@@ -123,9 +123,8 @@ def test_partitions_of_any_size(tmp_path: Path, target: str) -> None:
     sizes = {"1": 11, "3000": 10, "2000000": 2, "16777216": 1}
     whole = query.reader.partitions(query.reader.initialOffset(), query.offset)
     assert len(whole) == sizes[target]
-    limited = Query(
-        tmp_path / "s", maxOffsetsPerTrigger="8"
-    )  # records: the life's, and ten batches
+    # records: the life's, and ten batches
+    limited = Query(tmp_path / "s", maxOffsetsPerTrigger="8")
     counts = []
     while limited.plan():
         counts.append(len(values(limited.run())))

@@ -112,9 +112,8 @@ def check(store: Path, out: Path, stored: int) -> None:
     assert {gap["reason"] for gap in gaps} <= {"released"}
     lost = [lsn for gap in gaps for lsn in range(gap["from_lsn"], gap["to_lsn"] + 1)]
     seen = [row["lsn"] for row in rows if row["event"] != "gap"]
-    assert (
-        min(int(path.stem) for path in (store / "aof").glob("*.aof")) > 1
-    )  # segments were released
+    # segments were released
+    assert min(int(path.stem) for path in (store / "aof").glob("*.aof")) > 1
     with tidelog.open(store, read_only=True) as db:
         last = int(db.info()["next_lsn"]) - 1
     assert sorted(seen + lost) == list(range(min(seen + lost), last + 1))

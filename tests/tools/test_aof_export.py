@@ -208,9 +208,8 @@ def test_many_keys_are_told_as_a_few(tmp_path: Path) -> None:
 def server() -> Iterator[RedisServer]:
     place = directory()
     clock = Clock(place)
-    clock.set(
-        T0 + 10_000_000_000_000
-    )  # later than anything a test writes: Redis clips times of the future
+    # later than anything a test writes: Redis clips times of the future
+    clock.set(T0 + 10_000_000_000_000)
     running = RedisServer(place, clock)
     yield running
     running.close()

@@ -163,9 +163,8 @@ def test_a_del_of_many_keys_looks_for_the_next_expiry_once(
     assert engine("DEL", *keys, *keys[:7], "missing") == len(keys)
     assert looked == expiring
     assert engine.state.next_expiry == (engine.now + 500_000 if expiring else NEVER)
-    assert (
-        len(engine.state.databases[0].expires._heap) <= 65
-    )  # nothing void is left to be passed over
+    # nothing void is left to be passed over
+    assert len(engine.state.databases[0].expires._heap) <= 65
     engine.check()
 
 

@@ -103,9 +103,8 @@ def shake_hands(
                 pass
         if len(done) == 2:
             ends[1].write(b"x")
-            assert (
-                ends[0].read(1) == b"x"
-            )  # under TLS 1.3 the server says only now what it thinks of the client
+            # under TLS 1.3 the server says only now what it thinks of the client
+            assert ends[0].read(1) == b"x"
             return ends
     raise AssertionError("no end of it")
 

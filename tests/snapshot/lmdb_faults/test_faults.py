@@ -16,9 +16,8 @@ POWER_SEEDS = 4
 BEFORE = 3  # commits in the environment that is there already
 MORE = 2  # commits of the process under test
 
-Tried = dict[
-    Path, tuple[Ended, int]
-]  # directory -> how it ended, the commits that had been promised
+# directory -> how it ended, the commits that had been promised
+Tried = dict[Path, tuple[Ended, int]]
 
 
 def child(directory: Path, commits: int = MORE, sync: str = "sync") -> list[str]:

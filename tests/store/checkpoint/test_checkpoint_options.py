@@ -171,9 +171,8 @@ def test_what_is_young_stays(tmp_path: Path) -> None:
         fill(db)
         db.checkpoint()
         kept = segments(path)
-        assert (
-            1 < kept[0] <= 102 and kept[1] > 102
-        )  # the segment in which the second hundred begin is the oldest
+        # the segment in which the second hundred begin is the oldest
+        assert 1 < kept[0] <= 102 and kept[1] > 102
 
 
 @pytest.mark.parametrize(

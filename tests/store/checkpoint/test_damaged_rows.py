@@ -40,9 +40,8 @@ def test_a_damaged_key_whose_time_has_passed_holds_up_no_other(
         said = [
             record for record in caplog.records if "an expired key cannot be read" in record.message
         ]
-        assert len(said) == (
-            kind == EXPIRY
-        )  # of a damaged stream no more is needed than its number
+        # of a damaged stream no more is needed than its number
+        assert len(said) == (kind == EXPIRY)
         assert not db.exists("soon")
         clock.advance(2)
         db.set("after", "x", px=1)  # whose place is not beside that of the damaged row

@@ -108,9 +108,8 @@ def test_an_embedded_leader_is_followed(tmp_path: Path) -> None:
             pair.attach(follower, port, int(alone["lsn"]))
             found = leader.call("add_for", 0.05)
             pair.wait_for(follower, int(found["lsn"]))
-            assert (
-                follower.client.xlen(STREAM) == found["lsn"] - 1
-            )  # the first record is the life's
+            # the first record is the life's
+            assert follower.client.xlen(STREAM) == found["lsn"] - 1
         finally:
             follower.close()
 
