@@ -78,7 +78,7 @@ class LinkPlace:
             self._fetch.receive(data, now)
             self._changed.notify_all()
 
-    def sends(self) -> bytes:
+    def send(self) -> bytes:
         """The bytes to send now."""
         with self._changed:
             data = b"".join(self._unsent)
@@ -173,7 +173,7 @@ class Resyncing:
     def send(self, now: float) -> bytes:
         """The bytes to send now."""
         log = self._core.log
-        return self._place.sends() + self._fetch.ack(log.written_lsn, log.synced_lsn, now)
+        return self._place.send() + self._fetch.ack(log.written_lsn, log.synced_lsn, now)
 
     @property
     def full(self) -> bool:

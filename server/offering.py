@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,7 @@ def hold(core: Core, least: int) -> Held:
 
 
 class Offering(asyncio.Protocol):
-    """One link of this kind, and the protocol of its connection. See the module docstring.
+    """One follower's connection over which it fetches a snapshot, as asyncio's protocol for it.
 
     id      of the follower's copy of the store
     held    the snapshot; None before it is at hand
@@ -112,7 +112,7 @@ class Offering(asyncio.Protocol):
         self._open = True
         self._reading: asyncio.Future[bytes] | None = None
         self._holding = in_thread(partial(hold, core, least))
-        self._holding.add_done_callback(self._is_held)
+        self._holding.add_done_callback(self._on_held)
 
     def __str__(self) -> str:
         return self.name
@@ -183,9 +183,9 @@ class Offering(asyncio.Protocol):
             self._reading = in_thread(
                 partial(self.held.place.read_at, file, need.offset, need.nbytes)
             )
-            self._reading.add_done_callback(partial(self._read, need))
+            self._reading.add_done_callback(partial(self._on_read, need))
 
-    def _read(self, need: Need, reading: asyncio.Future[bytes]) -> None:
+    def _on_read(self, need: Need, reading: asyncio.Future[bytes]) -> None:
         self._reading = None
         error = reading.exception()
         if not self._open:
@@ -200,7 +200,7 @@ class Offering(asyncio.Protocol):
             self._offer.put(need, reading.result())
             self.pump()
 
-    def _is_held(self, holding: asyncio.Future[Held]) -> None:
+    def _on_held(self, holding: asyncio.Future[Held]) -> None:
         error = holding.exception()
         if error is not None:
             if not isinstance(error, TidelogError | AofError | OSError):
@@ -218,7 +218,7 @@ class Offering(asyncio.Protocol):
 
 
 class Offerings:
-    """All links of this kind of one server. Only the loop's thread uses it.
+    """All such connections of one server. Only the loop's thread uses it.
 
     needs   called with (ID, name, LSN) of followers that will need the log behind that LSN
     """
@@ -273,27 +273,28 @@ class Offerings:
         for link in list(self._links):
             self._use(link)
             link.check(timeout_s)
-        spare = [path for path, used in self._made.items() if now - used > SPARE_S]
+        spare = {path: used for path, used in self._made.items() if now - used > SPARE_S}
         if spare and not self._deleting:
             self._deleting = True
-            in_thread(partial(self._delete, spare)).add_done_callback(self._deleted)
+            deleting = in_thread(partial(self._delete, spare))
+            deleting.add_done_callback(partial(self._deleted, spare))
 
-    def _delete(self, paths: list[Path]) -> None:
+    def _delete(self, paths: Iterable[Path]) -> None:
         checkpoints = self._core.checkpoints
         if checkpoints is not None:
             for path in paths:
                 checkpoints.delete_passing(path)
 
-    def _deleted(self, deleting: asyncio.Future[None]) -> None:
+    def _deleted(self, spare: dict[Path, float], deleting: asyncio.Future[None]) -> None:
         self._deleting = False
         error = deleting.exception()
         if error is not None:
             _logger.warning(
                 "a snapshot that followers no longer need could not be deleted: %s", error
             )
-        now = self._loop.time()
-        for path in [path for path, used in self._made.items() if now - used > SPARE_S]:
-            del self._made[path]
+        for path, used in spare.items():
+            if self._made[path] == used:  # otherwise a follower has used it meanwhile
+                del self._made[path]
 
     def stop(self, reason: str) -> None:
         """End all links."""

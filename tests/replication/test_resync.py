@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -307,6 +308,35 @@ def test_a_snapshot_made_for_followers_goes_when_nobody_uses_it(
     monkeypatch.setattr(offering, "SPARE_S", 0.1)
     until(lambda: not kept(), "the snapshot stays")
     equal(leader, db)
+
+
+def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deleted: list[Path] = []
+    threads: list[asyncio.Future[None]] = []
+
+    def in_thread(work: Callable[[], None]) -> asyncio.Future[None]:
+        work()
+        threads.append(asyncio.get_running_loop().create_future())
+        return threads[-1]
+
+    monkeypatch.setattr(offering, "in_thread", in_thread)
+    monkeypatch.setattr(offering, "TICK_S", 0.0)
+    core: Any = SimpleNamespace(checkpoints=SimpleNamespace(delete_passing=deleted.append))
+
+    async def look() -> None:
+        long_ago = asyncio.get_running_loop().time() - 2 * offering.SPARE_S
+        offerings = offering.Offerings(core, lambda: End(0, (0, 0), (1, 1), 1), lambda *_: None)
+        for name in ("first", "second"):
+            offerings._made[Path(name)] = long_ago
+            offerings.tick(10.0)
+        threads[0].set_result(None)
+        await asyncio.sleep(0)
+        offerings.tick(10.0)
+
+    asyncio.run(look())
+    assert deleted == [Path("first"), Path("second")]
 
 
 class Swift:
