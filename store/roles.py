@@ -27,7 +27,8 @@ from tidelog.aof.segment import End, Position
 from tidelog.disk import recipe
 from tidelog.disk.interface import Disk
 from tidelog.disk.real import OUT_OF_SPACE
-from tidelog.snapshot.swap import Swap, begin
+from tidelog.snapshot.swap import Swap
+from tidelog.snapshot.swap import begin as begin_swap
 from tidelog.store import role
 from tidelog.store.commit import following
 from tidelog.store.commit.core import Core
@@ -111,8 +112,8 @@ class Roles:
             self._tell()
 
     def _tell(self) -> None:
-        for told in self.changed:
-            told()
+        for call in self.changed:
+            call()
         self._told = self.role
 
     # --- changes
@@ -220,19 +221,11 @@ class Roles:
         from tidelog.aof.rewind import rewind
         from tidelog.aof.surplus import REPORT
 
-        core = self._core()
-        if core is None or core.checkpoints is None:
-            raise StoreClosed("the store was closed; open it again")
-        with core.checkpoints.paused() as covered, self._sound() as core:
-            log = core.log
-            if (self.role, log.next_lsn - 1) != (role, last) or core.following is None:
-                raise NotStored(f"{NOTHING}: the store has another role or other records by now")
+        with self._unchanged(role, last) as (core, covered):
             if covered > at.lsn:
                 return f"its checkpoint or a snapshot holds records through LSN {covered}"
-            try:
-                log.sync_whole()  # as in `_change`
-            except BaseException as error:
-                raise core.landing.unreserved(error)
+            log = core.log
+            self._sync(core)
             with self._breakable(core, "the log may be rewound; the next call recovers it"):
                 recipe.make_directory(self.disk, aside.parent)
                 recipe.make_directory(self.disk, aside)
@@ -252,21 +245,12 @@ class Roles:
         NotStored (it has another role or last LSN by now; or the next call finishes the swap, if it has begun),
         OutOfSpace, SnapshotsLocked, StorePoisoned, Damage, OSError.
         """
-        core = self._core()
-        if core is None or core.checkpoints is None:
-            raise StoreClosed("the store was closed; open it again")
-        with core.checkpoints.paused(), self._sound() as core:
-            log = core.log
-            if (self.role, log.next_lsn - 1) != (role, last) or core.following is None:
-                raise NotStored(f"{NOTHING}: the store has another role or other records by now")
-            try:
-                log.sync_whole()  # as in `_change`
-            except BaseException as error:
-                raise core.landing.unreserved(error)
+        with self._unchanged(role, last) as (core, _):
+            self._sync(core)
             with self._breakable(core, SWAPPED):
                 self.rewinds += 1
-                log.hand_over(core.landing.now)
-                begin(self.disk, self._root, new)
+                core.log.hand_over(core.landing.now)
+                begin_swap(self.disk, self._root, new)
             core.mend()  # finishes it, and reads what is there now
 
     def info(self) -> dict[str, Any]:
@@ -296,16 +280,43 @@ class Roles:
 
     # --- the steps
 
-    @contextmanager
-    def _sound(self) -> Iterator[Core]:
-        """Hold the lock of the store, once its memory and log agree. Raises what `Core.mend` raises."""
+    def _open(self) -> Core:
         core = self._core()
         if core is None:
             raise StoreClosed("the store was closed; open it again")
+        return core
+
+    @contextmanager
+    def _sound(self) -> Iterator[Core]:
+        """Hold the lock of the store, once its memory and log agree. Raises what `Core.mend` raises."""
+        core = self._open()
         with core.lock:
             if core.trouble is not None:
                 core.mend()
             yield core
+
+    @contextmanager
+    def _unchanged(self, role: Role, last: int) -> Iterator[tuple[Core, int]]:
+        """As `_sound`, in a follower that still has this role and this last LSN. Meanwhile there is no checkpoint.
+
+        Gives the LSN through which a checkpoint or a snapshot holds records, too. Raises NotStored, SnapshotsLocked.
+        """
+        checkpoints = self._open().checkpoints
+        assert checkpoints is not None  # it is open for writing
+        with checkpoints.paused() as covered, self._sound() as core:
+            if (self.role, core.log.next_lsn - 1) != (role, last) or core.following is None:
+                raise NotStored(f"{NOTHING}: the store has another role or other records by now")
+            yield core, covered
+
+    def _sync(self, core: Core) -> None:
+        """[lock] Sync the log before anything else is done to it.
+
+        A log whose sync fails has to fail here, because after that the store must not recover by itself.
+        """
+        try:
+            core.log.sync_whole()
+        except BaseException as error:
+            raise core.landing.unreserved(error)
 
     def _generation(self, core: Core) -> int:
         """The generation of the newest life in the log."""
@@ -319,12 +330,7 @@ class Roles:
         turned = new.follows != self.role.follows
         log = landing.log
         if turned:
-            # Sync before anything else: a log whose sync fails has to fail here, because after that the store must not
-            # recover by itself.
-            try:
-                log.sync_whole()
-            except BaseException as error:
-                raise landing.unreserved(error)
+            self._sync(core)
         try:
             role.publish(self.disk, self._root, new)
         except BaseException as error:
