@@ -38,7 +38,7 @@ Facts = dict[str, Any]
 
 
 def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
-    """The identity and role of a store. `epoch`: the number of the newest life in its log."""
+    """Return the facts of the identity and role. `epoch`: the number of the newest life in the log."""
     told: Facts = {
         "role": role.kind,
         "reason": role.reason,
@@ -53,7 +53,7 @@ def of_role(role: Role, uuid: bytes, epoch: int) -> Facts:
 
 
 def of_files(disk: Disk, root: Path) -> Facts:
-    """The facts that the directory of a store holds. Raises AofError, OSError."""
+    """Return the facts that the directory of a store holds. Raises AofError, OSError."""
     paths = segment_paths(disk, root / identity.AOF)
     nbytes = 0
     for path in paths:
@@ -74,14 +74,22 @@ def _surpluses(disk: Disk, quarantine: Path) -> list[Facts]:
         if name.startswith("store."):
             found.append({"directory": f"{quarantine.name}/{name}"})
         elif disk.exists(quarantine / name / REPORT):
-            report = json.loads(recipe.read(disk, quarantine / name / REPORT))
-            figures = {key: report[key] for key in ("first_lsn", "last_lsn", "records")}
+            figures = _figures(recipe.read(disk, quarantine / name / REPORT))
             found.append({"directory": f"{quarantine.name}/{name}", **figures})
     return found
 
 
+def _figures(report: bytes) -> Facts:
+    """Return the figures in a report; none if somebody has changed it."""
+    try:
+        told = json.loads(report)
+        return {name: int(told[name]) for name in ("first_lsn", "last_lsn", "records")}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
 def of_open(core: Core, feeds: Feeds, fetching: list[str], now: float) -> Callable[[], Facts]:
-    """The facts that an open store knows. Called in the loop's thread.
+    """Gather the facts of an open store. Called in the loop's thread.
 
     Returns a function that completes the facts from the disk: call it in a thread. It raises AofError, OSError.
 

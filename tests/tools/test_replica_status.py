@@ -62,6 +62,9 @@ def test_the_files_of_a_leader(run: Run, made: Made) -> None:
 def test_the_files_of_a_follower(run: Run, made: Made) -> None:
     aside(made.root, 4)
     (made.root / identity.QUARANTINE / "store.00000000000000000009.1").mkdir()
+    changed = made.root / identity.QUARANTINE / "00000000000000000009.0123456789abcdef"
+    changed.mkdir()
+    (changed / REPORT).write_text('{"records": 1}')
     follows = role.Role("follower", "ab" * 16, "10.0.0.1", 6379, 0, "followed by REPLICAOF")
     role.publish(RealDisk(), made.root, follows)
     done = run("replica", "status", made.root)

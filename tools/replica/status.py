@@ -49,7 +49,7 @@ def command(places: tuple[str, ...], as_json: bool) -> None:
 
 
 def server(place: Place) -> Facts:
-    """The facts that a server tells. Raises Unreachable, Refused."""
+    """Return the facts of a server. Raises Unreachable, Refused."""
     try:
         told = json.loads(ask(place, b"TIDELOG", b"STATUS"))
     except ValueError:
@@ -60,7 +60,7 @@ def server(place: Place) -> Facts:
 
 
 def store(path: Path) -> Facts:
-    """The facts that the files of a store tell. Raises as `LogFiles`."""
+    """Return the facts in the files of a store. Raises as `LogFiles`."""
     files = LogFiles(path)
     files.survey()
     found = role.read(files.disk, files.root)
@@ -71,7 +71,7 @@ def store(path: Path) -> Facts:
 
 
 def advice(followers: list[Facts]) -> str:
-    """Which of these followers has most."""
+    """Return a line that names the follower with the most records."""
     uuids = {facts["uuid"] for facts in followers}
     if len(uuids) > 1:
         return "they follow different stores"
@@ -104,7 +104,7 @@ def show(facts: Facts) -> None:
         figures = (
             f": {surplus['records']:,} records, LSN {surplus['first_lsn']:,} to {surplus['last_lsn']:,}"
             if "records" in surplus
-            else ": a whole store"
+            else ""
         )
         click.echo(f"set aside    {surplus['directory']}{figures}")
     if "followers" not in facts:
