@@ -17,7 +17,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
@@ -65,6 +65,15 @@ class Settings(Protocol):
         """Seconds of records that are given up without asking, if a leader has lost them with its power."""
 
 
+class Connected(NamedTuple):
+    """One connection to the leader: the leader's address, the own one, the descriptor, and when it was opened."""
+
+    peer: object
+    own: object
+    fd: int
+    opened_at: float
+
+
 class Link:
     """One follower's link, until `stop`. Create it in the loop's thread. Other threads may read its attributes.
 
@@ -73,6 +82,7 @@ class Link:
     down_since   the loop's time at which the link went down; None while it is up
     attempts     connections that were tried
     address      of the leader at the last attempt
+    connected    the connection over which the leader sends; None while there is none
     follower     what was received
     ended        done when the store leads or is closed, or after `stop`
     """
@@ -85,6 +95,7 @@ class Link:
         self.failure = ""
         self.attempts = 0
         self.address: Address | None = None
+        self.connected: Connected | None = None
         self.core = core
         self.settings = settings
         self.moved = moved
@@ -113,9 +124,16 @@ class Link:
         self.ended.cancel()
         self._hang_up("the link was ended")
 
-    def redial(self) -> None:
+    def redial(self, why: str = "the role of this store has changed") -> None:
         """Connect anew, because the leader's address may be another one."""
-        self._hang_up("the role of this store has changed")
+        self._hang_up(why)
+
+    def kill(self) -> None:
+        """End the connection; the next one begins soon. From any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self.redial, "CLIENT KILL ended it")
+        except RuntimeError:
+            pass  # the loop is closed
 
     def _hang_up(self, why: str) -> None:
         if self.follower.resyncing is not None:
@@ -164,7 +182,7 @@ class Link:
         lacking_since = self.loop.time()  # since when there was no link that lasted
         try:
             while not core.ended and core.following is not None:
-                self.state = CONNECTING
+                self.state, self.connected = CONNECTING, None
                 self.attempts += 1
                 began, applied = self.loop.time(), follower.frames_bytes
                 least = 0.0
@@ -201,7 +219,7 @@ class Link:
                     pause = max(_pause_after(pause, now - lacking_since), least)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         finally:
-            self.state = ENDED
+            self.state, self.connected = ENDED, None
 
     async def _resynced(self) -> None:
         """Wait for the thread of a resync, which goes on without the link if it has fetched everything."""
@@ -214,7 +232,7 @@ class Link:
                 self._resync = None
 
     def _down(self, error: BaseException) -> None:
-        self.state = CONNECT
+        self.state, self.connected = CONNECT, None
         if self.core.ended or self.core.following is None:
             return  # the end of following, and not of a connection
         self.failure = str(error) or repr(error)
@@ -321,6 +339,12 @@ class _Wire(asyncio.Protocol):
             if self._greeted:
                 self._follower.answered(line, now)
                 self._accepted = True
+                self._link.connected = Connected(
+                    self._transport.get_extra_info("peername"),
+                    self._transport.get_extra_info("sockname"),
+                    self._transport.get_extra_info("socket").fileno(),
+                    self._opened_at,
+                )
                 self._resyncing = self._follower.resyncing
                 if self._resyncing is None:
                     self._link.came_up()

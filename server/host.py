@@ -102,6 +102,24 @@ class Links(Protocol):
         """A turn has ended, and the log was flushed. Called if `active`."""
 
 
+class Upstream(Protocol):
+    """The connection to the leader (monitoring/upstream.py).
+
+    created    the loop's time
+    """
+
+    id: int
+    addr: str
+    laddr: str
+    created: float
+
+    def line(self, now: float) -> bytes:
+        """Return its line in CLIENT LIST, with the line end."""
+
+    def kill(self) -> None:
+        """End the connection. The link dials again."""
+
+
 class Replication(Protocol):
     """The server's part in replication (replicating.py).
 
@@ -122,6 +140,10 @@ class Replication(Protocol):
 
     @property
     def feeding(self) -> Links: ...
+
+    @property
+    def upstream(self) -> Upstream | None:
+        """The connection to the leader, as CLIENT LIST shows it; None while there is none."""
 
     @property
     def loading(self) -> bool:
@@ -178,6 +200,9 @@ class Host(Protocol[S]):
     @property
     def blocked(self) -> int:
         """Number of sessions blocked in a command. From any thread."""
+
+    def next_id(self) -> int:
+        """Return the ID for a new client. IDs only increase."""
 
     def store_ended(self, error: TidelogError) -> None:
         """The store was closed by its owner: stop serving."""

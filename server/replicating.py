@@ -17,6 +17,7 @@ from tidelog.server import errors, tls
 from tidelog.server.config.config import ConfigError
 from tidelog.server.feeding import Feeding
 from tidelog.server.host import Host
+from tidelog.server.monitoring.upstream import Upstream, Upstreams
 from tidelog.server.session import Session
 from tidelog.store.commit.landing import READONLY
 from tidelog.store.role import ALONE, Role
@@ -45,11 +46,17 @@ class Replicating:
         self.feeding.counted = self._weigh
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             server.config.on(name, self._weigh)
+        self._upstreams = Upstreams(server)
 
     @property
     def role(self) -> Role:
         """The role that the file REPLICA states."""
         return ALONE if self._roles is None else self._roles.role
+
+    @property
+    def upstream(self) -> Upstream | None:
+        """The connection to the leader, as CLIENT LIST shows it; None while there is none."""
+        return self._upstreams.now()
 
     # --- the role
 

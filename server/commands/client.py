@@ -6,11 +6,13 @@ CLIENT TRACKING ON is refused, because the server sends no invalidation messages
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from tidelog.engine.errors import SYNTAX, CommandError, echo
 from tidelog.engine.integers import int64, read_int64
 from tidelog.engine.reply import OK, Map, Reply, Status
 from tidelog.server.errors import UNBLOCKED
+from tidelog.server.host import Host
 from tidelog.server.monitoring.clients import client_type, is_plain, line
 from tidelog.server.session import Session
 from tidelog.server.wire.replies import NO_REPLY, SetReply, Verbatim
@@ -18,7 +20,20 @@ from tidelog.server.wire.replies import NO_REPLY, SetReply, Verbatim
 _ECHO = 1 << 16  # what Redis prints with a bare %s
 _TYPES = frozenset((b"normal", b"slave", b"replica", b"pubsub", b"master"))
 
-Matches = Callable[[Session], bool]
+
+class _Client(NamedTuple):
+    """One line of CLIENT LIST: a session, or the link to the leader, which has no user."""
+
+    id: int
+    kind: bytes
+    addr: str
+    laddr: str
+    created: float
+    session: Session | None
+    kill: Callable[[], None]
+
+
+Matches = Callable[[_Client], bool]
 
 
 def _usage(args: list[bytes]) -> CommandError:
@@ -134,19 +149,42 @@ def client_caching(session: Session, args: list[bytes]) -> Reply:
 # --- all connections
 
 
+def _clients(server: Host[Session]) -> list[_Client]:
+    """All clients, in the order of their IDs."""
+    found: list[_Client] = []
+    for each in server.sessions.values():
+        outlet = each.connection
+        at = outlet.addr, outlet.laddr, outlet.created
+        found.append(_Client(each.id, client_type(each), *at, each, each.kill))
+    upstream = server.replicating.upstream
+    if upstream is not None:
+        at = upstream.addr, upstream.laddr, upstream.created
+        found.append(_Client(upstream.id, b"master", *at, None, upstream.kill))
+        found.sort(key=lambda client: client.id)
+    return found
+
+
 def client_list(session: Session, args: list[bytes]) -> Reply:
-    sessions = session.server.sessions
-    found: list[Session] = list(sessions.values())
+    server = session.server
+    found = _clients(server)
     option = args[2].lower() if len(args) > 3 else b""
     if option == b"type" and len(args) == 4:
         wanted = _type(args[3])
-        found = [each for each in found if client_type(each) == wanted]
+        found = [each for each in found if each.kind == wanted]
     elif option == b"id":
+        by_id = {each.id: each for each in found}
         ids = [int64(word, b"ERR Invalid client ID") for word in args[3:]]
-        found = [sessions[id_] for id_ in ids if id_ in sessions]
+        found = [by_id[id_] for id_ in ids if id_ in by_id]
     elif len(args) != 2:
         raise CommandError(SYNTAX)
-    lines = (line(each, b"client|list" if each is session else b"") for each in found)
+    upstream, now = server.replicating.upstream, server.loop.time()
+    lines: list[bytes] = []
+    for client in found:
+        each = client.session
+        if each is not None:
+            lines.append(line(each, b"client|list" if each is session else b""))
+        elif upstream is not None:
+            lines.append(upstream.line(now))
     return Verbatim(b"".join(lines))
 
 
@@ -154,11 +192,10 @@ def client_kill(session: Session, args: list[bytes]) -> Reply:
     """CLIENT KILL addr, or CLIENT KILL with filters, all of which must match."""
     if len(args) == 3:
         addr = args[2].decode("utf-8", "surrogateescape")
-        victims = [s for s in session.server.sessions.values() if s.connection.addr == addr][:1]
+        victims = [each for each in _clients(session.server) if each.addr == addr][:1]
         if not victims:
             raise CommandError(b"ERR No such client")
-        _kill(session, victims)
-        return session.last_reply(OK) if session in victims else OK
+        return _killed(session, victims, OK)
     skip_me = True
     matches: list[Matches] = []
     for option, value in _pairs(args):
@@ -170,11 +207,10 @@ def client_kill(session: Session, args: list[bytes]) -> Reply:
             matches.append(_filter(session, option, value))
     victims = [
         each
-        for each in session.server.sessions.values()
-        if not (each is session and skip_me) and all(match(each) for match in matches)
+        for each in _clients(session.server)
+        if not (each.session is session and skip_me) and all(match(each) for match in matches)
     ]
-    _kill(session, victims)
-    return session.last_reply(len(victims)) if session in victims else len(victims)
+    return _killed(session, victims, len(victims))
 
 
 def _pairs(args: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -194,29 +230,34 @@ def _filter(session: Session, option: bytes, value: bytes) -> Matches:
         return lambda each: each.id == id_
     if option == b"type":
         wanted = _type(value)
-        return lambda each: client_type(each) == wanted
+        return lambda each: each.kind == wanted
     if option == b"addr":
-        return lambda each: each.connection.addr == text
+        return lambda each: each.addr == text
     if option == b"laddr":
-        return lambda each: each.connection.laddr == text
+        return lambda each: each.laddr == text
     if option == b"user":
         user = server.acl.users.get(value)
         if user is None:
             raise CommandError(b"ERR No such user '%b'" % echo(value, _ECHO))
-        return lambda each: each.user is user
+        return lambda each: each.session is not None and each.session.user is user
     if option == b"maxage":
         seconds = int64(value, b"ERR maxage is not an integer or out of range")
         if seconds <= 0:
             raise CommandError(b"ERR maxage should be greater than 0")
         now = server.loop.time()
-        return lambda each: now - each.connection.created >= seconds
+        return lambda each: now - each.created >= seconds
     raise CommandError(SYNTAX)
 
 
-def _kill(session: Session, victims: list[Session]) -> None:
+def _killed(session: Session, victims: list[_Client], reply: Reply) -> Reply:
+    """Close these connections. The caller's own is closed after the reply."""
+    itself = False
     for victim in victims:
-        if victim is not session:
+        if victim.session is session:
+            itself = True
+        else:
             victim.kill()
+    return session.last_reply(reply) if itself else reply
 
 
 def client_unblock(session: Session, args: list[bytes]) -> Reply:

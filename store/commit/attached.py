@@ -119,6 +119,22 @@ class Copying(Protocol):
     done: int
 
 
+class Peers(Protocol):
+    """A connection to the leader. See `replication.link.Connected`."""
+
+    @property
+    def peer(self) -> object: ...
+
+    @property
+    def own(self) -> object: ...
+
+    @property
+    def fd(self) -> int: ...
+
+    @property
+    def opened_at(self) -> float: ...
+
+
 class Linking(Protocol):
     """The link of a follower to its leader. See `replication.link.Link`."""
 
@@ -136,6 +152,13 @@ class Linking(Protocol):
     @property
     def up(self) -> bool:
         """Whether frames arrive."""
+
+    @property
+    def connected(self) -> Peers | None:
+        """The connection over which the leader sends."""
+
+    def kill(self) -> None:
+        """End the connection; the next one begins soon. From any thread."""
 
 
 class Receiving(Protocol):

@@ -84,6 +84,11 @@ class Node:
         with self.client() as client:
             return bool(client.info("replication")["master_link_status"] == "up")
 
+    def follows(self, port: int) -> bool:
+        """Whether it follows the server on this port, and its link is up."""
+        with self.client() as client:
+            return bool(client.role()[:4] == [b"slave", b"127.0.0.1", port, b"connected"])
+
     def digest(self) -> bytes:
         """Of everything it holds. Needs `enable-debug-command`."""
         with self.client() as client:

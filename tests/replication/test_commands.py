@@ -115,6 +115,41 @@ def test_client_list_shows_followers(two: Two) -> None:
     until(lambda: pair.proxy.count == 2)
 
 
+def test_client_list_shows_the_link_to_the_leader(two: Two) -> None:
+    pair, _, port = two
+    client, count = pair.client(port), pair.proxy.count
+    (found,) = client.client_list(_type="master")
+    assert (found["flags"], found["addr"]) == ("M", f"127.0.0.1:{pair.proxy.port}")
+    ids = [int(each["id"]) for each in client.client_list()]
+    assert int(found["id"]) in ids and ids == sorted(ids)
+    assert [each["flags"] for each in client.client_list(client_id=[found["id"]])] == ["M"]
+    assert {each["flags"] for each in client.client_list(_type="normal")} == {"N"}
+    client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+    assert pair.proxy.count == count
+    assert client.execute_command("CLIENT", "KILL", "USER", "default", "TYPE", "master") == 0
+    assert client.execute_command("CLIENT", "KILL", "TYPE", "master") == 1
+    until(lambda: pair.proxy.count == count + 1)
+    until(lambda: client.client_list(_type="master"))
+    (again,) = client.client_list(_type="master")
+    assert int(again["id"]) > int(found["id"])
+    assert client.client_list(_type="master")[0]["id"] == again["id"]
+    assert client.execute_command("CLIENT", "KILL", again["addr"]) == b"OK"
+    until(lambda: pair.proxy.count == count + 2)
+    client.execute_command("REPLICAOF", "NO", "ONE")
+    until(lambda: not client.client_list(_type="master"))
+
+
+def test_client_kill_ends_the_links_of_followers(two: Two) -> None:
+    pair, _, port = two
+    client, count = pair.client(), pair.proxy.count
+    client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+    assert pair.proxy.count == count
+    assert client.execute_command("CLIENT", "KILL", "TYPE", "replica") == 1
+    until(lambda: pair.proxy.count == count + 1)
+    until(lambda: client.execute_command("CLIENT", "KILL", "TYPE", "slave") == 1)
+    up(pair, port)
+
+
 def test_writes_are_refused(two: Two) -> None:
     pair, db, port = two
     pair.client().xadd("orders", {"n": 1})
