@@ -11,6 +11,7 @@ from tests.mutants import (
     of_log,
     of_recovery,
     of_replication,
+    of_resync,
     of_spark_streams,
     of_store,
 )
@@ -25,4 +26,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_exports.MUTANTS,
     *of_spark_streams.MUTANTS,
     *of_replication.MUTANTS,
+    *of_resync.MUTANTS,
 )

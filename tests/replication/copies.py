@@ -62,12 +62,14 @@ def follow(db: tidelog.Store) -> None:
         begin_to_follow(db)
 
 
-def fetch(db: tidelog.Store, offer: Offered) -> int:
-    """Resync a follower from what is offered. Returns how many bytes of the data it fetched."""
+def fetch(db: tidelog.Store, offer: Offered, shared: int = 0, same: bool = False) -> int:
+    """Resync a follower from what is offered. Returns how many bytes of the data it fetched.
+
+    shared, same   as the leader's reply says
+    """
     follow(db)
-    resyncing = Resyncing(
-        inside.core(db), Resync(offer.uuid, offer.snapshot.lsn, 0, "a test"), 0.0, "leader"
-    )
+    reply = Resync(offer.uuid, offer.snapshot.lsn, shared, "a test", same)
+    resyncing = Resyncing(inside.core(db), reply, 0.0, "leader")
     asked = Messages(FROM_FOLLOWER)
     sent = 0
     told = offer.snapshot

@@ -10,19 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import inside
 from tests.replication.copies import Offered, fetch, follow, offered
 from tests.rounds import rest_slow
-from tests.store.following.leader import flush
+from tests.store.following.leader import flush, pull
 
 import tidelog
 from tidelog.aof import identity
 from tidelog.disk.interface import Disk
+from tidelog.disk.real import RealDisk
+from tidelog.engine import rowkeys
 from tidelog.replication import resync
 from tidelog.replication.errors import ProtocolError, ReplicationError
 from tidelog.replication.follower import ERRORS
 from tidelog.replication.protocol import DATA_FILE, MANIFEST_FILE
+from tidelog.snapshot.errors import SnapshotDamaged
 from tidelog.snapshot.manifest import check_of
 from tidelog.snapshot.restore import Restored, restore
+from tidelog.snapshot.rows.environment import open_environment
 
 
 @pytest.fixture
@@ -170,6 +175,48 @@ def test_another_snapshot_of_the_same_lsn(
         fetch(copy, first)
     fetch(copy, second)
     assert copy.digest() == leader.digest()
+
+
+def test_a_sound_file_that_holds_nonsense(
+    tmp_path: Path, leader: tidelog.Store, copy: tidelog.Store
+) -> None:
+    """All hashes and checksums are right, but rows of a stream are missing: only the walk finds that."""
+    truth = offered(leader)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "data.mdb").write_bytes(truth.files[DATA_FILE])
+    environment = open_environment(RealDisk(), tmp_path / "x")
+    writing = environment.write()
+    writing.delete_range(rowkeys.DATA, bytes([rowkeys.DATA[0] + 1]), 1)
+    writing.commit()
+    environment.close()
+    lie = truth.copy()
+    lie.files[DATA_FILE] = data = (tmp_path / "x" / "data.mdb").read_bytes()
+    told = {"bytes": len(data), "blake2b": blake2b(data, digest_size=32).hexdigest()}
+    retold(lie, lambda facts: facts.update(data=told), True)
+    follow(copy)
+    before = copy.digest()
+    with pytest.raises(SnapshotDamaged):
+        fetch(copy, lie)
+    assert copy.digest() == before
+    fetch(copy, truth)
+    assert copy.digest() == leader.digest()
+
+
+@pytest.mark.parametrize(("shared", "kept"), [(1, True), (2, False)])
+def test_records_behind_what_both_share_are_kept(
+    tmp_path: Path, leader: tidelog.Store, shared: int, kept: bool
+) -> None:
+    """Although a checksum proves that the leader has those before."""
+    flush(leader)
+    with tidelog.open(tmp_path / "copy", fsync="no") as copy:
+        inside.core(copy).roles.follow("leader", 1)  # type: ignore[union-attr]
+        inside.core(copy).roles.adopt(inside.core(leader).roles.uuid)  # type: ignore[union-attr]
+        pull(copy, leader)
+        truth = offered(leader)
+        last = copy.info()["next_lsn"] - 1
+        fetch(copy, truth, shared=last - 2 + shared, same=True)
+        assert copy.digest() == leader.digest()
+        assert (tmp_path / "copy" / identity.QUARANTINE).exists() == kept
 
 
 def test_a_copy_that_rots_before_it_is_used(

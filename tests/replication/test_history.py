@@ -68,8 +68,8 @@ def fell_behind_and_is_remembered() -> Case:
 
 def a_clone_that_is_remembered() -> Case:
     upstream, follower = a_machine_was_cloned()
-    upstream.write(2).released = len(upstream.frames) - 1
-    upstream.remembers = True
+    upstream.write(2, 2)
+    upstream.released, upstream.remembers = len(upstream.frames) - 1, True
     return upstream, follower
 
 

@@ -26,10 +26,11 @@ from tidelog.disk.real import RealDisk
 from tidelog.replication.feeds import End
 from tidelog.replication.fetch import Fetch
 from tidelog.replication.handshake import Follow
+from tidelog.replication.offer import choose
 from tidelog.replication.protocol import DATA_FILE
 from tidelog.replication.resync import CHECKING, FETCHING, SWAPPING, WAITING
 from tidelog.server import offering
-from tidelog.snapshot import copying
+from tidelog.snapshot import copying, portable
 
 REAL = RealDisk()
 SMALL: dict[str, Any] = {"segment_bytes": 8192, "retain_bytes": 0}
@@ -337,6 +338,26 @@ def test_a_snapshot_that_becomes_spare_while_another_one_is_deleted_is_deleted_n
 
     asyncio.run(look())
     assert deleted == [Path("first"), Path("second")]
+
+
+def test_what_a_follower_fetches_is_not_pruned(released: Pair) -> None:
+    core = inside.core(released.db)
+    directory = core.root / identity.SNAPSHOTS
+    held = offering.hold(core, 0)
+    pruned = portable.prune(REAL, directory, 0)
+    assert [each.path for each in pruned.held] == [held.path] and held.path.exists()
+    held.close()
+    portable.prune(REAL, directory, 0)
+    assert not held.path.exists()
+
+
+def test_a_snapshot_is_not_older_than_what_both_have(released: Pair) -> None:
+    leader = released.db
+    old = leader.snapshot().lsn
+    write(leader, 1)
+    core = inside.core(leader)
+    assert choose(core, old).lsn == old
+    assert choose(core, old + 1).lsn == old + 1
 
 
 class Swift:

@@ -134,6 +134,18 @@ def test_every_power_cut_leaves_one_of_both(kept: bool) -> None:
     assert seen == {"old", "new"} and again > 30
 
 
+def test_a_move_is_durable_in_both_directories() -> None:
+    disk, asked = both()
+    seen: list[tuple[str, Path]] = []
+    disk.before = lambda operation, path: seen.append((operation, path))
+    recipe.move(disk, ROOT / swap.NEW / identity.NAME, ROOT / "moved")
+    assert seen == [
+        ("move", ROOT / "moved"),
+        ("sync_directory", ROOT),
+        ("sync_directory", ROOT / swap.NEW),
+    ]
+
+
 def test_an_error_at_every_operation_is_finished_later() -> None:
     for number in range(200):
         disk, asked = both()
