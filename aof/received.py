@@ -47,6 +47,16 @@ class Batch(NamedTuple):
     now: int
     records: list[Effect]
 
+    def crc_at(self, lsn: int) -> int | None:
+        """The header checksum of the frame that ends with `lsn`, one of this batch; None if `lsn` is inside a frame."""
+        assert self.first <= lsn <= self.last
+        offset, last = 0, self.first - 1
+        while last < lsn:
+            _, length, _, count, _, _, _, _, crc = HEADER.unpack_from(self.data, offset)
+            offset += HEADER_BYTES + length
+            last += count
+        return crc if last == lsn else None
+
 
 class Frames:
     """The frames of a log behind the frame that ends with `lsn` and has the header checksum `crc`.

@@ -26,6 +26,16 @@ class Parted(ReplicationError):
         self.lsn, self.reason = lsn, reason
 
 
+class FaultFound(ReplicationError):
+    """The follower has found a fault in the leader's log, and ends the link."""
+
+    def __init__(self, lsn: int, reason: str) -> None:
+        super().__init__(
+            f"it refuses what this log has at LSN {lsn}: {reason}. Check both with `tidelog verify`"
+        )
+        self.lsn, self.reason = lsn, reason
+
+
 class LinkError(ReplicationError):
     """The link to the leader could not be made, or broke. It is tried again."""
 

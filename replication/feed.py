@@ -14,7 +14,7 @@ import math
 from collections import deque
 from typing import Final, Protocol
 
-from tidelog.replication.errors import ProtocolError
+from tidelog.replication.errors import FaultFound, ProtocolError
 from tidelog.replication.protocol import (
     BEAT_BYTES,
     FRAMES,
@@ -23,6 +23,7 @@ from tidelog.replication.protocol import (
     SLICE_BYTES_MAX,
     Ack,
     Beat,
+    Fault,
     Messages,
     Want,
     message,
@@ -120,6 +121,8 @@ class Feed:
                     self._acknowledged(found)
                 case Want():
                     wanted.append(found)
+                case Fault():
+                    raise FaultFound(found.lsn, found.reason)
         return wanted
 
     def overdue(self, now: float, timeout: float) -> bool:

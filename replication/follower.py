@@ -23,7 +23,7 @@ from typing import Final
 
 from tidelog.aof.errors import AofError, BadFrame
 from tidelog.aof.received import Batch
-from tidelog.replication.errors import LinkError, Refused, ReplicationError
+from tidelog.replication.errors import LinkError, Parted, Refused, ReplicationError
 from tidelog.replication.handshake import (
     Behind,
     Continue,
@@ -34,6 +34,7 @@ from tidelog.replication.handshake import (
     parse_reply,
 )
 from tidelog.replication.intake import Intake
+from tidelog.replication.protocol import Fault
 from tidelog.replication.rejoin import SURPLUS_S, rejoin
 from tidelog.replication.resync import Resyncing
 from tidelog.snapshot import swap
@@ -270,6 +271,13 @@ class Follower:
         The latter is a link that lost bytes: a message takes what follows for its own rest.
         """
         return now - self.heard_at > timeout_s or now - self._whole_at > timeout_s + MESSAGE_S
+
+    def last_words(self, error: BaseException) -> bytes:
+        """What to tell the leader before the connection is closed because of `error`, or b""."""
+        cause = error.__cause__ if isinstance(error, LinkError) else error
+        if isinstance(cause, Parted | BadFrame):
+            return Fault(cause.lsn, str(error)).pack()
+        return b""
 
     def _reached(self) -> tuple[int, int]:
         lsn, _ = self._last

@@ -9,6 +9,7 @@ at most 1 MiB and one frame, which can have 128 MiB, besides what it read last.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from tidelog.aof.received import BATCH_BYTES, Batch, Frames
@@ -21,6 +22,9 @@ BUFFERED_BYTES_MAX: Final = 1 << 20
 ACK_SECONDS_MIN: Final = 0.001
 ACK_SECONDS_MAX: Final = 1.0
 NOW_MS_MAX: Final = (1 << 63) - 1
+PLACES_MAX: Final = (
+    1000  # that BEATs have named and no frame has reached; later ones are not compared
+)
 
 
 class Intake:
@@ -45,6 +49,9 @@ class Intake:
         self._acked = Ack(0, 0)
         self._acked_at: float | None = None
         self._asked = False  # a BEAT came since the last ACK
+        self._places: deque[tuple[int, int]] = (
+            deque()
+        )  # (LSN, checksum) that BEATs named, and not compared yet
 
     @property
     def last_lsn(self) -> int:
@@ -93,17 +100,16 @@ class Intake:
         if batch is not None:
             self.lsn, self.crc = batch.last, batch.crc
             self._floor_ms = max(self._floor_ms, batch.now)
-            self.compare(batch.last, batch.crc)
+            self._compare(batch)
         return batch
 
-    def compare(self, lsn: int, crc: int) -> None:
-        """Compare the last frame of a log, the follower's own or what was taken, with the newest BEAT.
-
-        Raises Parted.
-        """
-        beat = self.beat
-        if beat is not None and beat.last == lsn and beat.crc != crc:
-            raise Parted(lsn, f"its frame has checksum {beat.crc:08x} there, and {crc:08x} here")
+    def _compare(self, batch: Batch) -> None:
+        """Compare the places that BEATs have named with the frames there. Raises Parted."""
+        places = self._places
+        while places and places[0][0] <= batch.last:
+            lsn, crc = places.popleft()
+            if lsn >= batch.first:
+                _agree(lsn, crc, batch.crc_at(lsn))
 
     def leader_now(self, now: float) -> int:
         """The leader's clock, unix milliseconds: by its newest BEAT, run on, and never less than in a frame. It never
@@ -145,4 +151,14 @@ class Intake:
             raise ProtocolError(f"its clock says {beat.now}, which is not a time")
         self.leader_now(now)  # the clock may be set back, but its readers see no time twice
         self.beat, self._beat_at, self._asked = beat, now, True
-        self.compare(self.lsn, self.crc)
+        if beat.last == self.lsn:
+            _agree(beat.last, beat.crc, self.crc)
+        elif len(self._places) < PLACES_MAX:  # the frames there have yet to be taken
+            self._places.append((beat.last, beat.crc))
+
+
+def _agree(lsn: int, theirs: int, ours: int | None) -> None:
+    """Raise Parted unless both logs have the same frame that ends with `lsn`."""
+    if ours != theirs:
+        here = "no frame ends there here" if ours is None else f"{ours:08x} here"
+        raise Parted(lsn, f"its frame has checksum {theirs:08x} there, and {here}")

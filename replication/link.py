@@ -23,7 +23,7 @@ from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, Replies, greeting, request
-from tidelog.replication.errors import LinkError, NoRoom, Refused
+from tidelog.replication.errors import LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
@@ -188,7 +188,7 @@ class Link:
                 least = 0.0
                 try:
                     await self._connected()
-                except Refused as error:
+                except (Refused, Parted) as error:
                     self._down(error)
                     least = REFUSED_PAUSE_S
                 except ERRORS as error:
@@ -372,7 +372,12 @@ class _Wire(asyncio.Protocol):
         if self._resyncing is not None:
             self._resyncing.fail(error)
         if self._transport is not None:
-            self._transport.abort()
+            last = b"" if self._transport.is_closing() else self._follower.last_words(error)
+            if last:
+                self._transport.write(last)
+                self._transport.close()
+            else:
+                self._transport.abort()
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(TICK_S, self._tick)

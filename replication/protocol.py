@@ -22,6 +22,7 @@ From the follower:
 
     16 ACK      LSN u64 (written and applied), LSN u64 (fsynced)
     17 WANT     file u8, offset u64: send the file from there to its end
+    20 FAULT    LSN u64, reason, UTF-8, at most 1,000 bytes: the frame there is refused. The last message of a follower
 
 The leader has stored "good" records as well as its fsync policy asks for, and ships no others.
 """
@@ -48,6 +49,7 @@ DATA: Final = 4
 BYE: Final = 5
 ACK: Final = 16
 WANT: Final = 17
+FAULT: Final = 20
 
 MANIFEST_FILE: Final = 1
 DATA_FILE: Final = 2
@@ -56,6 +58,7 @@ _BEAT = struct.Struct("<QQIQ")
 _SNAPSHOT = struct.Struct("<QIQQ32s")
 _FILE = struct.Struct("<BQ")
 _ACK = struct.Struct("<QQ")
+_LSN = struct.Struct("<Q")
 assert OVERHEAD == 9
 assert (_BEAT.size, _SNAPSHOT.size, _FILE.size, _ACK.size) == (28, 60, 9, 16)
 
@@ -136,7 +139,17 @@ class Want(NamedTuple):
         return message(WANT, _FILE.pack(*self))
 
 
-Message = Frames | Beat | Snapshot | Data | Bye | Ack | Want
+class Fault(NamedTuple):
+    """The follower ends the link, because something is wrong with the leader's log, and says where and what."""
+
+    lsn: int
+    reason: str
+
+    def pack(self) -> bytes:
+        return message(FAULT, _LSN.pack(self.lsn) + cut(self.reason, REASON_BYTES_MAX))
+
+
+Message = Frames | Beat | Snapshot | Data | Bye | Ack | Want | Fault
 
 
 def message(kind: int, payload: bytes) -> bytes:
@@ -160,6 +173,11 @@ def _bye(payload: bytes) -> Bye:
     return Bye(payload.decode(errors="replace"))
 
 
+def _fault(payload: bytes) -> Fault:
+    (lsn,) = _LSN.unpack_from(payload)
+    return Fault(lsn, payload[_LSN.size :].decode(errors="replace"))
+
+
 class Kind(NamedTuple):
     """A type of message: its name, the bounds of its payload, and how to read it."""
 
@@ -180,6 +198,7 @@ FROM_LEADER: Final[Mapping[int, Kind]] = {
 FROM_FOLLOWER: Final[Mapping[int, Kind]] = {
     ACK:      Kind("ACK", _ACK.size, _ACK.size, lambda p: Ack(*_ACK.unpack(p))),
     WANT:     Kind("WANT", _FILE.size, _FILE.size, lambda p: Want(*_file(p))),
+    FAULT:    Kind("FAULT", _LSN.size, _LSN.size + REASON_BYTES_MAX, lambda p: _fault(p)),
 }
 # fmt: on
 

@@ -155,10 +155,20 @@ MUTANTS: Final = (
     Mutant(
         "intake/logs-not-compared",
         "replication/intake.py",
-        "        if beat is not None and beat.last == lsn and beat.crc != crc:\n",
-        "        if False:\n",
+        "    if ours != theirs:\n",
+        "    if False:\n",
         ("tests/replication/test_intake.py::test_both_logs_are_compared_at_each_beat",),
         "The ends of both logs are compared with every BEAT.",
+    ),
+    Mutant(
+        "intake/compared-at-ends-of-batches-only",
+        "replication/intake.py",
+        "            if lsn >= batch.first:\n",
+        "            if lsn == batch.last:\n",
+        (
+            "tests/replication/test_intake.py::test_a_place_that_a_beat_named_is_compared_when_a_batch_passes_it",
+        ),
+        "Under load, too, both logs are compared at the place that each BEAT names.",
     ),
     # --- a store that follows
     Mutant(

@@ -11,6 +11,7 @@ from tests.replication.stores import caught_up, equal
 from tests.until import parked, until
 
 import tidelog
+from tidelog.replication.feeds import End, Feeds
 
 
 def test_it_holds_what_its_leader_holds(pair: Pair) -> None:
@@ -111,3 +112,25 @@ def test_the_same_for_asyncio(pair: Pair) -> None:
             assert await db.xlen("orders") == 2
 
     asyncio.run(go())
+
+
+def test_logs_that_differ_stop_the_link_on_both_sides(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair.db.xadd("orders", {"n": 1})
+    db = pair.follow()
+    caught_up(pair.db, db)
+    real = Feeds.end
+
+    def end(self: Feeds) -> End:
+        found = real(self)
+        lsn, crc = found.last
+        return found._replace(last=(lsn, crc ^ 1))
+
+    monkeypatch.setattr(Feeds, "end", end)
+    until(lambda: "differ at LSN 2:" in db.info()["replication"]["link_failure"])
+    until(lambda: "it refuses what this log has at LSN 2:" in caplog.text)
+    monkeypatch.undo()
+    pair.db.xadd("orders", {"n": 2})
+    caught_up(pair.db, db)
+    assert db.digest() == pair.db.digest()

@@ -11,7 +11,7 @@ from tests.replication.shipped import UUID, End, Shipped
 from tests.rounds import some_and_all
 
 from tidelog.aof.errors import AofError, BadFrame, NewerFrame
-from tidelog.replication.errors import ProtocolError, ReplicationError
+from tidelog.replication.errors import FaultFound, ProtocolError, ReplicationError
 from tidelog.replication.feed import Feed
 from tidelog.replication.intake import Intake
 from tidelog.replication.protocol import (
@@ -19,6 +19,7 @@ from tidelog.replication.protocol import (
     Beat,
     Bye,
     Data,
+    Fault,
     Frames,
     Message,
     Snapshot,
@@ -91,6 +92,8 @@ def followers(rng: random.Random) -> bytes:
         else Ack(lsn, rng.randint(0, lsn) if rng.random() < 0.3 else 0)
         for lsn in range(1, rng.randint(2, 8))
     ]
+    if rng.random() < 0.1:
+        messages.append(Fault(3, "damaged"))
     return faulty(rng, messages, Bye("?"))
 
 
@@ -167,7 +170,7 @@ def told(pieces: Pieces) -> tuple[int, int, list[Want], str]:
     for piece in pieces:
         try:
             wanted += feed.receive(piece, 0.0)
-        except ProtocolError as error:
+        except (ProtocolError, FaultFound) as error:
             return feed.acked_lsn, feed.fsynced_lsn, [], str(error)
     return feed.acked_lsn, feed.fsynced_lsn, wanted, ""
 

@@ -105,10 +105,32 @@ def test_both_logs_are_compared_at_each_beat() -> None:
         intake.receive(beat(log, crc=1).pack(), 0.0)
     intake = Intake(UUID, *log.end, 0.0)
     intake.receive(beat(log).pack(), 0.0)
-    intake.compare(*log.end)
-    intake.compare(3, 1)  # behind the leader's end: frames will tell
-    with pytest.raises(Parted):
-        intake.compare(4, log.end.crc ^ 1)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_place_that_a_beat_named_is_compared_when_a_batch_passes_it(at: int) -> None:
+    """Under load a batch rarely ends where the leader's log ended when it sent the BEAT."""
+    log = Shipped([2, 2, 1, 3])
+    lsn, crc = log.ends[at]
+    for good in (True, False):
+        intake = Intake(UUID, 0, 0, 0.0)
+        intake.receive(Beat(1, lsn, crc if good else crc ^ 1, lsn).pack(), 0.0)
+        intake.receive(Beat(2, *log.end, 8).pack(), 0.0)
+        intake.receive(Frames(log.data).pack(), 0.0)
+        if good:
+            assert batches(intake)[-1].last == 8
+            continue
+        with pytest.raises(Parted, match=f"differ at LSN {lsn}: ") as caught:
+            batches(intake)
+        assert caught.value.lsn == lsn
+
+
+def test_a_place_inside_a_frame() -> None:
+    log = Shipped([2, 2])
+    intake = Intake(UUID, 0, 0, 0.0)
+    intake.receive(Beat(1, 3, 5, 3).pack() + Frames(log.data).pack(), 0.0)
+    with pytest.raises(Parted, match="no frame ends there here"):
+        batches(intake)
 
 
 def test_acknowledgements_are_frequent_only_while_they_say_something() -> None:

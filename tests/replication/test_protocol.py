@@ -23,6 +23,7 @@ from tidelog.replication.protocol import (
     Beat,
     Bye,
     Data,
+    Fault,
     Frames,
     Kind,
     Message,
@@ -44,7 +45,13 @@ LEADERS: tuple[Message, ...] = (
     Bye(""),
     Bye("schließt"),
 )
-FOLLOWERS: tuple[Message, ...] = (Ack(U64, 0), Want(protocol.MANIFEST_FILE, 0), Want(2, U64))
+FOLLOWERS: tuple[Message, ...] = (
+    Ack(U64, 0),
+    Want(protocol.MANIFEST_FILE, 0),
+    Want(2, U64),
+    Fault(U64, "damaged"),
+    Fault(1, ""),
+)
 
 
 @pytest.mark.parametrize(
