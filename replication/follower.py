@@ -273,7 +273,7 @@ class Follower:
         return now - self.heard_at > timeout_s or now - self._whole_at > timeout_s + MESSAGE_S
 
     def last_words(self, error: BaseException) -> bytes:
-        """What to tell the leader before the connection is closed because of `error`, or b""."""
+        """The message that tells the leader why this side closes the connection, or b""."""
         cause = error.__cause__ if isinstance(error, LinkError) else error
         if isinstance(cause, Parted | BadFrame):
             return Fault(cause.lsn, str(error)).pack()
