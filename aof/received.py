@@ -10,6 +10,7 @@ The bytes come in pieces, cut anywhere. Nothing here reads a file or a clock.
 
 from __future__ import annotations
 
+import struct
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -19,10 +20,12 @@ from tidelog.aof.errors import BadFrame, NewerFrame
 from tidelog.aof.frame import BODY_BYTES_MAX, HEADER, HEADER_BYTES, MAGIC
 from tidelog.engine.crc32c import crc32c_after, crc32c_of
 from tidelog.engine.effects.apply import is_known
-from tidelog.engine.effects.effect import END, Effect
+from tidelog.engine.effects.effect import END, EPOCH, Effect
 
 BATCH_BYTES: Final = 256 << 10
 
+_CHECKED: Final = struct.Struct("<IIQI16xIII")  # a header without `now` and `synced`
+assert _CHECKED.size == HEADER_BYTES
 _ARRAY: Final = b"\xdd"  # msgpack: an array, whose length follows in 4 bytes
 _opcode_of = itemgetter(0)
 
@@ -37,6 +40,7 @@ class Batch(NamedTuple):
     crc       header checksum of the last frame
     now       unix ms of the last frame
     records   one for each LSN, in order
+    epochs    whether a record is an EPOCH
     """
 
     data: bytes
@@ -46,6 +50,7 @@ class Batch(NamedTuple):
     crc: int
     now: int
     records: list[Effect]
+    epochs: bool
 
     def crc_at(self, lsn: int) -> int | None:
         """The header checksum of the frame that ends with `lsn`, one of this batch; None if `lsn` is inside a frame."""
@@ -90,11 +95,11 @@ class Frames:
         data = self._joined()
         bodies, counts, fault = self._split(data, nbytes_max)
         refused: BadFrame | NewerFrame | None = BadFrame(self.lsn + 1, fault) if fault else None
-        records = _decoded(bodies, counts) if bodies else []
-        if records is None:
-            records, refused = self._before_refused(bodies, counts)
+        found = _decoded(bodies, counts)
+        if found is None:
+            found, refused = self._before_refused(bodies, counts)
         if bodies:
-            return self._taken(data, bodies, counts, records)
+            return self._taken(data, bodies, counts, *found)
         if refused is not None:
             raise refused
         return None
@@ -113,11 +118,11 @@ class Frames:
         counts: list[int] = []
         offset = self._at
         lsn, prev = self.lsn + 1, self.crc
-        seed, unpack = self._seed, HEADER.unpack_from
+        seed, unpack = self._seed, _CHECKED.unpack_from
         last_header, limit = len(data) - HEADER_BYTES, offset + nbytes_max
         # the same checks as in `Scan._walk` of aof/reading/reader.py
         while offset <= last_header:
-            magic, length, first, count, _, _, before, body_crc, crc = unpack(data, offset)
+            magic, length, first, count, before, body_crc, crc = unpack(data, offset)
             if magic != MAGIC or crc32c_after(seed, data[offset : offset + 44]) != crc:
                 return bodies, counts, "there is no frame of this store, or its header is damaged"
             if first != lsn or before != prev:
@@ -148,22 +153,29 @@ class Frames:
 
     def _before_refused(
         self, bodies: list[bytes], counts: list[int]
-    ) -> tuple[list[Effect], BadFrame | NewerFrame]:
+    ) -> tuple[tuple[list[Effect], set[int]], BadFrame | NewerFrame]:
         """Find the first frame whose records are refused, and drop it and the later ones from the lists.
 
-        Returns the records of the frames before it, and the error.
+        Returns the records of the frames before it with their opcodes, and the error.
         """
         records: list[Effect] = []
+        kinds: set[int] = set()
         for number, (body, count) in enumerate(zip(bodies, counts)):
             found = _decoded([body], [count])
             if found is None:
                 del bodies[number:], counts[number:]
-                return records, _refusal(body, count, self.lsn + 1 + len(records))
-            records += found
+                return (records, kinds), _refusal(body, count, self.lsn + 1 + len(records))
+            records += found[0]
+            kinds |= found[1]
         raise AssertionError("the frames decode one by one, but not together")
 
     def _taken(
-        self, data: bytes, bodies: list[bytes], counts: list[int], records: list[Effect]
+        self,
+        data: bytes,
+        bodies: list[bytes],
+        counts: list[int],
+        records: list[Effect],
+        kinds: set[int],
     ) -> Batch:
         """Make the batch of these frames, and go on behind them."""
         start, first, prev = self._at, self.lsn + 1, self.crc
@@ -180,11 +192,15 @@ class Frames:
         if not self.buffered:
             self._pieces.clear()
             self._at = 0
-        return Batch(data[start:end], first, self.lsn, prev, crc, now, records)
+        epochs = EPOCH in kinds or EPOCH | END in kinds
+        return Batch(data[start:end], first, self.lsn, prev, crc, now, records, epochs)
 
 
-def _unpacked(bodies: list[bytes], count: int) -> list[Effect] | None:
-    """The `count` records in `bodies`; None if these are not exactly so many tuples that begin with an opcode."""
+def _unpacked(bodies: list[bytes], count: int) -> tuple[list[Effect], list[int]] | None:
+    """The `count` records in `bodies`, and their opcodes.
+
+    None if these are not exactly so many tuples that begin with an integer.
+    """
     # Decode them as one array. An Unpacker would not report an unfinished record behind the last one.
     array = _ARRAY + count.to_bytes(4, "big")
     try:
@@ -202,30 +218,36 @@ def _unpacked(bodies: list[bytes], count: int) -> list[Effect] | None:
         )
         if not {tuple}.issuperset(map(type, records)):
             return None
-        return records if {int}.issuperset(map(type, map(_opcode_of, records))) else None
+        opcodes: list[int] = list(map(_opcode_of, records))
     except (ValueError, msgpack.UnpackException, IndexError):  # IndexError: an empty tuple
         return None
+    return (records, opcodes) if {int}.issuperset(map(type, opcodes)) else None
 
 
-def _decoded(bodies: list[bytes], counts: list[int]) -> list[Effect] | None:
-    """The records of these frames; None if one of the frames must be refused."""
-    records = _unpacked(bodies, sum(counts))
-    if records is None or not all(map(is_known, set(map(_opcode_of, records)))):
+def _decoded(bodies: list[bytes], counts: list[int]) -> tuple[list[Effect], set[int]] | None:
+    """The records of these frames, and the opcodes among them; None if one of the frames must be refused."""
+    found = _unpacked(bodies, sum(counts))
+    if found is None:
         return None
-    at = -1
-    for count in counts:
-        at += count
-        if not records[at][0] & END:
-            return None
-    return records
+    records, opcodes = found
+    kinds = set(opcodes)
+    if not all(map(is_known, kinds)):
+        return None
+    if not all(kind & END for kind in kinds):  # else every record ends a unit, as most do
+        at = -1
+        for count in counts:
+            at += count
+            if not opcodes[at] & END:
+                return None
+    return records, kinds
 
 
 def _refusal(body: bytes, count: int, lsn: int) -> BadFrame | NewerFrame:
     """Why a frame with valid checksums, whose first record has the LSN `lsn`, is refused."""
-    records = _unpacked([body], count)
-    if records is None:
+    found = _unpacked([body], count)
+    if found is None:
         return BadFrame(lsn, f"its checksums match, but its {count} records cannot be decoded")
-    for number, record in enumerate(records):
-        if not is_known(record[0]):
-            return NewerFrame(lsn + number, record[0])
+    for number, opcode in enumerate(found[1]):
+        if not is_known(opcode):
+            return NewerFrame(lsn + number, opcode)
     return BadFrame(lsn, "its last record does not end a unit")

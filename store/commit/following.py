@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final
 from tidelog.aof.errors import LeaderLog
 from tidelog.aof.reading.reader import Epoch
 from tidelog.engine.api import (
-    APPLY,
     EPOCH,
     OPCODE,
     Context,
@@ -140,17 +139,11 @@ class Following:
                 core.waits.serve()
 
     def _apply(self, batch: Batch, core: Core) -> None:
-        landing = self._landing
-        state, observed, table = landing.state, landing.observed, APPLY
-        lsn = batch.first
-        for record in batch.records:
-            if observed:
-                landing.observe(record)
-            opcode = record[0]
-            table[opcode](state, record)
-            if opcode & OPCODE == EPOCH and core.checkpoints is not None:
-                core.checkpoints.lived(Epoch(record[1], record[2], lsn))
-            lsn += 1
+        self._landing.replay(batch.records)
+        if batch.epochs and core.checkpoints is not None:
+            for lsn, record in enumerate(batch.records, batch.first):
+                if record[0] & OPCODE == EPOCH:
+                    core.checkpoints.lived(Epoch(record[1], record[2], lsn))
 
     @property
     def last(self) -> tuple[int, int]:

@@ -225,14 +225,21 @@ class Landing:
     def follow(self, records: Sequence[Effect]) -> None:
         """Apply records that are already in the log; another process is its writer."""
         try:
-            observed = self.observed
-            for record in records:
-                if observed:
-                    self.observe(record)
-                APPLY[record[0]](self.state, record)
+            self.replay(records)
         except BaseException:  # an interrupt: it is unknown how far it came
             self.trouble = RELOAD
             raise
+
+    def replay(self, records: Sequence[Effect]) -> None:
+        """Apply records that are already in the log. After an exception it is unknown how far it came."""
+        state, table = self.state, APPLY
+        if self.observed:
+            for record in records:
+                self.observe(record)
+                table[record[0]](state, record)
+        else:
+            for record in records:
+                table[record[0]](state, record)
 
     # --- promises
 

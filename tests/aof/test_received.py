@@ -222,6 +222,19 @@ def test_a_record_of_a_newer_tidelog_is_named(opcode: int) -> None:
 def test_an_epoch_is_a_record_as_any() -> None:
     (batch,), _ = whole(made(msgpack.packb((EPOCH | END, 1 << 32, 5)), GOOD))
     assert batch.records[0] == (EPOCH | END, 1 << 32, 5)
+    assert batch.epochs
+    (batch,), _ = whole(made(GOOD))
+    assert not batch.epochs
+
+
+def test_a_unit_may_have_several_records() -> None:
+    """Only the last one of a frame must end a unit."""
+    long_unit = END_OF_NO_UNIT + END_OF_NO_UNIT + GOOD
+    (batch,), error = whole(made(GOOD, long_unit, GOOD, counts=(1, 3, 1)))
+    assert (batch.last, error) == (5, None)
+    (batch,), error = whole(made(long_unit, GOOD + END_OF_NO_UNIT, counts=(3, 2)))
+    assert batch.last == 3
+    assert isinstance(error, BadFrame) and "does not end a unit" in str(error)
 
 
 def test_a_long_frame_in_small_pieces_is_not_copied_again_and_again() -> None:

@@ -119,10 +119,21 @@ MUTANTS: Final = (
     Mutant(
         "received/unknown-records",
         "aof/received.py",
-        "    if records is None or not all(map(is_known, set(map(_opcode_of, records)))):\n",
-        "    if records is None:\n",
+        "    if not all(map(is_known, kinds)):\n",
+        "    if False:\n",
         ("tests/aof/test_received.py::test_a_record_of_a_newer_tidelog_is_named",),
         "A record of a newer version is never appended.",
+    ),
+    Mutant(
+        "received/unfinished-units",
+        "aof/received.py",
+        "            if not opcodes[at] & END:\n",
+        "            if False:\n",
+        (
+            "tests/aof/test_received.py::test_records_that_recovery_could_not_apply_are_refused",
+            "tests/aof/test_received.py::test_a_unit_may_have_several_records",
+        ),
+        "A frame that does not end with the end of a unit is refused.",
     ),
     Mutant(
         "rewind/durable-not-lowered",

@@ -223,8 +223,8 @@ MUTANTS: Final = (
     Mutant(
         "following/lives-unknown",
         "store/commit/following.py",
-        "            if opcode & OPCODE == EPOCH and core.checkpoints is not None:\n",
-        "            if False:\n",
+        "        if batch.epochs and core.checkpoints is not None:\n",
+        "        if False:\n",
         (f"{_STORE}::test_it_knows_the_lives_of_its_leader",),
         "A follower knows the lives in its log, which say where histories part.",
     ),
