@@ -63,9 +63,8 @@ class Feed:
         self._messages = Messages(FROM_FOLLOWER)
         self._last = last  # as of the newest `send`: a follower cannot have more
         self._beat_at = now  # when the next BEAT is due
-        self._marks: deque[tuple[float, int]] = (
-            deque()
-        )  # time and last LSN of BEATs that are not reached yet
+        # time and last LSN of BEATs that are not reached yet
+        self._marks: deque[tuple[float, int]] = deque()
 
     def send(
         self,

@@ -28,7 +28,7 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class Opening(Generic[Opened]):
-    """What `aopen` and `aqueue` return: `await` it to get the store or the queue, or use it in `async with`.
+    """The result of `aopen` and `aqueue`: `await` it to get the store or the queue, or use it in `async with`.
 
     `async with` also closes what it opened.
     """

@@ -123,9 +123,8 @@ class Checkpoints:
         # LSNs of snapshots being made; the log after the least of them is kept
         self._said_void: set[Keeper | Unusable] = set()
         self._making: list[int] = []
-        self.passing: set[Path] = (
-            set()
-        )  # snapshots made for followers; they do not count as kept ones
+        # snapshots made for followers; they do not count as kept ones
+        self.passing: set[Path] = set()
         self._publishing = threading.Lock()  # held while it is decided to whom a snapshot belongs
         self.followers: Callable[[], list[Keeper]] = list  # what a server keeps for them
         self._core: Callable[[], Core | None] = lambda: None

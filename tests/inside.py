@@ -1,4 +1,4 @@
-"""What tests look at inside a store, a queue or a face. A change of the core's shape touches this file alone."""
+"""The view of tests into a store, a queue or a face. A change of the core's shape touches this file alone."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def databases(face: Any) -> Sequence[Database]:
 
 
 def checkpoints(face: Any) -> Any:
-    """What makes the checkpoints of a store."""
+    """The object that makes the checkpoints of a store."""
     return core(face).checkpoints

@@ -5,7 +5,7 @@ The style is Google's, rendered by mkdocstrings:
     '''What it does, in one line; for a command of Redis with its section of the reference (spec 5.5). Since Redis 8.2.
 
     Args:
-        name: What the signature does not say: shape, unit, what None means. The type is not repeated.
+        name: Facts that the signature does not give: shape, unit, the meaning of None. The type is not repeated.
 
     Returns:
         The shape of the reply, where the first line does not say it.

@@ -1,7 +1,7 @@
 """docs/FORMAT.md against a real checkpoint and a real snapshot.
 
 They are decoded by the page's own tables and lists with lmdb, msgpack and struct alone; nothing of tidelog reads them.
-What comes out is compared with what the store answered.
+The result is compared with the answers of the store.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def spare_is_there(opened: Opened) -> bool:
 
 
 def test_however_late_it_is_the_log_is_the_same() -> None:
-    """What is done late, out of order, or never, must not touch what was written meanwhile."""
+    """Work that comes late, out of order, or never must not touch bytes that were written meanwhile."""
     for seed in range(60):
         rng = random.Random(seed)
         disk, past = SimulatedDisk(seed), Past()

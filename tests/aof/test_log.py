@@ -147,7 +147,7 @@ def test_gathered_units_share_a_frame(root: Path) -> None:
 
 
 def test_what_is_added_never_grows_less(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who looks at it without the lock, while another thread flushes, would take what is in no file yet for written."""
+    """A reader without the lock, while another thread flushes, would take units that are in no file yet for written."""
     opened = Opened(root)
     lsn = opened.add(2, flush=False)
     seen: list[tuple[int, int]] = []

@@ -136,7 +136,7 @@ def test_many_more_power_cuts() -> None:
 
 
 def test_a_life_after_the_cut_goes_on() -> None:
-    """What a new life writes after recovery from an image is as good as any."""
+    """A new life that begins after recovery from an image writes a log as good as any."""
     for seed in range(60):
         rng = random.Random(seed)
         disk, past = SimulatedDisk(seed), Past()

@@ -25,7 +25,7 @@ from tidelog.engine.effects.effect import EPOCH, OPCODE, Effect
 
 @cache
 def history(seed: int = 1) -> bytes:
-    """What a leader of three lives ships."""
+    """The bytes that a leader of three lives ships."""
     leader, rng = Leader(seed), random.Random(seed)
     for life in range(3):
         if life:
@@ -204,7 +204,7 @@ def test_waiting_for_a_received_record_makes_it_durable(policy: Policy) -> None:
 
 
 def found(disk: Disk) -> int:
-    """The last LSN that recovery finds. What it finds is the beginning of the leader's log."""
+    """The last LSN that recovery finds. The records up to it are the beginning of the leader's log."""
     applied: list[Effect] = []
     held, recovered = open_store(disk, applied.extend)
     held.close()

@@ -73,7 +73,7 @@ Outcome = tuple[list[Effect], object]
 
 
 def outcome(tree: Tree, start: Start | None) -> Outcome:
-    """What recovery applies, and what it says or raises; with what it leaves on the disk."""
+    """The records that recovery applies, its result or error, and the files that it leaves on the disk."""
     disk = SimulatedDisk.of(tree)
     records: list[Effect] = []
     try:

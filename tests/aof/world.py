@@ -44,7 +44,7 @@ def open_store(
     root: Path = ROOT,
     start: Start | None = None,
 ) -> tuple[File, Recovered]:
-    """What a store does to open its log: lock, identity, recovery."""
+    """Open a log as a store does: lock, identity, recovery."""
     recipe.make_directory(disk, root)
     held = lock.acquire(disk, root, 4711)
     try:
@@ -129,7 +129,7 @@ class Life:
 
 
 class Past:
-    """What was given to the log, in order, and how many units of it were acknowledged at which level."""
+    """The units that were given to the log, in order, and how many of them were acknowledged at which level."""
 
     def __init__(self) -> None:
         self.units: list[list[Effect]] = []

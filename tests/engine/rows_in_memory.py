@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RowsInMemory:
-    """What a checkpoint holds, without one.
+    """The rows of a checkpoint, without a file.
 
     reads     how often it was read
     closed    rows that are there must not be read now: effects are applied live
@@ -46,7 +46,7 @@ class RowsInMemory:
         del self._keys[low:high]
 
     def write(self, operations: Iterable[tuple[Any, ...]]) -> None:
-        """What `Frozen.rows` says: ("put", key, payload), ("delete", key), ("delete_prefix", prefix), ("delete_range",
+        """A step of `Frozen.rows`: ("put", key, payload), ("delete", key), ("delete_prefix", prefix), ("delete_range",
         start, stop), ("rest",)."""
         for operation in operations:
             match operation:

@@ -1,4 +1,4 @@
-"""Whichever CRC-32C is installed, the files are the same."""
+"""The files are the same with every implementation of CRC-32C that may be installed."""
 
 import importlib
 import sys

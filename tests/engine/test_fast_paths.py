@@ -342,7 +342,7 @@ def test_a_read_by_the_short_way_is_the_read_by_the_long_way(
 
 
 def everything(engine: Engine, line: str) -> tuple[Any, ...]:
-    """What a command comes to: reply or error, effects, and which keys it has named."""
+    """The result of a command: reply or error, effects, and which keys it has named."""
     reply: Any
     try:
         reply = engine.raw(*line.split(" "))

@@ -1,4 +1,4 @@
-"""What effects signal and touch: the two tables of spec 10.2 and 15, row by row."""
+"""The keys that effects signal and touch: the two tables of spec 10.2 and 15, row by row."""
 
 from __future__ import annotations
 

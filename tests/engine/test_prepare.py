@@ -1,4 +1,4 @@
-"""What `prepare` brings into memory is what apply then needs; damage is found before anything changes."""
+"""`prepare` brings into memory the rows that apply then needs; it finds damage before anything changes."""
 
 from __future__ import annotations
 

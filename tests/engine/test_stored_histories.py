@@ -41,7 +41,7 @@ from tidelog.engine.streams.entries import Entries
 from tidelog.engine.streams.stored import page_with, stored_nodes, stored_stream
 from tidelog.engine.streams.stream import Stream
 
-# What tells of the past of this very state, or is left open.
+# Fields that tell of the past of this very state, or are left open.
 UNCOMPARED = frozenset((b"xinfo", b"object", b"memory", b"randomkey", b"info", b"config", b"keys"))
 SESSION = frozenset((b"multi", b"exec", b"discard", b"watch", b"unwatch", b"select", b"xaddmany"))
 NAMES = {XREOPEN: "reopen", MOVE: "move", SWAPDB: "swap", RENAME: "rename", XGROUP_DESTROY: "end group"}  # fmt: skip

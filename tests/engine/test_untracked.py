@@ -80,7 +80,7 @@ def test_what_a_checkpoint_is_to_write_is_not_visited(tmp_path: Path) -> None:
 
 
 def reachable(root: object) -> list[object]:
-    """Whatever is referred to from an object, and from that, and so on; not by way of types and modules, and by way of
+    """All objects that an object refers to, and those in turn; not by way of types and modules, and by way of
     functions only through what they enclose.
     """
     seen, found = {id(root)}, [root]

@@ -17,7 +17,7 @@ POLICIES: Final = ("always", "everysec", "no")
 
 
 class Workload(NamedTuple):
-    """What runs, and in how many damaged copies of its files recovery is then asked for its verdict.
+    """The commands to run, and in how many damaged copies of the files recovery is then asked for its verdict.
 
     slow    one of the larger part, which takes minutes in all
     """

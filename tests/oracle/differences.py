@@ -165,7 +165,7 @@ class Mend(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the formulas know of a stream."""
+    """The facts of a stream that the formulas use."""
 
     first: int
     max_deleted: int
@@ -462,7 +462,7 @@ def consumer_7_0(form: list[Form]) -> list[Form]:
 
 
 def what_if(ctx: Context, args: list[bytes]) -> Form:
-    """What tidelog would answer; nothing changes."""
+    """The answer that tidelog would give; nothing changes."""
     other = Context(ctx.state, ctx.settings)
     other.db, other.now, other.may_block = ctx.db, ctx.now, False
     try:

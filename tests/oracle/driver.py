@@ -95,7 +95,7 @@ class Pair:
         return plan
 
     def _singly(self, args: Command, outcome: Outcome) -> list[Sent]:
-        """What one xadd_many is to the server."""
+        """The commands for the server that stand for one xadd_many."""
         return [
             Sent([b"XADD", args[1], b"*", *row], reply, reply)
             for row, reply in zip(rows_of(args), outcome.form, strict=True)

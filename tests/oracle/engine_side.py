@@ -26,7 +26,7 @@ from tidelog.engine.reply import Park
 
 
 class Unit(NamedTuple):
-    """What one command, or one EXEC, changed; as log records, the volatile effects left out."""
+    """The changes of one command, or one EXEC, as log records, without the volatile effects."""
 
     now: int
     records: list[bytes]
@@ -130,7 +130,7 @@ class Tidelog:
         return reply if isinstance(reply, Park) else form(reply)
 
     def expire_due(self, now: int) -> list[tuple[int, bytes]]:
-        """What a store does when time has passed. Returns (database, key) of all that went."""
+        """Expire keys, as a store does when time has passed. Returns (database, key) of all that went."""
         ctx = self.ctx
         ctx.now, ctx.effects = now, []
         expire_due(ctx, 1000)

@@ -32,7 +32,7 @@ def played(r: random.Random, commands: int) -> tuple[Tidelog, int]:
 
 
 def stirred(database: Database, r: random.Random) -> Iterator[list[bytes]]:
-    """What chance alone seldom does: entries delivered, released, and deleted while they are pending."""
+    """Steps that chance alone seldom takes: entries delivered, released, and deleted while they are pending."""
     for key, stream in list(database.keys.items()):
         if not isinstance(stream, Stream):
             continue

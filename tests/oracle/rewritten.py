@@ -1,4 +1,4 @@
-"""What a state shows, and what of that an import of its rewrite must show: reckoned here without
+"""The view of a state, and the part of it that an import of its rewrite must show: reckoned here without
 `engine.commands.rewrite`."""
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def group_facts(group: Group) -> dict[str, Any]:
 
 
 class Owed(NamedTuple):
-    """What the import must show, and the counts that must have been told."""
+    """The state that the import must show, and the counts that must have been told."""
 
     facts: Facts
     lost: Counter[tuple[Kind, int, bytes]]

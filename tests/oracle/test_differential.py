@@ -26,7 +26,7 @@ SEQUENCE = 120  # commands
 
 
 def problem(oracle: Oracle, turns: list[Turn]) -> Exception | None:
-    """What is wrong with tidelog in these turns: a disagreement, or whatever broke."""
+    """The fault of tidelog in these turns: a disagreement, or an error."""
     pair = Pair(oracle)
     try:
         pair.play(turns)

@@ -1,6 +1,6 @@
 """Keyspace events beside redis-server 7.0: the same messages on the same channels in the same order.
 
-What parts the two is said by DIFFERENT below, and by the rows of `differences.TABLE`; everything else has to be equal.
+DIFFERENT below and the rows of `differences.TABLE` list the differences; everything else has to be equal.
 Transactions and reads that block are left out: what is notified comes from the effects, which are the same there.
 """
 
@@ -25,7 +25,7 @@ SEQUENCE = 120
 MARK = b"mark"
 LEFT_OUT = (b"multi", b"exec", b"discard", b"watch", b"unwatch", b"reset")
 
-# What 7.0 tells otherwise, by command: why.
+# Events that 7.0 tells otherwise, by command: why.
 DIFFERENT = {
     # An effect does not say which command made it.
     b"incr": "tells `incrby`, we tell `set`",
@@ -97,7 +97,7 @@ def expire_due(ours: Told, server: Listened, now: int) -> None:
 
 
 def alike(messages: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """What was told of strings, each once and as far as both tell it alike."""
+    """The events of strings, each once and as far as both tell it alike."""
     told: dict[tuple[bytes, bytes], None] = {}
     for channel, message in messages:
         if channel.endswith(b":incrby") or message == b"incrby":
@@ -145,7 +145,7 @@ def run(oracle: Oracle, flags: str, turns: list[Turn]) -> set[bytes]:
                     server.call(args)
                 told, wanted = ours.messages(), server.messages()
                 heard |= names(told)
-                # What 8.x does in one command is made up for on 7.0 by others (differences.mends).
+                # A command of 8.x that 7.0 lacks is replaced there by others (differences.mends).
                 late: list[tuple[bytes, bytes]] = []
                 for mend in outcome.mends:
                     server.call(mend.args)
@@ -167,7 +167,7 @@ _STREAMS = frozenset(
 )
 _KEYS = frozenset(b"del expire rename_from rename_to copy_to move_from move_to expired".split())
 _STRINGS = frozenset((b"set", b"append"))
-# What is sure to be told in so many commands (`persist` is too rare for that).
+# Events that are sure to be told in so many commands (`persist` is too rare for that).
 HEARD = {
     "AKEn": _STREAMS | _KEYS | _STRINGS | {b"new"},
     "Kt": _STREAMS,

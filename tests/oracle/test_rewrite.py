@@ -45,7 +45,7 @@ def test_random_histories(oracle: Oracle) -> None:
 
 
 def test_without_a_mend_on_the_way(oracle: Oracle) -> None:
-    """What tidelog shows, asked of the server directly: nothing but the rewrite was sent to it."""
+    """The state that tidelog shows, asked of the server directly: nothing but the rewrite was sent to it."""
     source = Tidelog()
     now = START_MS
     for line in SCRIPT.strip().split("\n"):

@@ -130,7 +130,7 @@ class Log:
 
 
 def asked(leader: Log, follower: Log, consent: bool = False, seconds_max: float = 10) -> Reply:
-    """What comes of a handshake: the leader's reply, or the follower's decision about a REJOIN."""
+    """The result of a handshake: the leader's reply, or the follower's decision about a REJOIN."""
     reply = history.judge(leader.upstream(), follower.follow(consent))
     if not isinstance(reply, Rejoin):
         return reply

@@ -1,4 +1,4 @@
-"""What the commands say on a leader and on a follower: WAIT, ROLE, INFO, refusals, REPLICAOF."""
+"""Replies of the commands on a leader and on a follower: WAIT, ROLE, INFO, refusals, REPLICAOF."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def offer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Offered, str]]:
-    """What a leader offers, and its digest."""
+    """The snapshot that a leader offers, and its digest."""
     with tidelog.open(tmp_path_factory.mktemp("leader") / "db", fsync="no") as db:
         db.xadd("large", {"random": os.urandom(600_000)})
         yield offered(db), db.digest()

@@ -205,7 +205,7 @@ def test_a_stranger_at_the_leaders_address(pair: Pair, quickly: None) -> None:
 
 
 def test_after_an_error_the_follower_shell_is_asked_anew(two: Two) -> None:
-    """What a leader that lies says is never applied, and the next connection begins as if it had not been."""
+    """Frames of a leader that lies are never applied, and the next connection begins as if they had not come."""
     leader, copy, feeds, follower = two
     for place in range(60, 600, 7):
         line, feed = feeds.answer(parse_follow(follower.hello()), 0.0)

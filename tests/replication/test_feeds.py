@@ -1,4 +1,4 @@
-"""What a leader ships and what it counts: its life first, nothing before it is good, and only links that are up."""
+"""A leader ships its life first, and nothing before it is good. It counts only links that are up."""
 
 from __future__ import annotations
 

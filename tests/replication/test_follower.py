@@ -1,4 +1,4 @@
-"""What a follower acknowledges: what is in its own log, and as fsynced what is on its own disk."""
+"""A follower acknowledges the frames in its own log, and as fsynced those on its own disk."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def shuffled(rng: random.Random, messages: list[Message]) -> list[Message]:
 
 
 def leaders(rng: random.Random, start: int) -> bytes:
-    """What a leader sends behind frame number `start`, with a fault or without."""
+    """The bytes that a leader sends behind frame number `start`, with a fault or without."""
     log = b"".join(LOG.frames[start:])
     if rng.random() < 0.3:
         log = damaged(rng, log)  # the disk's fault: the messages around it are right
@@ -130,7 +130,7 @@ def random_pieces(rng: random.Random) -> Callable[[bytes], Pieces]:
 
 @dataclass
 class Taken:
-    """What an intake made of a stream. `errors` has the first of each kind: in the messages, and in the frames."""
+    """The result of an intake for a stream. `errors` has the first of each kind: in the messages, and in the frames."""
 
     log: bytes = b""
     records: int = 0
@@ -164,7 +164,7 @@ def taken(pieces: Pieces, start: End) -> Taken:
 
 
 def told(pieces: Pieces) -> tuple[int, int, list[Want], str]:
-    """What a feed made of a stream."""
+    """The result of a feed for a stream."""
     feed = Feed(LOG, 5, 0.0)
     wanted: list[Want] = []
     for piece in pieces:

@@ -381,7 +381,7 @@ def shared_records(one: Log, other: Log) -> int:
 
 
 def expected(upstream: Log, follower: Log) -> type[Reply]:
-    """What the table says, found by comparing both logs frame by frame. There are no clones."""
+    """The answer of the table, found by comparing both logs frame by frame. There are no clones."""
     shared = common(upstream.frames, follower.frames)
     if shared == follower.last:
         retained = upstream.frame_at(shared) is not Place.RELEASED

@@ -77,7 +77,7 @@ class Two:
         return last_lsn(self.leader)
 
     def ship(self) -> None:
-        """What may be shipped reaches the follower, is applied, and acknowledged."""
+        """All that may be shipped reaches the follower, is applied, and is acknowledged."""
         self.now += 2
         self.follower.receive(shipped(self.feeds, self.link.feed, self.now), self.now)
         while self.follower.work(1.0, self.now):

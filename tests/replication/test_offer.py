@@ -182,7 +182,7 @@ def test_a_fetch_that_nobody_takes_from_is_full() -> None:
 
 
 def received(side: Offer | Fetch, data: bytes, rng: random.Random, whole: bool) -> object:
-    """What a side makes of bytes: its state, or the one error."""
+    """The result of a side for bytes: its state, or the one error."""
     try:
         while data:
             size = len(data) if whole else rng.choice((1, 3, 50, 2000))

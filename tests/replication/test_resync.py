@@ -443,7 +443,7 @@ def test_sigkill_of_either_side_in_every_phase(tmp_path: Path, first: bool) -> N
 
 
 def phase_of(node: Node) -> str:
-    """What its resync is doing; `up` when it is over."""
+    """The phase of its resync; `up` when it is over."""
     with node.client() as client:
         told = client.info("replication")
     return "up" if told["master_link_status"] == "up" else told.get("master_sync_phase", "")

@@ -1,4 +1,4 @@
-"""What a leader keeps of its log for a follower that is away, and what happens to one that was away for too long."""
+"""A leader keeps its log for a follower that is away, within bounds; a follower that was away for too long is told."""
 
 from __future__ import annotations
 

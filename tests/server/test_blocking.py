@@ -1,7 +1,7 @@
 """Clients that block, side by side with a real redis-server: the same replies, to the same clients, in the same order.
 
 A random script drives six connections to each server. After each command both sides are settled: a PING on a further
-connection has been answered, so whoever was woken before has its reply. IDs are explicit and waits endless, so nothing
+connection has been answered, so a client that was woken before has its reply. IDs are explicit, waits endless: nothing
 depends on a clock. BLOCKING_SEED picks the seed; it is printed when a script fails.
 
 7.0 serves a woken client in place where 7.2 runs its command again (spec 10.1), so the scripts keep to what both must
@@ -67,7 +67,7 @@ class Side:
         self.ids[number] = self.clients[number].call(b"CLIENT", b"ID")
 
     def settled(self) -> list[tuple[int, Form]]:
-        """Whatever has come to clients since, by client."""
+        """The replies that have come to clients since, by client."""
         for _ in range(2):  # the first may share a turn of the server with what it is to come after
             self.barrier.call(b"PING")
         return [(n, ended(form)) for n, c in enumerate(self.clients) for form in c.arrived()]

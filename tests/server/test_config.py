@@ -34,7 +34,7 @@ def redis_7() -> Iterator[Connection]:
 
 
 def ask(config: Config, *args: bytes) -> Any:
-    """What CONFIG answers: the reply, or the error as redis-py has it."""
+    """The answer of CONFIG: the reply, or the error as redis-py has it."""
     session = SimpleNamespace(
         server=SimpleNamespace(
             config=config,

@@ -1,4 +1,4 @@
-"""What the guide to the server shows is what happens: sessions of redis-cli, configuration files, command lines.
+"""The guide to the server shows what happens: sessions of redis-cli, configuration files, command lines.
 
 Its Python examples run in tests/tools/test_docs.py.
 """

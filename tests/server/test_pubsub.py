@@ -49,7 +49,7 @@ class Line:
 
 
 def read(*lines: Line) -> list[bytes]:
-    """What has come to each, once nothing comes to anyone any more."""
+    """The messages to each, once none come any more."""
     heard = {line.link: line.link.recv(1 << 16) for line in lines}
     links = list(heard)
     while ready := select.select(links, [], [], SILENCE_S)[0]:
@@ -386,7 +386,7 @@ def test_keys_expire_unasked(server: Running) -> None:
 
 
 def test_blocked_reader_and_subscriber(server: Running) -> None:
-    """What a blocked read does when it is served is told as well, after what woke it."""
+    """The events of a blocked read that is served come as well, after those of the command that woke it."""
     client, listener = listening(server, "Et")
     client.xgroup_create("s", "g", mkstream=True)
     with server.client() as other:

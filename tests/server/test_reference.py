@@ -18,7 +18,7 @@ from tidelog.server.handlers import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs/reference/compatibility.md"
-# What "Not here" says of whole groups, as COMMAND DOCS names them.
+# The groups of which "Not here" speaks as a whole, as COMMAND DOCS names them.
 GROUPS = frozenset(b"list set sorted-set hash bitmap hyperloglog geo".split())
 
 

@@ -220,7 +220,7 @@ def test_progress_and_turns(world: World) -> None:
 
 
 class OwnedLock:
-    """A lock that knows who holds it. `wanted`: whoever looks finds that somebody else has it."""
+    """A lock that knows its holder. `wanted`: a thread that looks finds that another one has it."""
 
     def __init__(self, wanted: bool = False) -> None:
         self._lock = threading.Lock()

@@ -429,7 +429,7 @@ def test_a_copy_without_a_socket_leaves_no_file_open(
 def test_readers_that_were_killed_do_not_fill_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside somebody who has it open, and makes no checkpoint that would clear them."""
+    """Beside a process that has it open, and makes no checkpoint that would clear them."""
     monkeypatch.setattr(module, "MAX_READERS", 4)  # one of them stays
     code = """
 import os, signal, sys

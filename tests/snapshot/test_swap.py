@@ -85,7 +85,7 @@ def test_the_new_store_is_in_its_place(kept: bool) -> None:
 def images(
     disk: SimulatedDisk, work: Callable[[SimulatedDisk], object], rng: random.Random, count: int
 ) -> list[SimulatedDisk]:
-    """What may be on the disk after a kill or power cut at any operation of `work`, each once."""
+    """The images of the disk that a kill or power cut may leave at any operation of `work`, each once."""
     found: dict[frozenset[tuple[str, bytes | None]], SimulatedDisk] = {}
 
     def look(operation: str, path: Path) -> None:

@@ -51,7 +51,7 @@ def directory_of(rows: RowsInMemory) -> tuple[list[Any], list[Any]]:
 
 
 def both(rows: RowsInMemory) -> tuple[bool, bool]:
-    """What the columns say, and what the entries say."""
+    """The result for the columns, and the result for the entries."""
     fast = pending_adds_up(rows, STREAM, GROUP, directory_of(rows)[1])
     try:
         load_group(rows, STREAM, GROUP).pending.check()

@@ -1,4 +1,4 @@
-"""What the tests of this folder have in common: environments in a directory, and rows in them."""
+"""Helpers of this folder's tests: environments in a directory, and rows in them."""
 
 from __future__ import annotations
 

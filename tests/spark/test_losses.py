@@ -1,4 +1,4 @@
-"""What a query cannot read, or has read in vain, is one of three losses, and is told with its LSNs."""
+"""A query reports records that it cannot read, or has read in vain, as one of three losses, with their LSNs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tidelog import testing
 
 @pytest.fixture
 def clock() -> testing.Clock:
-    """Moved by hand; for whoever opens a store on it."""
+    """Moved by hand; for tests that open a store with it."""
     return testing.Clock()
 
 

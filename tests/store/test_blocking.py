@@ -25,7 +25,7 @@ from tidelog.testing import Clock
 from tidelog.testing import store as temporary_store
 
 READ = b"XREADGROUP GROUP g c COUNT 10 BLOCK 500 STREAMS s >".split()
-# What may have happened since a consumer waited for the last time.
+# Changes that may have happened since a consumer waited for the last time.
 SINCE = [
     "",
     "XADD s * f v",

@@ -113,7 +113,7 @@ def add(db: tidelog.Store, keys: list[bytes]) -> list[Any]:
 
 
 def play(db: tidelog.Store, clock: testing.Clock, script: list[Any]) -> Iterator[Any]:
-    """What is to be seen after each step."""
+    """The state that is seen after each step."""
     own, last = inside.core(db), b"0-1"
     told: list[Any] = []
     for what, one, other in script:
@@ -262,7 +262,7 @@ def test_a_disk_full_after_the_message(tmp_path: Path, known: bool) -> None:
 
 
 def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
-    """Who was to be asked when an interrupt struck is asked by the next call, also if that knows whom it serves."""
+    """The next call asks the waiters that were due when an interrupt struck, also if it knows whom it serves."""
     told: list[Any] = []
     with tidelog.open(tmp_path / "s", fsync="no") as db:
         crowd(db, told)
@@ -282,7 +282,7 @@ def test_what_an_interrupt_left_is_served_beside(tmp_path: Path) -> None:
 def test_names_too_long_for_the_deliveries_to_go_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fits into a frame one by one is not refused because it does not together."""
+    """Units that fit into a frame one by one are not refused because they do not fit together."""
     told: list[Any] = []
     monkeypatch.setattr(batch, "FRAME_BYTES", 10_000)
     monkeypatch.setattr(frame, "BODY_BYTES_MAX", 20_000)

@@ -16,7 +16,7 @@ EXPECTED = Path(__file__).parent / "expected"
 
 
 class Done(NamedTuple):
-    """What a command line did: exit code, standard output, standard error."""
+    """The result of a command line: exit code, standard output, standard error."""
 
     code: int
     out: str

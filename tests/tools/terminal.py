@@ -9,7 +9,7 @@ import sys
 
 
 def on_a_terminal(*args: object, width: int = 200) -> tuple[str, str]:
-    """What the command line writes to a terminal on standard output, and to one on standard error."""
+    """The output of the command line to a terminal on standard output, and to one on standard error."""
     said = []
     ends = [pty.openpty(), pty.openpty()]
     script = (

@@ -61,7 +61,7 @@ def test_a_time_that_is_none(run: Run, made: Made) -> None:
 
 
 def test_past_damage(run: Run, made: Made) -> None:
-    """What is damaged is said and left out; what is whole behind it, in this segment and the next, is shown."""
+    """Damaged records are named and left out; whole ones behind them, in this segment and the next, are shown."""
     made.flip(220, number=0)  # in the header of the frame of LSN 3
     stopped = run("aof", "dump", made.root, "--json")
     assert (stopped.code, lsns(stopped.out)) == (exits.DAMAGED, [1, 2])

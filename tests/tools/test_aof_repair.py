@@ -98,7 +98,7 @@ def test_never_into_a_directory_that_holds_something(run: Run, made: Made) -> No
 def test_damage_that_the_checkpoint_holds_loses_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands before the damage would be less than the store has: it is not offered, but a way to all of it."""
+    """The part before the damage would be less than the store has: repair offers a way to all of it instead."""
     monkeypatch.chdir(tmp_path)
     with tidelog.open("db") as db:
         for n in range(5):

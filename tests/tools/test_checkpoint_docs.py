@@ -1,4 +1,4 @@
-"""What the guides show of snapshots and of `verify` is what the commands say, sizes, times and hashes apart."""
+"""The guides show snapshots and `verify` as the commands print them, sizes, times and hashes apart."""
 
 import re
 import shlex

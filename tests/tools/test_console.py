@@ -20,7 +20,7 @@ def test_a_table_is_drawn(made: Made) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120, 160])
 def test_no_id_is_cut_off_where_the_terminal_is_narrow(width: int, tmp_path: Path) -> None:
-    """What is listed is there to be copied into the next command."""
+    """Listed names can be copied into the next command."""
     with mails(tmp_path / "data", Clock(START)):
         pass
     out, _ = on_a_terminal("queue", "dead", "ls", tmp_path / "data", "mails", width=width)

@@ -65,7 +65,7 @@ def examples(page: str) -> list[tuple[int, str]]:
 
 
 def run(todo: list[tuple[int, Path, str]]) -> dict[int, list[str]]:
-    """What each example printed in its directory, by its line."""
+    """The output of each example in its directory, by its line."""
     words = json.dumps([(line, str(directory), source) for line, directory, source in todo])
     lines = done_in(todo[0][1].parent, "-W", "error", "-c", RUN, words)
     told: dict[int, list[str]] = {}
@@ -98,7 +98,7 @@ def done_in(directory: Path, *args: str) -> list[str]:
 
 
 def printed(source: str) -> Iterator[str]:
-    """What the comments behind the prints of an example say that it prints; `; ` stands between lines."""
+    """The output that the comments behind the prints of an example promise; `; ` stands between lines."""
     for comment in re.findall(r"\bprint\(.*\) +# (.*)$", source, re.M):
         yield from comment.split("; ")
 
@@ -170,7 +170,7 @@ def records(files: LogFiles) -> Iterator[Record]:
 
 
 def test_a_queue_needs_no_command_that_a_client_has_not() -> None:
-    """What the page says about other clients: they put, look, take and finish with the plain commands."""
+    """The page's words about other clients: they put, look, take and finish with the plain commands."""
     clock = testing.Clock()
     with testing.store(clock) as db:
         mails = db.queue("mails", retry_after=30)

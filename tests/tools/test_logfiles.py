@@ -1,4 +1,4 @@
-"""Reading a log beside whoever writes it."""
+"""Reading a log beside its writer."""
 
 import threading
 from pathlib import Path

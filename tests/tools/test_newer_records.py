@@ -36,7 +36,7 @@ def newer(made: Made) -> Made:
 
 
 def said(made: Made) -> str:
-    """What is said of it, wherever it is found."""
+    """The message about it, wherever it is found."""
     return (
         f"{made.path()}, byte {made.offsets[-2]}: the record with LSN {made.lsn - 3} has kind {KIND}, "
         "which only a newer tidelog knows. Open the store with the version that wrote it or a newer one"

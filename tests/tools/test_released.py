@@ -147,7 +147,7 @@ def test_a_log_that_was_followed_may_lose_what_was_read(made: Made) -> None:
 
 
 def test_a_store_that_folds_and_releases_all_the_time(run: Run, tmp_path: Path) -> None:
-    """What the tools say beside its writer is what it says itself."""
+    """The tools, beside its writer, say the same as the writer."""
     root = tmp_path / "data"
     rng = random.Random(4)
     with tidelog.open(root, fsync="no", segment_bytes=8192, retain_bytes=0) as db:

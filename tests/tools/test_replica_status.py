@@ -73,7 +73,7 @@ def test_the_files_of_a_follower(run: Run, made: Made) -> None:
 
 
 def told(run: Run, url: str) -> Any:
-    """What a server tells a program."""
+    """The facts that a server gives a program."""
     return json.loads(run("replica", "status", url, "--json").out)
 
 

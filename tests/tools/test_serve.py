@@ -30,7 +30,7 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR|V
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Config]]:
-    """What would have been served."""
+    """The options with which it would have served."""
     calls: list[tuple[Path, Config]] = []
 
     def serve_forever(root: Path, config: Config) -> int:

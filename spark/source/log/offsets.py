@@ -97,7 +97,7 @@ class Loss(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """What an event `gap` says: LSN `first` to `last` are lost."""
+    """The content of an event `gap`: LSN `first` to `last` are lost."""
 
     kind: str
     first: int

@@ -1,6 +1,6 @@
 """The commands of consumer groups, each rule of spec 7 and each case of spec 20.1 that concerns them.
 
-What a real 7.0 server can answer is compared with one elsewhere; here are the rules that came after it, the
+Answers that a real 7.0 server can give are compared with one elsewhere; here are the rules that came after it, the
 texts and orders of checks, and what is logged.
 """
 
@@ -26,7 +26,7 @@ def engine() -> Engine:
 
 
 def opcodes(engine: Engine) -> list[int]:
-    """What the last command logged."""
+    """The effects of the last command, as logged."""
     return [effect[0] & OPCODE for effect in engine.effects]
 
 

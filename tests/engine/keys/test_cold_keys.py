@@ -124,7 +124,7 @@ class ColdSide(Side):
         self.state.cold = self.rows
         freezing.settle(self.state, frozen)
         self.in_flight = None
-        # What was written is the state at the freeze, whatever has changed since.
+        # The rows hold the state at the freeze, whatever has changed since.
         assert digest(freezing.load_state(self.rows, self.meta)) == frozen_digest
 
     def fail(self) -> None:
@@ -150,7 +150,7 @@ class ColdSide(Side):
 
 
 def check_rows(side: ColdSide) -> None:
-    """What was just committed, nothing having changed since, is the state: no row too many, none missing."""
+    """The rows that were just committed are the state: no row too many, none missing."""
     rows = side.rows.all()
     expected_keys, expected_expiries, numbers = set(), set(), set()
     for database in side.state.databases:

@@ -1,7 +1,7 @@
 """A state over a checkpoint beside a plain one: the same commands, the same replies, effects and digests throughout.
 
 In between, what changed is frozen, copied in slices, committed or given up, nodes and whole streams leave memory, and
-the state is loaded anew from its rows. What the rows of a commit hold is the state at the freeze.
+the state is loaded anew from its rows. The rows of a commit hold the state at the freeze.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_every_value_has_the_size_it_has_alone(values: list[bytes]) -> None:
 
 @given(st.lists(st.sampled_from([1, 3, 8, 30, 100, 900]), min_size=1, max_size=200))
 def test_nodes_end_where_the_exact_size_says(lengths: list[int]) -> None:
-    """Whatever bounds were asked on the way, the cut is the one that counting from nothing gives."""
+    """The cut is the one that counting from nothing gives, whatever bounds were asked on the way."""
     state, settings = State(), Settings()
     for at, length in enumerate(lengths):
         row = (b"name", b"7" * length)

@@ -162,7 +162,7 @@ class Both:
 
 @st.composite
 def ids_as_typed(draw: st.DrawFn) -> bytes:
-    """What somebody might type for an ID; half of it is none."""
+    """Text that a person might type for an ID; half of it is none."""
     number = st.sampled_from(
         [
             b"0",

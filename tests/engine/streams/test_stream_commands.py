@@ -1,6 +1,6 @@
 """XADD, XTRIM, XDEL, XDELEX, XSETID, XCFGSET, XIDMPRECORD, XRANGE: rules and error texts of spec 5 and 6.
 
-What a 7.0 server can answer, the oracle compares; here is what came later, the order of checks, and the traps of 20.1.
+The oracle compares answers that a 7.0 server can give. Here: later rules, the order of checks, and the traps of 20.1.
 """
 
 from __future__ import annotations

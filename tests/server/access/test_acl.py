@@ -194,7 +194,7 @@ def test_names_of_categories(redis7: Connection) -> None:
 
 
 def test_every_command_has_a_family(acl: Acl) -> None:
-    """What flags tell is not all: each command of the engine belongs to a type or a group, but for a few."""
+    """Flags do not tell all: each command of the engine belongs to a type or a group, but for a few."""
     families = {"keyspace", "string", "stream", "connection", "transaction"}
     placed = frozenset[bytes]().union(*(acl.catalog.by_category[family] for family in families))
     assert {name for name in ENGINE.commands if name not in placed} == {

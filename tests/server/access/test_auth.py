@@ -73,7 +73,7 @@ def play(begin: Callable[[], Connection], script: str) -> list[tuple[str, Form]]
 
 
 def told(text: str, reply: Form) -> Form:
-    """What of a reply the two must have in common."""
+    """The part of a reply that the two must have in common."""
     if text.upper().startswith("HELLO") and isinstance(reply, list):
         at = reply.index(b"version")
         assert isinstance(reply[reply.index(b"id") + 1], int)
@@ -528,7 +528,7 @@ def test_sessions_of_a_user_that_is_removed_are_closed(server: Running, dial: Di
     assert calls(admin, "ACL DELUSER bob") == [1]
     assert ended(bob) and ended(blocked)
     assert calls(ann, "ACL WHOAMI") == [b"ann"]
-    # Who removes itself gets the reply, and nothing of what it sent behind it is done.
+    # A client that removes its own user gets the reply, and no command that it sent behind it is run.
     ann.send([words("ACL DELUSER ann"), words("SET left behind")])
     assert ann.receive() == 1 and ended(ann)
     calls(admin, "ACL SETUSER ann on nopass ~* &* +@all")

@@ -272,7 +272,7 @@ def free_port() -> int:
 
 
 def ask(trusted: Files, port: int) -> bytes:
-    """What a client is told that connects and sends PING."""
+    """The reply to a client that connects and sends PING."""
     with socket.create_connection(("127.0.0.1", port), 10) as link:
         with client(trusted).wrap_socket(link, server_hostname="localhost") as secure:
             secure.sendall(b"PING\r\n")

@@ -38,7 +38,7 @@ class Calls:
         return self.r.choices(self._draw, self._weights)[0]()
 
     def learn(self, call: Call, value: Any) -> None:
-        """What a call returned."""
+        """The result of a call."""
         if call.name == "xadd" and call.args[0] == "now" and isinstance(value, (str, bytes)):
             self.made = [*self.made[-9:], value]
 

@@ -40,7 +40,7 @@ class Typed:
             raise
 
     def type(self, line: str) -> str:
-        """What is shown until the next prompt, without the newline at its end."""
+        """The output until the next prompt, without the newline at its end."""
         self.send(line)
         return self._read()
 
@@ -48,7 +48,7 @@ class Typed:
         os.write(self._terminal, line.encode() + b"\n")
 
     def shown(self) -> str:
-        """What is shown until the next prompt, for a line that was sent."""
+        """The output until the next prompt, for a line that was sent."""
         return self._read()
 
     def _read(self) -> str:

@@ -36,7 +36,7 @@ MODES = [Mode(*each) for each in product((False, True), (2, 3), (False, True), (
 
 
 class Failed(NamedTuple):
-    """What a call raised, as far as programs see it."""
+    """The error of a call, as far as programs see it."""
 
     kind: str
     text: str
@@ -156,7 +156,7 @@ def plain(value: Any) -> Any:
 def typed(value: Any) -> Any:
     """A value with its types spelled out, since True == 1 and [] is not ()."""
     if isinstance(value, Failed):
-        # What an argument must be is told before anything is sent, in words for people.
+        # Wrong arguments are refused before anything is sent, in words for people.
         return ("refused",) if value.kind == "DataError" else value
     if isinstance(value, dict):
         return "dict", tuple((typed(key), typed(item)) for key, item in value.items())

@@ -1,6 +1,6 @@
 """A FastStream worker: URL NAME DIES [claim]. Takes `jobs`, writes `done`, acknowledges; dies at job DIES, 0 = never.
 
-What a dead worker left is taken over by XAUTOCLAIM, or by XREADGROUP's CLAIM.
+XAUTOCLAIM, or XREADGROUP's CLAIM, takes over the messages of a dead worker.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the stream methods of redis-py return against redis-server 7.0, where tidelog, as 8.8, returns something else.
+"""Results of redis-py's stream methods against redis-server 7.0, where tidelog, as 8.8, returns something else.
 
 The rows are those of `tests.oracle.differences.TABLE`; here they stand for values instead of replies. Nothing is
 masked: of a difference the older value is computed, and demanded of the server. Where the two states would part, a
@@ -35,7 +35,7 @@ GROUP_CALLS = ("xreadgroup", "xclaim", "xautoclaim", "xgroup_create", "xgroup_se
 
 
 class Group(NamedTuple):
-    """What XINFO GROUPS tells of one."""
+    """The fields of one group in XINFO GROUPS."""
 
     last_id: int
     entries_read: int
@@ -77,7 +77,7 @@ class Sides:
         self.ours, self.theirs = ours, theirs
 
     def make(self, call: Call) -> tuple[Any, Any]:
-        """What tidelog returned, and what it should have, out of what the server returned."""
+        """The result of tidelog, and the right one, derived from the server's."""
         seen: dict[Any, Before] = {}
         if call.name in GROUP_CALLS:
             seen = {key: self.look(key) for key in keys_of(call)}
@@ -170,7 +170,7 @@ class Sides:
     # --- states
 
     def look(self, key: Any) -> Before:
-        """What the server tells about a stream. Both tell the same, or the call before would have failed."""
+        """The server's facts about a stream. Both tell the same, or the call before would have failed."""
         info, groups = self.theirs.do("xinfo_stream", key), self.theirs.do("xinfo_groups", key)
         if isinstance(info, Failed) or isinstance(groups, Failed):
             return Before(Facts(0, 0, 0, 0, 0), {})

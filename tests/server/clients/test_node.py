@@ -75,7 +75,7 @@ def installed() -> Path:
 
 
 def run(place: Path, port: int, protocol: int) -> dict[str, Any]:
-    """What the program prints."""
+    """The output of the program."""
     with tempfile.TemporaryDirectory(dir=place) as own:  # modules are looked for beside the program
         program = Path(shutil.copy(PROGRAM, own))
         done = subprocess.run(

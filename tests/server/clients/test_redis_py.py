@@ -1,7 +1,7 @@
 """redis-py 8: what every stream method returns, sync and asyncio, RESP2 and RESP3, decoded or not, in both shapes.
 
 Against redis-server 7.0: the same random calls on both, on one clock, the same values with the same types, errors
-included; what 8.8 does otherwise is in `clients.known`. What is newer than 7.0: against the store itself, embedded,
+included; `clients.known` has the differences of 8.8. Methods newer than 7.0: against the store itself, embedded,
 whose methods are redis-py's. Then the rest of what a program calls: connections, transactions, pub/sub, CLIENT,
 CONFIG, INFO.
 """
@@ -477,7 +477,7 @@ class Clients(NamedTuple):
 def blocked(
     clients: Clients, name: str, *args: Any, then: Callable[[Face], Any], **options: Any
 ) -> list[Any]:
-    """What a blocking call returns, and what another client got for what it did once the first was blocked."""
+    """The result of a blocking call, and of the call that another client made once the first was blocked."""
     found: list[Any] = []
     thread = threading.Thread(
         target=lambda: found.append(clients.waiting.do(name, *args, **options)), daemon=True

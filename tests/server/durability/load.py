@@ -13,7 +13,7 @@ import tidelog
 
 @dataclass
 class Promised:
-    """What one client was told so far, over all its connections.
+    """The replies to one client so far, over all its connections.
 
     added      numbers whose XADD was answered
     acked      IDs whose XACK was answered

@@ -17,7 +17,7 @@ CLIENTS = 8
 
 
 def image(db: tidelog.Store, disk: SimulatedDisk, pick: random.Random) -> SimulatedDisk:
-    """What the disk holds if power fails at this moment."""
+    """The content of the disk if power fails at this moment."""
     core = inside.core(db)
     while True:
         try:

@@ -284,7 +284,7 @@ def test_a_sync_that_fails_under_always_is_told_by_whoever_made_it(slowest_s: fl
 
 
 def test_a_message_rests_on_what_its_publisher_wrote() -> None:
-    """Whoever hears of something may act on it, so it has to be on the disk by then (as in Redis)."""
+    """A client may act on a change that it hears of, so the change has to be on the disk by then (as in Redis)."""
     with simulated("always") as (running, gate):
         subscriber, client = dial(running.port), dial(running.port)
         calls(subscriber, "SUBSCRIBE c")
@@ -299,7 +299,7 @@ def test_a_message_rests_on_what_its_publisher_wrote() -> None:
 
 
 def test_parked_again_before_the_loop_has_its_turn() -> None:
-    """What is on the disk leaves, whatever lags behind by then."""
+    """Replies whose data is on the disk leave, whatever lags behind by then."""
     with simulated("everysec") as (running, gate):
         log, release = inside.log(running.db), running.server.turns._release
         client = dial(running.port)
@@ -377,7 +377,7 @@ def test_a_full_disk_and_a_key_that_is_due() -> None:
 
 
 def test_a_write_that_breaks_off_is_mended_by_the_next_call() -> None:
-    """Also by a read: it need not wait for somebody who writes."""
+    """Also by a read: it need not wait for a write."""
     with simulated("everysec") as (running, gate):
         client = dial(running.port)
         calls(client, "XADD s 1-1 a 1")

@@ -91,7 +91,7 @@ def test_a_histogram_is_exact_and_has_the_bounds_of_redis() -> None:
         row[place(ns)] += 1
     pairs = Calls(row).histogram()
     bounds, counts = pairs[::2], pairs[1::2]
-    # What LATENCY HISTOGRAM of Redis 7.0 shows for 1,024 ns and its doublings.
+    # The bounds that LATENCY HISTOGRAM of Redis 7.0 shows for 1,024 ns and its doublings.
     known = [1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113]
     assert bounds[: len(known)] == known
     for power, count in enumerate(counts, 10):

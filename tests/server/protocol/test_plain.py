@@ -40,7 +40,7 @@ class Side:
         assert [session.plain for session in self.sessions] == [plain] * len(self.clients) + [True]
 
     def send(self, number: int, commands: list[list[bytes]]) -> None:
-        """What one client sends in one write; all of it has run then, and who is not blocked has every reply."""
+        """Send commands in one write. Then all have run, and a client that is not blocked has every reply."""
         self.clients[number].raw(b"".join(map(encode, commands)))
         self.sent[number] += len(commands)
         self.barrier.call(b"PING")

@@ -203,7 +203,7 @@ def test_names_of_clients_do_not_gather() -> None:
 
 # --- beside the real one
 
-# What 8.x shows and 7.0 does not (tests/oracle/differences.py has the list); and a figure that means nothing.
+# Fields that 8.x shows and 7.0 does not (tests/oracle/differences.py has the list); and a figure without a meaning.
 # fmt: off
 NEWER = {
     b"idmp-duration", b"idmp-maxsize", b"pids-tracked", b"iids-tracked", b"iids-added", b"iids-duplicates",

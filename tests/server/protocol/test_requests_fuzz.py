@@ -25,7 +25,7 @@ WIDE = Limits(arguments_max=1 << 20, bulk_bytes_max=1 << 20, query_bytes_max=1 <
 
 
 class Outcome(NamedTuple):
-    """What came of some bytes. `error` is None, or the line; `pending` then means nothing."""
+    """The result of parsing some bytes. `error` is None, or the line; `pending` then means nothing."""
 
     commands: list[list[bytes]]
     error: bytes | None
@@ -277,7 +277,7 @@ def test_inputs_of_hypothesis(data: st.DataObject) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_before_authentication(data: st.DataObject) -> None:
-    """What is held back until the commands before it have run comes to the same, wherever it was cut."""
+    """Bytes that are held back until the commands before them have run give the same result, wherever they were cut."""
     sent = b"".join(data.draw(st.lists(pieces_of_input, max_size=8)))
     places = data.draw(st.lists(st.integers(0, len(sent)), max_size=4))
     outcomes = []

@@ -132,7 +132,7 @@ class World:
         return line
 
     def restless(self) -> str:
-        """What is still under way; empty: nothing will happen unless somebody does something."""
+        """The work that is still under way; empty: nothing will happen unless a client does something."""
         server = self.server
         if server.turns.under_way:
             return "a turn"
@@ -264,7 +264,7 @@ class Draw:
         self.streams = Grammar8(pick)
 
     def pipeline(self, alone: bool) -> bytes:
-        """What a client sends at once. Unless it is alone nothing follows what may block: whose turn it is then,
+        """Commands sent at once. Unless the client is alone nothing follows one that may block: whose turn it is then,
         that of the one who is woken or that of the one who woke it, is a matter of when bytes arrive.
         """
         pick = self.pick
@@ -723,7 +723,7 @@ class Crowd:
                 session = line.connection.session
                 if not line._closing and session.blocked is not None:
                     session.unblock(None)
-                    why = "somebody who is blocked"
+                    why = "a client that is blocked"
             quiet = 0 if why else quiet + 1
             assert time.monotonic() < until, f"the server hangs: {why}"
 

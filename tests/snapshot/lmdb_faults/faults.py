@@ -31,7 +31,7 @@ SECONDS_MAX = 60.0
 
 
 class Mode(Enum):
-    """What happens at the n-th call."""
+    """The fault at the n-th call."""
 
     BEFORE = "before"  # killed; the call is not made
     AFTER = "after"  # killed; the call is made

@@ -5,7 +5,7 @@
 
 Commit n puts 40 rows, some of them long enough for overflow pages, and deletes a third of those of the commit before.
 `look` says of each environment how many commits it holds, or what is wrong: in a process of its own, since a damaged
-file that is mapped may kill whoever reads it.
+file that is mapped may kill the process that reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def value(n: int) -> bytes:
 
 
 def rows(commits: int) -> dict[bytes, bytes]:
-    """What the environment holds after so many commits."""
+    """The rows of the environment after so many commits."""
     found: dict[bytes, bytes] = {}
     for n in range(1, commits + 1):
         change(found, n)

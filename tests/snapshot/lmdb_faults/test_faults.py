@@ -25,7 +25,7 @@ def child(directory: Path, commits: int = MORE, sync: str = "sync") -> list[str]
 
 
 def look(directories: list[Path]) -> list[str]:
-    """What each environment holds, as the child says it."""
+    """The rows of each environment, as the child reads them."""
     done = subprocess.run(
         [sys.executable, CHILD, "look", *directories], capture_output=True, text=True
     )

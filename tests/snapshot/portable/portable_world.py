@@ -51,7 +51,7 @@ def manifest(lsn: int = 4711) -> Manifest:
 
 
 def data_of(lsn: int) -> bytes:
-    """What the data.mdb of that LSN is here."""
+    """The kind of data.mdb that this LSN has here."""
     return b"%020d" % lsn * 1000
 
 

@@ -59,7 +59,7 @@ def what_is_there(disk: Disk) -> str:
     except (NotAStore, Damage) as error:
         check_target(disk, TARGET)  # it can be restored into again
         assert "RESTORING" not in names or "it contains an unfinished restore" in str(error)
-        # What holds nothing but a lock can also become a new store. Anything else is refused and says what it is.
+        # A directory with nothing but a lock can also become a new store. Anything else is refused and says what it is.
         if not names - {"LOCK"}:
             return "nothing"
         assert not identity.is_new(disk, TARGET)

@@ -19,7 +19,7 @@ Event = tuple[Any, ...]
 
 
 class Told(NamedTuple):
-    """What is known of the store without reading its files.
+    """The facts about the store that are known without reading its files.
 
     groups      for each snapshot: its path, LSN, and group -> (lag, pending, entries read)
     pending     (group, id) -> (consumer or b"", when it was delivered, how often), at the last snapshot

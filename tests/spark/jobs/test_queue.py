@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Live(NamedTuple):
-    """What the open queue told at the moment of the snapshot."""
+    """The state of the open queue at the moment of the snapshot."""
 
     path: Path
     at: datetime

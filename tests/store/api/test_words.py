@@ -149,7 +149,7 @@ XREVRANGE s + -
 XPENDING s g
 """.strip().splitlines()
 
-# What redis-py's own methods pass besides, and callers of execute_command may.
+# Types that redis-py's own methods pass besides, and callers of execute_command may.
 OPTIONS: dict[str, dict[str, Any]] = {"JUSTID": {"parse_justid": True}, "FULL": {"full": True}}
 CLOCKS = ("idle", "seen-time", "time_since_delivered")
 NEWER = ("inactive", "active-time", "nacked-count", "idmp-duration", "idmp-maxsize")

@@ -24,7 +24,7 @@ def child(*args: str | Path) -> list[str]:
 
 
 class World:
-    """What the steps do without a fault."""
+    """The result of the steps without a fault."""
 
     def __init__(self, directory: Path) -> None:
         self.digests = digests(directory / "plain")
@@ -54,7 +54,7 @@ def promised(ended: Ended) -> int:
 
 
 def check_store(world: World, root: Path, ended: Ended) -> None:
-    """What a process left behind opens and holds what was promised, or that and the step under way."""
+    """The files that a process left behind open, and hold what was promised, or that and the step under way."""
     least = promised(ended)
     if root.exists():
         findings = [f for f in verify_store(DISK, root) if f.check not in HARMLESS]

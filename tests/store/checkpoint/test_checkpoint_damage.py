@@ -1,4 +1,4 @@
-"""What was damaged, exchanged or lost between two opens: right answers, or a refusal that says what and where.
+"""Files that were damaged, exchanged or lost between two opens: right answers, or a refusal that says what and where.
 
 Never wrong bytes, never a store that starts empty or shorter.
 """

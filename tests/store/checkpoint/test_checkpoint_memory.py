@@ -1,4 +1,4 @@
-"""What `memory_budget` does around a checkpoint: what leaves before it, what is given back behind it, and the looks."""
+"""`memory_budget` around a checkpoint: data leaves memory before it, memory is given back behind it; the looks."""
 
 from __future__ import annotations
 

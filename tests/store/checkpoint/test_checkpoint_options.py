@@ -1,4 +1,4 @@
-"""What the options of an open do: when checkpoints and snapshots are made, and what is kept of log and snapshots."""
+"""The options of an open: when checkpoints and snapshots are made, and how much of log and snapshots is kept."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FRESH = 8  # rounds in one directory
 
 
 class Promised:
-    """What the killed processes of one directory were promised."""
+    """The promises to the killed processes of one directory."""
 
     def __init__(self) -> None:
         self.most: dict[tuple[str, int], int] = {}

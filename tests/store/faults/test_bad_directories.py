@@ -205,7 +205,7 @@ def test_odd_names_and_links(tmp_path: Path) -> None:
     flip(segment(path, 0), 90)
     with pytest.raises(tidelog.StoreDamaged) as caught:
         tidelog.open(path)
-    # What it says can be pasted into a shell.
+    # Its advice can be pasted into a shell.
     assert str(caught.value).endswith(f"tidelog aof repair {shlex.quote(str(path / 'aof'))}")
 
 

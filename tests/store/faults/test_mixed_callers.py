@@ -12,7 +12,7 @@ from tests.rounds import some_and_all
 
 import tidelog
 
-# Each writer numbers its entries. What was acknowledged goes to standard output, a line per entry, written before
+# Each writer numbers its entries. Acknowledged ones go to standard output, a line per entry, written before
 # the next one is tried. Interrupts come from a timer, whose handler raises in the main thread, which writes as well.
 PROGRAM = """
 import asyncio, os, random, signal, sys, threading, time

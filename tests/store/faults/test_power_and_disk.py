@@ -173,7 +173,7 @@ class Fault:
 
 
 def told(call: Callable[[], object]) -> str:
-    """What a caller was told: stored, not stored, unknown, or that the store is gone."""
+    """The outcome that a caller was told: stored, not stored, unknown, or that the store is gone."""
     try:
         call()
     except tidelog.NotStored:

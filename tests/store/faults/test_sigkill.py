@@ -13,7 +13,7 @@ UNHEARD = 1  # per thread and round: an XACK returned, and the kill came before 
 
 
 class Promised:
-    """What the killed processes were promised so far, by thread."""
+    """The promises to the killed processes so far, by thread."""
 
     def __init__(self) -> None:
         self.added: dict[int, int] = {}

@@ -56,7 +56,7 @@ def trap_at(number: int, error: type[BaseException]) -> Trap:
 
 
 def raised(trap: Trap, call: Call, db: tidelog.Store) -> BaseException | None:
-    """Whatever comes out of a call that runs into the trap."""
+    """The error of a call that runs into the trap."""
     try:
         trap.run(lambda: call(db))
     except BaseException as error:

@@ -50,7 +50,7 @@ def write(leader: tidelog.Store, count: int) -> int:
 
 
 def test_a_checkpoint_before_the_place_is_used(tmp_path: Path, leader: tidelog.Store) -> None:
-    """What lies in the checkpoint is read from there, also rows that had left memory."""
+    """Rows in the checkpoint are read from there, also those that had left memory."""
     with follower(tmp_path / "c", leader, memory_budget=1 << 20, segment_bytes=8192) as db:
         write(leader, 500)
         pull(db, leader)

@@ -1,4 +1,4 @@
-"""What every test of the queue is held to: no thread, no process and no parked caller stays behind."""
+"""A rule for every test of the queue: no thread, no process and no parked caller stays behind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The worker process of test_queue_sigkill: works until it is killed, or until nothing is left.
 
 Started as `python kill_worker.py DIRECTORY POLICY RETRY_AFTER NAME...`, one thread for each name. Two queues are
-worked off, `jobs` with done_and (the effect goes to `effects`), `plain` with a `with` block. What happened is told
+worked off, `jobs` with done_and (the effect goes to `effects`), `plain` with a `with` block. It reports each event
 to the parent as one line on standard output each, in one write(2), so what the parent has read did happen.
 
     s N ID       job N of `jobs` is in a worker's hands

@@ -1,4 +1,4 @@
-"""What a queue promises, in as few words as it takes: jobs, where they are, and when they may move.
+"""The promises of a queue, in as few words as it takes: jobs, where they are, and when they may move.
 
 Times are seconds of the manual clock's monotonic time. Where the contract leaves room (the jitter of a pause, when
 exactly a lease was last refreshed), the model keeps a window: not before `earliest`, and by `latest` at the latest.
@@ -25,7 +25,7 @@ class Task:
     taken       when it was delivered last
     kept        until when `extend` keeps it from others
     earliest    when it may be delivered again, to another worker or after its pause
-    latest      by when somebody who asks must get it
+    latest      by when a worker that asks must get it
     orphan      its holder was lost with its process: its owner's name reads it at once
     foreign     claimed past the queue, by a client that keeps no lease
     """
@@ -132,7 +132,7 @@ class Model:
         return task
 
     def must_have_got(self, worker: str, now: float) -> list[Task]:
-        """What a worker that found nothing should have found."""
+        """The jobs that a worker that found nothing should have found."""
         found = []
         for task in self.unfinished():
             if task.where == WAITING or now >= task.latest:
@@ -255,7 +255,7 @@ class Model:
                 task.latest = now + task.pause + SLACK
 
     def wall_jumped(self, now: float) -> None:
-        """What nobody in this process holds is timed by stored times alone."""
+        """Jobs that nobody in this process holds are timed by stored times alone."""
         for task in self.unfinished():
             if task.where == FLIGHT and (task.foreign or task.orphan):
                 task.earliest = now

@@ -1095,7 +1095,7 @@ def test_an_exception_in_the_block_goes_on_its_way_if_asked_to(
             with job:
                 raise ValueError("no such customer")
     assert jobs.stats().paused == 1 and len(jobs.failures()) == 1
-    assert not caplog.records  # whoever catches it tells
+    assert not caplog.records  # the caller that catches it logs it
 
 
 def test_ctrl_c_in_the_block_releases_the_job(jobs: tidelog.Queue) -> None:

@@ -432,7 +432,7 @@ async def test_a_timeout_in_the_block_is_a_failure() -> None:
 
 @in_loop
 async def test_a_call_that_is_cancelled_has_settled_its_job(tmp_path: Path) -> None:
-    """What is awaited is the disk; the change was made before."""
+    """The await is for the disk; the change was made before."""
     async with tidelog.aqueue(tmp_path / "s", "jobs") as queue:
         await queue.put(1)
         job = await take(queue)
@@ -570,7 +570,7 @@ async def test_neither_queues_nor_jobs_pickle() -> None:
 
 @in_loop
 async def test_a_blocked_loop_keeps_its_jobs(clock: testing.Clock) -> None:
-    """Leases are renewed by a thread (here by whoever moves the clock), whatever the loop does."""
+    """Leases are renewed by a thread (here by the one that moves the clock), whatever the loop does."""
     async with testing.aqueue("jobs", clock=clock, retry_after=LEASE) as queue:
         await queue.put(1)
         job = await take(queue)

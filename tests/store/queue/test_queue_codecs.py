@@ -65,7 +65,7 @@ def test_json_is_the_default(db: tidelog.Store) -> None:
 
 
 class Odd(dict[str, int]):
-    """What the encoder asks, not what is stored, counts; as in `json`."""
+    """The bytes that the encoder asks for count, not those that are stored; as in `json`."""
 
     def items(self) -> Any:
         return {"odd": 1}.items()

@@ -272,7 +272,7 @@ def test_a_dry_run_only_counts(db: tidelog.Store, jobs: tidelog.Queue) -> None:
 
 
 def test_redrive_goes_once_over_those_that_are_there(jobs: tidelog.Queue) -> None:
-    """What dies again meanwhile waits for the next one."""
+    """A job that dies again meanwhile waits for the next one."""
     bury(jobs, *range(3))
     seen = []
 

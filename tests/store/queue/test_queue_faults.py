@@ -43,7 +43,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def db(
     disk: SimulatedDisk, clock: testing.Clock, pool: ThreadPoolExecutor
 ) -> Iterator[tidelog.Store]:
-    # After the pool, so that it is closed before: whoever still waits is woken by that.
+    # After the pool, so that it is closed before: that wakes callers that still wait.
     with tidelog.open(ROOT, fsync="no", disk=disk, clock=clock, segment_bytes=4096) as store:
         yield store
 
@@ -308,7 +308,7 @@ def test_a_job_that_cannot_be_decoded_goes_to_the_dead_and_the_worker_goes_on(
         with pytest.raises(tidelog.DecodeError):
             one.value
     assert dead[0].raw == raw and dead[0].headers == {"a": "b"}
-    # Once whoever put it was told, it can be looked at and repaired; driven back as it is, it dies again.
+    # Once its producer was told, it can be looked at and repaired; driven back as it is, it dies again.
     assert queue.dead.redrive() == 3
     assert queue.get("w", block=0) is None
     assert queue.dead.count() == 3
@@ -651,11 +651,11 @@ def test_another_type_in_place_of_a_side_stream(
         "undecodable": lambda: queue.get("heir", block=0),
     }
     before = state_of(db)
-    # What cannot be decoded stays with the worker that found that out, for as long as a lease.
+    # A job that cannot be decoded stays with the worker that found that out, for as long as a lease.
     for _ in range(1 if call == "undecodable" else 2):
         with pytest.raises(tidelog.ResponseError, match=f"(?s)WRONGTYPE.*jobs:{key}"):
             calls[call]()
-        # What cannot be decoded was delivered before that was found out.
+        # A job that cannot be decoded was delivered before that was found out.
         assert state_of(db) == before or call == "undecodable", "a part of it was done"
     assert len(queue) == 1
     for look in (queue.stats, queue.peek, queue.failures, queue.dead.count, queue.dead.list):
@@ -1072,7 +1072,7 @@ def test_a_value_larger_than_a_unit_is_refused(tmp_path: Path) -> None:
 def test_a_clock_that_jumped_back_over_a_restart_holds_nothing_up(
     disk: SimulatedDisk, clock: testing.Clock
 ) -> None:
-    """What a dead process had is taken over after `retry_after`, whatever the wall clock shows by then."""
+    """The jobs of a dead process are taken over after `retry_after`, whatever the wall clock shows by then."""
     with tidelog.open(ROOT, fsync="no", disk=disk, clock=clock) as db:
         queue: Any = db.queue("jobs", retry_after=RETRY_AFTER)
         queue.put_many([1, 2])

@@ -445,7 +445,7 @@ def test_the_collector_may_free_jobs_at_any_moment(
 
 
 def beats(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """What the beats from here on return: when they want the next one."""
+    """The results of the beats from here on: when they want the next one."""
     wanted: list[float | None] = []
     beat = Leases.beat
 

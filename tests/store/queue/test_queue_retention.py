@@ -1,4 +1,4 @@
-"""What becomes of jobs that are done: they go at once, or stay for a while (`keep`); and of several groups."""
+"""Jobs that are done: they go at once, or stay for a while (`keep`); and of several groups."""
 
 from __future__ import annotations
 

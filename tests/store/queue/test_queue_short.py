@@ -48,7 +48,7 @@ steps = st.lists(
 
 
 def lived(history: list[Step], keep: int) -> list[Any]:
-    """What a history showed, and what the store holds after it."""
+    """The results of a history, and the content of the store after it."""
     clock = testing.Clock()
     told: list[Any] = []
     with testing.store(clock) as db:
@@ -181,7 +181,7 @@ def test_each_job_has_its_own_time(jobs: tidelog.Queue, clock: testing.Clock) ->
 
 
 def test_threads_may_share_a_consumer(jobs: tidelog.Queue) -> None:
-    """What one has fetched, another may be handed before it is."""
+    """A job that one worker has fetched may be handed to another before it is handed out."""
     jobs.put_many(range(2))
     consumer = jobs.consume("anna", block=0)
     quicker: list[tidelog.Job] = []

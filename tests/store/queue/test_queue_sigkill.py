@@ -28,7 +28,7 @@ QUICK_RETRY = 0.2
 
 
 class Told:
-    """What the killed processes said."""
+    """The output of the killed processes."""
 
     def __init__(self) -> None:
         self.started: Counter[int] = Counter()

@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         self.bury(at, worker)
 
     def take_back(self, at: int, worker: str, batch: int) -> None:
-        """What was fetched ahead is nobody's now: behind the group's position, but not in the worker's hands."""
+        """Jobs that were fetched ahead are nobody's now: behind the group's position, but not in the worker's hands."""
         model = self.models[at]
         rows = self.pending(at)
         back = 0
@@ -381,7 +381,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.stale)
     @rule(pick=picks, way=st.integers(0, 5))
     def a_late_answer(self, pick: int, way: int) -> None:
-        """Whoever lost a job, or gave it away, cannot say anything about it any more."""
+        """A worker that lost a job, or gave it away, cannot finish or extend it any more."""
         held = self.stale.pop(pick % len(self.stale))
         job, put = held.job, self.queues[1].new(self.fresh())
         calls: list[Callable[[], bool]] = [

@@ -1,4 +1,4 @@
-"""What the figures of replication come from: pairs that are in step, links that are cut, clients that are confirmed."""
+"""The sources of the figures of replication: pairs that are in step, links that are cut, clients that are confirmed."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -12,7 +12,7 @@ import hiredis
 
 
 class Fault(Enum):
-    """What happens to a transaction.
+    """The fault of a transaction.
 
     BEFORE   the connection breaks before EXEC reaches the server
     AFTER    it breaks after the server has answered EXEC, and before the answer reaches the client
