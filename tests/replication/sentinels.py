@@ -71,7 +71,7 @@ class Sentinels:
             self.until(lambda: self._linked(port) >= set(followers))
 
     def followers(self, port: int) -> list[dict[bytes, bytes]]:
-        """What one of the sentinels knows of the followers."""
+        """The followers as one of the sentinels knows them."""
         return [_pairs(each) for each in self.ask(port, "REPLICAS", NAME)]
 
     def _linked(self, port: int) -> set[int]:

@@ -70,7 +70,7 @@ def reached(call: Callable[[], object]) -> object:
 
 
 def role(pair: Pair, port: int) -> list[Any]:
-    """What ROLE says, without the offsets."""
+    """The reply of ROLE without the offsets."""
     with redis.Redis(port=port, protocol=2, socket_timeout=30) as client:
         found: list[Any] = client.role()
         return found[:3]
@@ -143,7 +143,7 @@ def one_round(watching: Sentinels, writers: Writers, nodes: dict[int, Node]) -> 
 
 @pytest.mark.slow
 def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
-    """Three sentinels, a leader and two followers. What WAIT 1 confirmed is never lost."""
+    """Three sentinels, a leader and two followers. Entries that WAIT 1 confirmed are never lost."""
     nodes = [Node(tmp_path / name, "enable-debug-command=yes") for name in "abc"]
     with ended(*nodes), ExitStack() as stack:
         leader, *followers = nodes
@@ -218,7 +218,7 @@ def served(db: tidelog.Store, file: Path) -> Serving:
 
 
 def transaction(port: int, *leader: str) -> Any:
-    """What Sentinel sends to change a role. Returns the reply of its EXEC."""
+    """The commands that Sentinel sends to change a role. Returns the reply of its EXEC."""
     link = connect(port)
     try:
         before, *queued = calls(
