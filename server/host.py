@@ -159,6 +159,15 @@ class Replication(Protocol):
         """The error of a command that a follower does not run now; None if it runs. Called while `following`."""
 
 
+class Insisting(Protocol):
+    """The wait for followers before the server stops (leaving.py).
+
+    insisted    somebody does not want to wait
+    """
+
+    insisted: bool
+
+
 class Host(Protocol[S]):
     """One server.
 
@@ -193,6 +202,9 @@ class Host(Protocol[S]):
 
     @property
     def replicating(self) -> Replication: ...
+
+    @property
+    def waiting(self) -> Insisting: ...
 
     @property
     def listeners(self) -> Ports: ...

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from tidelog.aof.errors import NoThread
@@ -84,16 +84,22 @@ class Saving:
     save_scheduled      a BGSAVE is scheduled after it; rewrite_scheduled: a BGREWRITEAOF is
     failed              SAVE or REWRITE -> error of the last run of that kind; missing = it succeeded
 
-    Create it in the loop's thread. `shutdown` shuts the server down.
+    Create it in the loop's thread. `shutdown` shuts the server down. `followers` waits for followers, until the future
+    is done.
     """
 
-    def __init__(self, core: Core, shutdown: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        shutdown: Callable[[], Coroutine[Any, Any, None]],
+        followers: Callable[[asyncio.Future[None]], Awaitable[None]],
+    ) -> None:
         self.running = ""
         self.save_scheduled = self.rewrite_scheduled = False
         self.failed: dict[str, str] = {}
         self._core = core
         self._loop = asyncio.get_running_loop()
-        self._shutdown = shutdown
+        self._shutdown, self._followers = shutdown, followers
         self._last_save = core.time_ns() // 1_000_000_000
         self._one = asyncio.Lock()  # one thread, however many clients call SAVE
         self._task: asyncio.Task[None] | None = None
@@ -155,27 +161,31 @@ class Saving:
 
     # --- SHUTDOWN
 
-    async def shutdown(self, save: bool, force: bool) -> None:
+    async def shutdown(self, save: bool, force: bool, *, abortable: bool = True) -> None:
         """Shut the server down; `save`: fold the log first. Returns only when the connection is about to be closed.
 
         Raises CommandError if it was aborted, or if folding failed without `force`; the server then goes on.
         """
-        if save and self._core.checkpoints is not None:
-            await self._save_before(force)
+        abort: asyncio.Future[None] = self._loop.create_future()
+        if abortable:
+            self._aborts.add(abort)
+        try:
+            if save and self._core.checkpoints is not None:
+                await self._save_before(force, abort)
+            await self._followers(abort)
+            _raise_if_aborted(abort)
+        finally:
+            self._aborts.discard(abort)
         if self._leaving is None:
-            _logger.info("SHUTDOWN: stopping")
+            _logger.info("stopping")
             self._leaving = self._loop.create_task(self._shutdown())
         await asyncio.shield(self._leaving)
 
-    async def _save_before(self, force: bool) -> None:
+    async def _save_before(self, force: bool, abort: asyncio.Future[None]) -> None:
         saved = self._loop.create_task(self.save())
-        abort: asyncio.Future[None] = self._loop.create_future()
-        self._aborts.add(abort)
         try:
             await asyncio.wait((saved, abort), return_when=asyncio.FIRST_COMPLETED)
-            if abort.done():
-                _logger.warning("SHUTDOWN was aborted")
-                raise CommandError(SHUTDOWN_FAILED)
+            _raise_if_aborted(abort)
             try:
                 saved.result()
             except TidelogError as error:
@@ -184,7 +194,6 @@ class Saving:
                     raise CommandError(SHUTDOWN_FAILED) from error
         finally:
             saved.cancel()
-            self._aborts.discard(abort)
 
     def abort(self) -> bool:
         """SHUTDOWN ABORT. False if there is nothing to abort, or if it is too late."""
@@ -197,3 +206,9 @@ class Saving:
     def leaving(self) -> bool:
         """Whether the server is shutting down irrevocably."""
         return self._leaving is not None
+
+
+def _raise_if_aborted(abort: asyncio.Future[None]) -> None:
+    if abort.done():
+        _logger.warning("the shutdown was aborted")
+        raise CommandError(SHUTDOWN_FAILED)

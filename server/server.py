@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.engine.api import Command
+from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Status
 from tidelog.server import errors
 from tidelog.server.acl.sessions import note_denied, users_changed
@@ -26,6 +27,7 @@ from tidelog.server.addresses import Addresses
 from tidelog.server.config.config import Config, ConfigError
 from tidelog.server.connection import Connection
 from tidelog.server.handlers import COMMANDS
+from tidelog.server.leaving import Leaving
 from tidelog.server.listeners import Listeners
 from tidelog.server.monitoring.logs import VERBOSE
 from tidelog.server.monitoring.monitor import monitor_addr, monitor_line
@@ -83,7 +85,8 @@ class Server:
         if config["requirepass"] or self.acl.default.nopass:
             self.acl.set_default_password(config["requirepass"].encode())
         self.pubsub = PubSub(core)
-        self.saving = Saving(core, self.shutdown)
+        self.waiting = Leaving(self)
+        self.saving = Saving(core, self.shutdown, self.waiting.followers)
         self.sessions: dict[int, Session] = {}
         self.paused = False
         self.monitors: dict[int, Session] = {}
@@ -396,10 +399,22 @@ class Server:
             _logger.warning("stopping, because the store can no longer be used: %s", error)
             self.stop()
 
-    def stop(self) -> None:
-        """Begin to shut down. The future `ended` is done when that is complete."""
-        if self._leaving is None:
-            self._leaving = self.loop.create_task(self.shutdown())
+    def stop(self, abortable: bool = False) -> None:
+        """Begin to shut down. The future `ended` is done when that is complete. A second call ends the wait for
+        followers.
+
+        abortable    SHUTDOWN ABORT can end that wait, and the server goes on
+        """
+        if self._leaving is None or self._leaving.done():
+            self._leaving = self.loop.create_task(self._leave(abortable))
+        else:
+            self.waiting.insisted = True
+
+    async def _leave(self, abortable: bool) -> None:
+        try:
+            await self.saving.shutdown(save=False, force=True, abortable=abortable)
+        except CommandError:
+            self.waiting.insisted = False  # it was aborted
 
     async def shutdown(self, save: bool = False) -> None:
         """Stop accepting, finish replies, close the connections. The store stays open: its owner closes it.

@@ -167,7 +167,7 @@ async def _until_told(
 
     def stop(name: str) -> None:
         _logger.info("%s: stopping", name)
-        server.stop()
+        server.stop(abortable=True)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         server.loop.add_signal_handler(number, stop, number.name)

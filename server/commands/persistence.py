@@ -68,8 +68,8 @@ async def shutdown(session: Session, args: list[bytes]) -> Reply:
 
     SAVE folds the log first, as does SHUTDOWN alone if there are `save` rules; NOSAVE does not. No data is lost
     either way, and a clean close folds the log if replaying it would make the next start slow. FORCE: shut down even if
-    folding fails. NOW: do not wait for lagging followers; there are none. ABORT: cancel a shutdown that is still
-    folding. Only ABORT gets a reply.
+    folding fails. NOW: do not wait for followers (server/leaving.py); unlike in Redis, it also ends a wait that another
+    SHUTDOWN has begun. ABORT: cancel a shutdown that is still folding or waiting. Only ABORT gets a reply.
     """
     words = {word.lower() for word in args[1:]}
     if words - {b"save", b"nosave", b"now", b"force", b"abort"}:
@@ -82,5 +82,11 @@ async def shutdown(session: Session, args: list[bytes]) -> Reply:
             raise CommandError(_TOO_LATE if server.saving.leaving else _NO_SHUTDOWN)
         return OK
     wanted = b"save" in words or (b"nosave" not in words and bool(server.config["save"]))
-    await server.saving.shutdown(wanted, b"force" in words)
+    if b"now" in words:
+        server.waiting.insisted = True
+    try:
+        await server.saving.shutdown(wanted, b"force" in words)
+    except CommandError:
+        server.waiting.insisted = False
+        raise
     return NO_REPLY

@@ -192,7 +192,8 @@ _ALL: Final = (
     Option("databases", OneOf(DATABASES), DATABASES, FIXED, "Databases."),
     Option("hz", Integer(0, INT_MAX, (1, 500)), 10, RUN, "How many times per second timers are checked."),
     Option("shutdown-timeout", Integer(0, INT_MAX), 10, RUN,
-           "Maximum number of seconds that a shutdown waits for replies to be sent."),
+           "Maximum number of seconds that a shutdown waits for followers to have every record (0 = none), and for "
+           "replies to be sent."),
     # Fixed facts
     Option("dir", Text(), "", FIXED, "The directory of the store: PATH on the command line."),
     Option("appendonly", Boolean(), True, FIXED, "Every change is written to the log."),

@@ -55,6 +55,16 @@ class Node:
             assert child.stdout is not None
             child.stdout.close()
 
+    def send(self, number: int) -> None:
+        """Send it a signal, and do not wait."""
+        assert self._child is not None
+        self._child.send_signal(number)
+
+    def returned(self) -> int | None:
+        """The exit code of its process; None while that runs."""
+        assert self._child is not None
+        return self._child.poll()
+
     def kill(self) -> None:
         """kill -9."""
         self.end(signal.SIGKILL)
