@@ -12,6 +12,9 @@ _TABLE: Final = "tests/replication/test_history.py::test_the_table"
 _RECEIVED: Final = "tests/aof/test_received.py"
 _STORE: Final = "tests/store/following/test_receive.py"
 _REFUSALS: Final = "tests/store/following/test_refusals.py"
+_SHUTDOWN: Final = "tests/replication/test_shutdown.py"
+_COMMANDS: Final = "tests/replication/test_commands.py"
+_STATUS: Final = "tests/tools/test_replica_status.py"
 _ROLES: Final = "tests/store/following/test_roles.py"
 
 MUTANTS: Final = (
@@ -356,5 +359,81 @@ MUTANTS: Final = (
         "    if False:\n",
         (_TABLE,),
         "A follower that is ahead of a follower waits and gives up nothing.",
+    ),
+    # --- Sentinel, and the end of a server
+    Mutant(
+        "leaving/writes-go-on",
+        "server/leaving.py",
+        "        server.pause(seconds * 1000 + _BEYOND_MS, writes_only=True)\n",
+        "        pass\n",
+        (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
+        "While a server waits for its followers, no client is answered for a write.",
+    ),
+    Mutant(
+        "leaving/reads-wait",
+        "server/leaving.py",
+        "_BEYOND_MS, writes_only=True)",
+        "_BEYOND_MS, writes_only=False)",
+        (f"{_SHUTDOWN}::test_shutdown_waits_until_followers_have_all",),
+        "Reads go on while a server waits for its followers.",
+    ),
+    Mutant(
+        "leaving/does-not-wait",
+        "server/leaving.py",
+        "link.feed.acked_lsn < lsn\n",
+        "link.feed.acked_lsn < 0\n",
+        (f"{_SHUTDOWN}::test_shutdown_waits_until_followers_have_all",),
+        "A server that stops waits until its followers have every record.",
+    ),
+    Mutant(
+        "leaving/abort-keeps-the-pause",
+        "server/leaving.py",
+        "            if not paused:\n                server.unpause()\n",
+        "",
+        (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
+        "After SHUTDOWN ABORT clients write again.",
+    ),
+    Mutant(
+        "leaving/owner-can-be-stopped",
+        "server/saving.py",
+        "        if abortable:\n            self._aborts.add(abort)\n",
+        "        self._aborts.add(abort)\n",
+        (f"{_SHUTDOWN}::test_the_owner_s_close_waits",),
+        "A client cannot abort the close that the owner of a store waits for.",
+    ),
+    Mutant(
+        "upstream/one-id-for-all",
+        "server/monitoring/upstream.py",
+        "elif self._last is None or self._last.connected is not connected:",
+        "elif self._last is None:",
+        (f"{_COMMANDS}::test_client_list_shows_the_link_to_the_leader",),
+        "Each connection to the leader has an ID of its own in CLIENT LIST.",
+    ),
+    Mutant(
+        "status/furthest-is-the-nearest",
+        "replication/status.py",
+        "max(links, key=_reached)",
+        "min(links, key=_reached)",
+        ("tests/replication/test_status.py::test_the_furthest_is_the_one_with_most",),
+        "The status names the follower that has most as the one to promote.",
+    ),
+    Mutant(
+        "status/lsn-before-life",
+        "tools/replica/status.py",
+        'return facts["generation"], facts["life"], facts["last_lsn"]',
+        'return facts["last_lsn"], facts["life"], facts["generation"]',
+        (f"{_STATUS}::test_a_later_life_is_further_than_a_higher_lsn",),
+        "Of stores whose leader is gone the one of the newest life is the furthest, whatever its LSN.",
+    ),
+    Mutant(
+        "status/lag-forgotten",
+        "replication/feed.py",
+        "            self._marks.popleft()\n\n    def lag_seconds",
+        "            self._marks.clear()\n\n    def lag_seconds",
+        (
+            "tests/replication/test_status.py::"
+            "test_a_follower_lags_since_the_leader_had_what_it_lacks",
+        ),
+        "A follower lags since the time when its leader had the first record that it lacks.",
     ),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.replication.conftest import Pair
 from tests.until import until
 
+import tidelog
 from tidelog.aof.identity import QUARANTINE
 from tidelog.aof.surplus import REPORT
 
@@ -26,9 +28,13 @@ def test_what_the_losing_side_took_is_set_aside(pair: Pair) -> None:
     for port in (other.port, pair.port):
         assert pair.client(port).execute_command("REPLICAOF", "127.0.0.1", str(new.port)) == b"OK"
     for name, db in (("stays", stays), ("leader", pair.db)):
-        until(lambda db=db: db.xlen("orders") == 2)
-        assert [id_ for id_, _ in db.xrange("orders")][1] == kept
-        aside = (pair.root / name / QUARANTINE).glob(f"*/{REPORT}")
-        reports = [json.loads(path.read_text()) for path in aside]
-        (stream,) = [each for report in reports for each in report["streams"]]
-        assert (stream["first"].encode(), stream["entries"]) == (lost, 1)
+        expect_given_up(db, pair.root / name, kept, lost)
+
+
+def expect_given_up(db: tidelog.Store, root: Path, kept: object, lost: bytes) -> None:
+    """This store follows the new leader, and has set the other entry aside."""
+    until(lambda: db.xlen("orders") == 2)
+    assert [id_ for id_, _ in db.xrange("orders")][1] == kept
+    aside = (root / QUARANTINE).glob(f"*/{REPORT}")
+    (stream,) = [each for path in aside for each in json.loads(path.read_text())["streams"]]
+    assert (stream["first"].encode(), stream["entries"]) == (lost, 1)

@@ -24,6 +24,7 @@ from tidelog.aof.surplus import REPORT, surplus_behind
 from tidelog.disk.real import RealDisk
 from tidelog.store import role
 from tidelog.tools import exits
+from tidelog.tools.replica.status import reached
 
 
 def settled(text: str, ports: dict[int, str]) -> str:
@@ -125,6 +126,12 @@ def test_a_follower_that_lags_is_not_the_furthest(run: Run, tmp_path: Path) -> N
         )
     done = run("replica", "status", tmp_path / "other", ahead)
     assert done.out.splitlines()[-1] == "they follow different stores"
+
+
+def test_a_later_life_is_further_than_a_higher_lsn() -> None:
+    behind = {"generation": 1, "life": 0, "last_lsn": 10}
+    ahead = {"generation": 0, "life": 7, "last_lsn": 99}
+    assert max((ahead, behind), key=reached) is behind
 
 
 def test_what_cannot_be_asked(run: Run, made: Made, tmp_path: Path) -> None:
