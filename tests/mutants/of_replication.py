@@ -404,8 +404,8 @@ MUTANTS: Final = (
     Mutant(
         "upstream/one-id-for-all",
         "server/monitoring/upstream.py",
-        "elif self._last is None or self._last.connected is not connected:",
-        "elif self._last is None:",
+        "Upstream(self._server.next_id(), link, connected)",
+        "Upstream(1, link, connected)",
         (f"{_COMMANDS}::test_client_list_shows_the_link_to_the_leader",),
         "Each connection to the leader has an ID of its own in CLIENT LIST.",
     ),

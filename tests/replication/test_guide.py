@@ -74,4 +74,9 @@ def test_the_tests_that_it_names_exist() -> None:
     for file, test in named:
         assert f"def {test}(" in (ROOT / file).read_text(), (file, test)
     table = TEXT.partition("### What can be lost when")[2].partition("\n1. ")[0]
-    assert set(re.findall(r"\((\d)\)", table)) == set(re.findall(r"^(\d)\. ", TEXT, re.M))
+    notes = TEXT.partition("### What can be lost when")[2].partition("\n## ")[0]
+    assert set(re.findall(r"\((\d+)\)", table)) == set(re.findall(r"^(\d+)\. ", notes, re.M))
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 9
+    for row in rows:
+        assert all(re.search(r"\(\d+\)$", cell.strip()) for cell in row.split("|")[2:-1]), row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -25,6 +26,10 @@ from tests.until import until
 import tidelog
 from tidelog.server.config.config import Config
 from tidelog.server.serving import Serving
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/replication.md"
+(USER,) = re.findall("> (ACL SETUSER sentinel .*)", GUIDE.read_text())
+(PASSWORD,) = re.findall(">([^ ]+)", USER)
 
 
 def test_one_failover(pair: Pair, tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ def test_twenty_rounds_of_killed_leaders(tmp_path: Path) -> None:
 
 
 def test_what_it_sends_changes_role_and_file(pair: Pair, tmp_path: Path) -> None:
-    """MULTI, SLAVEOF, CONFIG REWRITE, CLIENT KILL, EXEC: all of it runs, and the role changes with EXEC."""
+    """MULTI, SLAVEOF, CONFIG REWRITE, CLIENT KILL: the guide's user may do all of it; the role changes with EXEC."""
     file = tmp_path / "tidelog.toml"
     file.write_text("# mine\nport = 0\n")
     db = pair.open("other")
@@ -182,6 +187,7 @@ def test_what_it_sends_changes_role_and_file(pair: Pair, tmp_path: Path) -> None
         subscriber = pair.client(serving.port).pubsub()
         subscriber.subscribe("__sentinel__:hello")
         assert subscriber.get_message(timeout=30)
+        bystander.execute_command(*USER.split())
         done = transaction(serving.port, "127.0.0.1", str(pair.port))
         assert done[:2] == [OK, OK] and done[2] >= 1 and done[3] == 1
         sentinel = pair.client(serving.port)
@@ -221,6 +227,13 @@ def transaction(port: int, *leader: str) -> Any:
     """The commands that Sentinel sends to change a role. Returns the reply of its EXEC."""
     link = connect(port)
     try:
+        assert calls(
+            link,
+            f"AUTH sentinel {PASSWORD}",
+            "CLIENT SETNAME sentinel-1-cmd",
+            "PING",
+        ) == [OK, OK, ("+", b"PONG")]
+        calls(link, "INFO", "PUBLISH __sentinel__:hello x")
         before, *queued = calls(
             link,
             "ROLE",
