@@ -78,10 +78,9 @@ def test_a_chain_of_three(tmp_path: Path) -> None:
             second.xadd("orders", {"n": 100})
             assert second.wait(1, 30_000) == 1
             a.start()
+            # the old leader is the end of the chain now
             with a.client() as again:
-                assert again.replicaof(
-                    "127.0.0.1", c.port
-                )  # the old leader is the end of the chain now
+                assert again.replicaof("127.0.0.1", c.port)
             until(lambda: a.lsn() == b.lsn())
             assert third.xlen("orders") == 101
             assert len({node.digest() for node in (a, b, c)}) == 1
