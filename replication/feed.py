@@ -147,8 +147,14 @@ class Feed:
             self._marks.popleft()
 
     def lag_seconds(self, now: float) -> float:
-        """How long ago the leader had what the follower lacks, within BEAT_SECONDS; 0 if it lacked nothing then."""
-        return now - self._marks[0][0] if self._marks else 0.0
+        """How long ago the leader had what the follower lacks, within BEAT_SECONDS; 0 if it lacked nothing then.
+
+        From any thread.
+        """
+        try:
+            return now - self._marks[0][0]
+        except IndexError:
+            return 0.0
 
     def _mark(self, now: float, lsn: int) -> None:
         marks = self._marks

@@ -139,10 +139,14 @@ class _UntilRewound:
 
 
 class Feeds:
-    """See the module docstring. Iterating gives the followers, in the order of their connection."""
+    """See the module docstring. Iterating gives the followers, in the order of their connection.
+
+    begun    links so far
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.begun = 0
         self._links: dict[bytes, Downstream] = {}
         self._awaited: dict[Awaited, None] = {}
         self._seen: dict[bytes, _Seen] = {}
@@ -239,6 +243,7 @@ class Feeds:
         """A follower begins to get the frames behind `lsn`."""
         assert link.id not in self._links
         self._links[link.id] = link
+        self.begun += 1
         # If it was here before, it may not have fsynced all through `lsn`, and may come back with less: after a power
         # cut, or after it has given up records.
         seen = self._seen.setdefault(link.id, _Seen(str(link), lsn, now))

@@ -149,20 +149,31 @@ def _bytes_behind(core: Core, lsn: int) -> int | None:
     )
 
 
+def lag_seconds(core: Core, now: float) -> float:
+    """Return for how long a follower has lacked something that its leader had; 0 if it has everything.
+
+    While the link is down, that is unknown. So it is the time since the follower last had everything.
+    """
+    link = core.link
+    if link is None:
+        return 0.0
+    heard = link.follower
+    late = not link.up or heard.leader_lsn > core.log.written_lsn
+    return max(now - heard.even_at, 0.0) if late and heard.even_at else 0.0
+
+
 def _link(core: Core, now: float) -> Facts:
     link, lsn = core.link, core.log.written_lsn
     if link is None:
         return {"up": False, "down_seconds": None, "failure": "", "copying": ""}
     heard, copy = link.follower, link.resyncing
-    lag = max(heard.leader_lsn - lsn, 0)
-    late = bool(lag or not link.up) and heard.even_at > 0
     return {
         "up": link.up,
         "down_seconds": None if link.down_since is None else round(now - link.down_since, 3),
         "failure": link.failure,
         "leader_lsn": heard.leader_lsn,
-        "lag_lsn": lag,
-        "lag_seconds": round(now - heard.even_at, 3) if late else 0.0,
+        "lag_lsn": max(heard.leader_lsn - lsn, 0),
+        "lag_seconds": round(lag_seconds(core, now), 3),
         "stalled": heard.stalled,
         "copying": "" if copy is None else copy.phase,
     }

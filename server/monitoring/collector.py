@@ -22,6 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Sample
 
+from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring.calls import Calls
 from tidelog.server.monitoring.figures import KEYS_MAX, StreamFigures, figures
@@ -139,10 +140,18 @@ class Collector:
             "LSN of the last record that a follower has written and applied, or fsynced.",
             labels=["follower", "level"],
         )
+        late = GaugeMetricFamily(
+            "tidelog_follower_lag_seconds",
+            "Seconds for which the leader has had a record that a follower lacks; 0 if it lacks none.",
+            labels=["follower"],
+        )
+        now = self._server.loop.time()
         for link in feeds:
             reached.add_metric([str(link), "written"], link.feed.acked_lsn)
             reached.add_metric([str(link), "fsynced"], link.feed.fsynced_lsn)
+            late.add_metric([str(link)], link.feed.lag_seconds(now))
         yield reached
+        yield late
 
     def _of_link(self) -> Iterator[Metric]:
         link, log = self._core.link, self._core.log
@@ -154,6 +163,11 @@ class Collector:
             )
             lag = max(heard.leader_lsn - log.written_lsn, 0)
             yield _gauge("link_lag_lsn", "Records that the leader has and this store has not.", lag)
+            yield _gauge(
+                "link_lag_seconds",
+                "Seconds since this store last had everything that its leader had.",
+                lag_seconds(self._core, self._server.loop.time()),
+            )
 
     # --- the server
 

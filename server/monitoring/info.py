@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tidelog.engine.api import State
+from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring import memory
 from tidelog.server.monitoring.memory import checkpoint_facts
@@ -156,8 +157,10 @@ def _stats(server: Host[Session]) -> Rows:
     yield "instantaneous_input_repl_kbps", "0.00"
     yield "instantaneous_output_repl_kbps", "0.00"
     yield "rejected_connections", stats.rejected_connections
-    for name in ("full", "partial_ok", "partial_err"):
-        yield f"sync_{name}", 0
+    feeding = server.replicating.feeding
+    yield "sync_full", feeding.offerings.begun
+    yield "sync_partial_ok", feeding.feeds.begun
+    yield "sync_partial_err", 0
     yield "expired_keys", server.core.landing.expired_keys
     yield "evicted_keys", 0
     yield "evicted_clients", 0
@@ -198,7 +201,8 @@ def _replication(server: Host[Session]) -> Rows:
         yield (
             f"slave{number}",
             f"ip={link.host},port={link.port},state=online,offset={feed.acked_lsn},"
-            f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn}",
+            f"lag={int(now - feed.heard_at)},fsynced={feed.fsynced_lsn},"
+            f"behind={feed.lag_seconds(now):.1f}",
         )
     yield "slaves_fetching_a_snapshot", len(replicating.feeding.offerings)
     yield "master_failover_state", "no-failover"
@@ -236,6 +240,7 @@ def _upstream(server: Host[Session]) -> Rows:
     if link is not None:
         yield "master_lsn", link.follower.leader_lsn
         yield "slave_lag", max(link.follower.leader_lsn - lsn, 0)
+        yield "slave_lag_seconds", f"{lag_seconds(core, now):.1f}"
         yield "slave_stalled", _line(link.follower.stalled)
     if copy is not None:
         yield "master_sync_phase", copy.phase

@@ -19,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 
 from tidelog.aof.errors import NoThread
 from tidelog.aof.threads import start
+from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring.collector import Collector
 from tidelog.server.session import Session
@@ -82,6 +83,7 @@ class Metrics:
             if link is not None:
                 told["link_failure"] = link.failure
                 told["lag_lsn"] = max(link.follower.leader_lsn - log.written_lsn, 0)
+                told["lag_seconds"] = round(lag_seconds(core, self._server.loop.time()), 3)
                 told["loading"] = replicating.loading
         return {
             "status": "ok",

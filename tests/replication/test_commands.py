@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import redis
 from tests.oracle.wire import OK, QUEUED, is_error
 from tests.replication.conftest import Pair
 from tests.replication.stores import caught_up, equal
+from tests.server.ports import free_port
 from tests.server.wire import Client, calls, connect
 from tests.until import until
 
@@ -104,6 +107,34 @@ def test_role_and_info(two: Two) -> None:
     pair.proxy.close()
     until(lambda: pair.client(port).info("replication")["master_link_status"] == "down")
     assert pair.client(port).info("replication")["master_link_down_since_seconds"] >= 0
+
+
+def test_lag_is_told_in_seconds_also(pair: Pair) -> None:
+    http = free_port()
+    _, port = pair.follower(metrics_port=http)
+    up(pair, port)
+    leader, client = pair.client(), pair.client(port)
+
+    def health() -> dict[str, Any]:
+        with urlopen(f"http://127.0.0.1:{http}/health", timeout=30) as got:
+            found: dict[str, Any] = json.load(got)
+            return found
+
+    until(lambda: leader.info("replication")["slave0"]["behind"] == 0.0)
+    until(lambda: client.info("replication")["slave_lag_seconds"] == 0.0)
+    until(lambda: health()["lag_seconds"] == 0.0)
+    pair.proxy.open.clear()
+    leader.xadd("orders", {"n": 1})
+    until(lambda: leader.info("replication")["slave0"]["behind"] > 0.0)
+    pair.proxy.cut()
+    until(lambda: health()["link"] == "down" and health()["lag_seconds"] > 0.0)
+    assert client.info("replication")["slave_lag_seconds"] > 0.0
+    with urlopen(f"http://127.0.0.1:{http}/metrics", timeout=30) as got:
+        assert "\ntidelog_link_lag_seconds " in got.read().decode()
+    pair.proxy.open.set()
+    up(pair, port)
+    told = leader.info("stats")
+    assert (told["sync_full"], told["sync_partial_ok"]) == (0, 2)
 
 
 def test_client_list_shows_followers(two: Two) -> None:
