@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 
 def some_and_all(some: object, all_: object) -> list[object]:
@@ -22,6 +24,15 @@ def rest_slow(values: Iterable[object], first: int) -> list[object]:
         value if number < first else pytest.param(value, marks=pytest.mark.slow)
         for number, value in enumerate(values)
     ]
+
+
+def more(test: Any, examples: int) -> Any:
+    """A test of hypothesis again, with more examples: a slow test."""
+    told = test.hypothesis
+    again: Any = given(**told._given_kwargs)(told.inner_test)
+    enough = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    again.pytestmark = [*getattr(test, "pytestmark", ()), pytest.mark.slow.mark]
+    return enough(again)
 
 
 def new_seeds(count: int) -> range:

@@ -40,7 +40,7 @@ def flips(tree: Tree) -> Iterator[tuple[str, int]]:
                 yield from ((name, byte * 8 + bit) for bit in range(8))
 
 
-@pytest.mark.parametrize("every", some_and_all(3, 1))
+@pytest.mark.parametrize("every", some_and_all(9, 1))
 @pytest.mark.parametrize("closed", [True, False])
 def test_every_bit(closed: bool, every: int) -> None:
     tree, past = small_store(closed=closed)

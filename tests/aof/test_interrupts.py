@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 from tests.aof.world import Life, Past, data_only, read_back
+from tests.rounds import some_and_all
 from tests.traps import Trap
 
 from tidelog.aof import log as log_module
@@ -57,9 +58,10 @@ def run(at: int, error: type[BaseException]) -> bool:
     return bool(trap.where)
 
 
+@pytest.mark.parametrize("every", some_and_all(3, 1))
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_exception_at_every_line(error: type[BaseException]) -> None:
-    at = 0
+def test_an_exception_at_every_line(error: type[BaseException], every: int) -> None:
+    at = 0 if error is MemoryError else every // 2  # other lines than those of the other error
     while run(at, error):
-        at += 1
+        at += every
     assert at > 300

@@ -271,9 +271,8 @@ def run(cuts: Cuts, policy: Policy, seed: int) -> None:
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_every_power_cut_leaves_what_was_promised(policy: Policy) -> None:
     cuts = Cuts(seed=5)
-    for seed in range(2):
-        run(cuts, policy, seed)
-    assert len(cuts.seen) > 300
+    run(cuts, policy, 0)
+    assert len(cuts.seen) > 100
 
 
 @pytest.mark.slow

@@ -234,7 +234,7 @@ def cut_at_every_operation(seed: int, images: int) -> int:
 
 
 def test_every_power_cut_leaves_a_store_that_opens() -> None:
-    assert sum(cut_at_every_operation(seed, images=4) for seed in range(6)) > 100
+    assert sum(cut_at_every_operation(seed, images=4) for seed in range(3)) > 50
 
 
 @pytest.mark.slow

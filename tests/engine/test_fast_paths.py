@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
 from tests.engine.rows_in_memory import RowsInMemory
+from tests.rounds import more
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.groups import ack, readgroup
@@ -84,7 +85,7 @@ def apart(effect: Effect) -> list[Effect]:
     return parts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.one_of(
@@ -145,6 +146,11 @@ def test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one(
             for slot, id in enumerate(node.ids()):
                 assert one.find(id) == (None if node.deleted >> slot & 1 else (node.ordinal, slot))
     engine.check()
+
+
+test_more_acknowledged_and_deleted = more(
+    test_to_acknowledge_and_delete_at_once_is_to_do_both_one_by_one, 200
+)
 
 
 steps = st.lists(
@@ -234,7 +240,7 @@ readers = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(readers, max_size=30), st.integers(1, 5))
 def test_one_message_is_counted_and_logged_as_many_are(actions: list[str], node: int) -> None:
     engine = Engine()
@@ -265,6 +271,9 @@ def test_one_message_is_counted_and_logged_as_many_are(actions: list[str], node:
         else:
             engine(action)
         engine.check()
+
+
+test_more_single_messages = more(test_one_message_is_counted_and_logged_as_many_are, 300)
 
 
 def read_by_the_rule(stream: Stream, group: Group, entry_id: int) -> int:
@@ -313,7 +322,7 @@ writes = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(reads, reads, writes), max_size=30), st.booleans())
 def test_a_read_by_the_short_way_is_the_read_by_the_long_way(
     lines: list[str], may_block: bool
@@ -339,6 +348,11 @@ def test_a_read_by_the_short_way_is_the_read_by_the_long_way(
         with patch.object(readgroup, "_plain_read", lambda ctx, args: None):
             assert got == everything(long, line)
     short.check()
+
+
+test_more_reads_by_the_short_way = more(
+    test_a_read_by_the_short_way_is_the_read_by_the_long_way, 300
+)
 
 
 def everything(engine: Engine, line: str) -> tuple[Any, ...]:

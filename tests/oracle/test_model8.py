@@ -16,7 +16,7 @@ from tests.oracle.wire import OK, Form
 from tests.rounds import rest_slow
 
 FIRST_SEED = int(os.environ.get("ORACLE_SEED", "1"))
-SEQUENCES = 40  # of each batch
+SEQUENCES = 20  # of each batch
 STEPS = 150
 
 GROUPS = (b"g", b"h")
@@ -233,7 +233,7 @@ STEP_ROWS: tuple[list[Any], list[int]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("batch", rest_slow(range(4), 2))
+@pytest.mark.parametrize("batch", rest_slow(range(8), 2))
 def test_the_engine_does_what_the_model_does(batch: int) -> None:
     for seed in range(FIRST_SEED + batch * 1_000_000, FIRST_SEED + batch * 1_000_000 + SEQUENCES):
         try:

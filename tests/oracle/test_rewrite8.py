@@ -14,6 +14,7 @@ from tests.oracle.engine_side import Tidelog
 from tests.oracle.played import played
 from tests.oracle.rewritten import assert_told, facts, owed, rewritten, timeless
 from tests.oracle.wire import is_error
+from tests.rounds import more
 
 from tidelog.engine.commands.rewrite import Kind, Lost, Target, commands_about
 from tidelog.engine.keys.freeze import freeze, load_state
@@ -30,7 +31,7 @@ def imported(source: Tidelog, now: int, target: Target) -> tuple[Tidelog, Lost]:
 
 
 @pytest.mark.parametrize("target", Target)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), commands=st.integers(1, 120))
 def test_the_same_state_but_for_what_is_told(target: Target, seed: int, commands: int) -> None:
     source, now = played(random.Random(seed), commands)
@@ -47,6 +48,9 @@ def test_the_same_state_but_for_what_is_told(target: Target, seed: int, commands
                     group.pending.check()
     if target is Target.REDIS_8_8:
         compare_views(source, copy, now + 1, lost)
+
+
+test_more_the_same_state_but_for_what_is_told = more(test_the_same_state_but_for_what_is_told, 150)
 
 
 def compare_views(source: Tidelog, copy: Tidelog, now: int, lost: Lost) -> None:

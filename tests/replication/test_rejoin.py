@@ -119,7 +119,7 @@ def cut_at_every_operation(seed: int, images: int) -> int:
 
 
 def test_every_power_cut_leaves_all_of_it() -> None:
-    assert sum(cut_at_every_operation(seed, images=1) for seed in range(3)) > 30
+    assert cut_at_every_operation(0, images=1) > 10
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from tests.replication.conftest import Pair
 from tests.replication.processes import Node, caught_up, ended
 from tests.replication.stores import caught_up as stores_caught_up
 from tests.replication.stores import frames
+from tests.rounds import rest_slow
 from tests.until import until
 
 import tidelog
@@ -416,7 +417,7 @@ def filled(node: Node, count: int) -> None:
         client.save()
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", rest_slow([True, False], 1))
 def test_sigkill_of_either_side_in_every_phase(tmp_path: Path, first: bool) -> None:
     leader = Node(tmp_path / "leader", *LEADER)
     follower = Node(tmp_path / "follower", *LEADER)

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.engine.groups.entries import WIDE, ids, runs, set_load, some_ids, times
 
 from tidelog.engine.groups.pending import NOBODY, Pending
@@ -166,12 +172,18 @@ class LargerChunks(PendingMachine):
 
 
 FEW = settings(
-    max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=25, stateful_step_count=40, suppress_health_check=list(HealthCheck), deadline=None
 )
 TestSmallChunks = PendingMachine.TestCase
 TestSmallChunks.settings = FEW
 TestLargerChunks = LargerChunks.TestCase
 TestLargerChunks.settings = FEW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [PendingMachine, LargerChunks])
+def test_more_chunks(machine: type[PendingMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(FEW, max_examples=60))
 
 
 @pytest.fixture

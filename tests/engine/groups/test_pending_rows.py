@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.engine.groups.entries import WIDE, ids, runs, set_load, some_ids, times
 from tests.engine.rows_in_memory import RowsInMemory
 
@@ -268,12 +274,18 @@ class LargerChunks(CheckpointMachine):
 
 
 OFTEN = settings(
-    max_examples=40, stateful_step_count=50, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=18, stateful_step_count=50, suppress_health_check=list(HealthCheck), deadline=None
 )
 TestSmallChunks = CheckpointMachine.TestCase
 TestSmallChunks.settings = OFTEN
 TestLargerChunks = LargerChunks.TestCase
 TestLargerChunks.settings = OFTEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [CheckpointMachine, LargerChunks])
+def test_more_chunks(machine: type[CheckpointMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(OFTEN, max_examples=40))
 
 
 # --- damage

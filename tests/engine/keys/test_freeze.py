@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import plain
 from tests.engine.rows_in_memory import RowsInMemory
+from tests.rounds import more
 
 from tidelog.engine.commands.context import Context
 from tidelog.engine.commands.execute import decide
@@ -315,7 +316,7 @@ class Both:
                 assert stream.removed_max >= same.removed_max
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(slots=st.sampled_from([1, 2, 3, 5]), steps=steps)
 def test_a_state_over_a_checkpoint_is_like_any_other(
     slots: int, steps: list[tuple[str, bytes, Any]]
@@ -329,3 +330,8 @@ def test_a_state_over_a_checkpoint_is_like_any_other(
     both.store("commit", b"s", None)
     both.store("restart", b"s", None)
     both.check()
+
+
+test_more_a_state_over_a_checkpoint_is_like_any_other = more(
+    test_a_state_over_a_checkpoint_is_like_any_other, 200
+)

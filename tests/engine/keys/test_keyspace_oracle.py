@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from tests.oracle.engine_side import Tidelog, digest_of, replayed
 from tests.oracle.server import Clock, RedisServer, directory
 from tests.oracle.wire import NULL_ARRAY, Connection, error
+from tests.rounds import more
 
 START_MS = 1_700_000_000_000
-EXAMPLES = 400
+EXAMPLES = 130
 STEPS_MAX = 40
 
 
@@ -201,12 +202,15 @@ def test_replies_are_those_of_redis(redis: Two, script: list[Step]) -> None:
     assert digest_of(replayed(tidelog.history)) == digest_of(tidelog.state)
 
 
+test_more_replies_are_those_of_redis = more(test_replies_are_those_of_redis, 400)
+
+
 glob_bytes = st.lists(st.sampled_from(list(b"ab*?[]^-\\c\x00\xff\x80")), max_size=9).map(bytes)
 names = st.lists(st.sampled_from(list(b"abc]-\\^\x00\xff\x80")), max_size=6).map(bytes)
 
 
 @settings(
-    max_examples=300,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -226,6 +230,9 @@ def test_patterns_match_what_redis_matches(
         scanned = tidelog.run(START_MS, [b"SCAN", b"0", b"MATCH", pattern, b"COUNT", b"100"]).form
         wanted = redis.session.call(b"SCAN", b"0", b"MATCH", pattern, b"COUNT", b"1000")
         assert sorted(scanned[1]) == sorted(wanted[1]), pattern
+
+
+test_more_patterns_match_what_redis_matches = more(test_patterns_match_what_redis_matches, 300)
 
 
 def test_exec_of_a_broken_watch_is_the_null_array() -> None:

@@ -18,13 +18,14 @@ from tests.engine.driver import Engine
 from tests.oracle.render import form
 from tests.oracle.server import Clock, RedisServer, directory
 from tests.oracle.wire import Connection, error
+from tests.rounds import more
 
 from tidelog.engine.errors import CommandError
 from tidelog.engine.ids import SEQ_MAX, text
 from tidelog.engine.streams.stream import Stream
 
 KEY = b"k"
-EXAMPLES = 400
+EXAMPLES = 120
 STEPS_MAX = 60
 
 
@@ -218,8 +219,11 @@ def test_nodes_agree(
     both.engine.check()
 
 
+test_more_nodes_agree = more(test_nodes_agree, 400)
+
+
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(typed=ids_as_typed(), bound=ids_as_typed())
 def test_ids_are_read_as_redis_reads_them(redis: Connection, typed: bytes, bound: bytes) -> None:
@@ -235,3 +239,6 @@ def test_ids_are_read_as_redis_reads_them(redis: Connection, typed: bytes, bound
     if stream.last_id & SEQ_MAX == SEQ_MAX:  # type: ignore[union-attr]
         return
     both.call(b"XADD", KEY, b"MINID", bound, b"9-*", b"f", b"v")
+
+
+test_more_ids_are_read_as_redis_reads_them = more(test_ids_are_read_as_redis_reads_them, 300)

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.driver import Engine
+from tests.rounds import more
 
 from tidelog.engine import idlist
 from tidelog.engine.commands.context import Context
@@ -117,7 +118,7 @@ class Model:
         assert stream.last_live_id() == (held[-1][0] if held else 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     slots=st.sampled_from([0, 1, 2, 7, 100]),
     size=st.sampled_from([0, 90, 300, 4096]),
@@ -153,6 +154,9 @@ def test_a_stream_is_a_list(
             assert_shows(view, expected)
 
 
+test_more_a_stream_is_a_list = more(test_a_stream_is_a_list, 300)
+
+
 def assert_shows(view: Entries, expected: list[tuple[int, Any]]) -> None:
     """Every rendering of a view agrees with the entries."""
     assert list(view) == expected
@@ -163,7 +167,7 @@ def assert_shows(view: Entries, expected: list[tuple[int, Any]]) -> None:
     assert view.pairs() == [(text(i), dict(zip(row[::2], row[1::2]))) for i, row in expected]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     slots=st.sampled_from([0, 2, 7, 100]),
     size=st.sampled_from([90, 300, 4096]),
@@ -209,6 +213,11 @@ def test_many_cuts_nodes_where_single_adds_do(
         (n.count, n.deleted) for n in other.walk()
     ]
     assert digest(singly) == digest(at_once)
+
+
+test_more_many_cuts_nodes_where_single_adds_do = more(
+    test_many_cuts_nodes_where_single_adds_do, 200
+)
 
 
 def add(ctx: Context, row: tuple[bytes, ...]) -> None:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.portable.portable_store import DISK, opened, work
 
 import tidelog
@@ -103,8 +104,9 @@ def test_of_a_closed_store_and_of_an_empty_one(tmp_path: Path) -> None:
     assert digest_of(made.path) == expected
 
 
+@pytest.mark.parametrize("count", some_and_all(2, 6))
 @pytest.mark.parametrize("retain_bytes", [0, 64 << 20])
-def test_beside_a_busy_writer(tmp_path: Path, retain_bytes: int) -> None:
+def test_beside_a_busy_writer(tmp_path: Path, retain_bytes: int, count: int) -> None:
     """Every snapshot is the state at its LSN, whatever the writer does meanwhile: checkpoints, released segments."""
     root = tmp_path / "db"
     states: dict[int, str] = {}
@@ -122,7 +124,7 @@ def test_beside_a_busy_writer(tmp_path: Path, retain_bytes: int) -> None:
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            made = [create_beside(DISK, root) for _ in range(6)]
+            made = [create_beside(DISK, root) for _ in range(count)]
         finally:
             stop.set()
             thread.join()

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 from tests import inside
-from tests.rounds import some_and_all
+from tests.rounds import rest_slow, some_and_all
 from tests.snapshot.portable.portable_store import DISK, opened, work
 
 from tidelog.aof import identity
@@ -92,8 +92,8 @@ class Past:
         return tail.position.lsn, digest(state)
 
 
-@pytest.mark.parametrize("places", some_and_all(4, 14))
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("places", some_and_all(3, 14))
+@pytest.mark.parametrize("seed", rest_slow(range(2), 1))
 def test_up_to_any_lsn(tmp_path: Path, seed: int, places: int) -> None:
     past = Past(tmp_path / "db", seed, 60)
     first, last = past.snapshot.lsn, past.last
@@ -127,14 +127,14 @@ def test_up_to_any_time(tmp_path: Path) -> None:
     past = Past(tmp_path / "db", 5, 40)
     first = past.snapshot.manifest.now_ms
     seen = set()
-    for ms in (first, first + 2000, first + 7000, first + 15000, first + 10**9):
+    for ms in (first, first + 2000, first + 7000, first + 10**9):
         target = tmp_path / "new"
         done = restore(DISK, past.snapshot.path, target, until_ms=ms)
         assert done.now_ms <= ms
         assert (done.lsn, digest_of(target)) == past.at(Bound(ms=ms))
         seen.add(done.lsn)
         shutil.rmtree(target)
-    assert len(seen) >= 4
+    assert len(seen) >= 3
 
 
 def test_with_the_log_of_elsewhere(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_damage_of_the_log_is_found_before_the_target_is_touched(tmp_path: Path)
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_slow(range(6), 2))
 def test_damaged_data(tmp_path: Path, seed: int) -> None:
     """A flipped bit anywhere is noticed, although the manifest's hash may lie as well."""
     rng = random.Random(seed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from tests.rounds import rest_slow
 from tests.spark.histories import Life, Told
 from tests.spark.test_tables import assert_same
 from tests.tools.conftest import Run, run
@@ -128,7 +129,7 @@ def check(told: Told, to: Path, form: str) -> None:
     assert [row["ms"] for row in beyond] == [None]
 
 
-@pytest.mark.parametrize("form", ("parquet", "csv", "json", "orc"))
+@pytest.mark.parametrize("form", rest_slow(("parquet", "csv", "json", "orc"), 2))
 def test_every_format(run: Run, told: Told, tmp_path: Path, form: str) -> None:
     to = tmp_path / "to"
     tables = [part for table in TABLES for part in ("--table", table)]
