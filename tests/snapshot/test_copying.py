@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.rounds import some_and_all
 from tests.snapshot.buckets import Bucket, credentials
 from tests.snapshot.portable.portable_store import DISK, opened
 
@@ -140,12 +141,13 @@ def cut_copy(source: Path, target: Path, at: int, error: BaseException) -> int:
     return disk.done
 
 
-def test_cut_short_at_every_operation(snapshot: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", some_and_all(3, 1))
+def test_cut_short_at_every_operation(snapshot: Path, tmp_path: Path, every: int) -> None:
     operations = cut_copy(snapshot, tmp_path / "whole", 0, Cut())
     assert operations > 60
     size = (snapshot / DATA).stat().st_size
     most = 0
-    for at in range(1, operations + 1):
+    for at in sorted({*range(1, operations, every), operations}):
         target = tmp_path / str(at)
         with pytest.raises(Cut):
             cut_copy(snapshot, target, at, Cut())

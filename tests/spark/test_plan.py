@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 
 import tidelog
 from tidelog.spark.source.batch import plan
@@ -17,7 +18,6 @@ from tidelog.spark.source.batch.snapshots import resolve
 from tidelog.spark.source.options import parse
 
 OPTIONS: dict[str, Any] = {"fsync": "no", "save": (), "checkpoint_bytes": 0}
-STREAMS = 15_000
 
 
 def planned(path: Path, **options: str) -> Read:
@@ -75,10 +75,11 @@ def test_streams_looked_up_and_streams_in_order(
         assert len(parts) <= 4
 
 
-def test_a_plan_of_many_streams_is_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", some_and_all(4_000, 15_000))
+def test_a_plan_of_many_streams_is_small(tmp_path: Path, count: int) -> None:
     path = tmp_path / "s"
     with tidelog.open(path, **OPTIONS) as db:
-        for number in range(STREAMS):
+        for number in range(count):
             db.xadd(f"stream-{number:06d}", {"n": number})
         db.snapshot()
     whole = planned(path)
@@ -87,6 +88,6 @@ def test_a_plan_of_many_streams_is_small(tmp_path: Path) -> None:
     parts = whole.parts()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert sum(len(part.pieces) for part in parts if isinstance(part, Part)) == STREAMS
-    assert peak < 8_000_000 + 150 * STREAMS, "what is kept of the file, and what each stream takes"
-    assert len(pickle.dumps(parts)) / STREAMS < 60
+    assert sum(len(part.pieces) for part in parts if isinstance(part, Part)) == count
+    assert peak < 8_000_000 + 150 * count, "what is kept of the file, and what each stream takes"
+    assert len(pickle.dumps(parts)) / count < 60

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rounds import some_and_all
 from tests.spark.exports.test_export import in_this_process
 from tests.spark.histories import Life, Told
 
@@ -77,17 +78,15 @@ def is_whole(disk: SimulatedDisk) -> bool:
     return True
 
 
-def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+@pytest.mark.parametrize("count", some_and_all(12, 50))
+def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told, count: int) -> None:
     seed = random.randrange(1 << 30)
     print("seed", seed)
     r = random.Random(seed)
     counted = new_disk()
     operations: list[str] = []
 
-    def count(operation: str, path: Path) -> None:
-        operations.append(operation)
-
-    counted.before = count
+    counted.before = lambda operation, path: operations.append(operation)
     on(monkeypatch, counted)
     calm = run(told)
     wanted = {file.name: file.blake2b for file in calm.seal.files}
@@ -95,7 +94,7 @@ def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told) -
     sealed = 0
     total = len(operations)
     after_mkdir = [at + 1 for at, operation in enumerate(operations) if operation == "mkdir"]
-    for stop in [*r.sample(range(total), 50), *after_mkdir, total - 2, total - 1]:
+    for stop in [*r.sample(range(total), count), *after_mkdir, total - 2, total - 1]:
         disk = new_disk()
         images: list[SimulatedDisk] = []
         at = 0
@@ -111,7 +110,7 @@ def test_it_ends_at_any_operation(monkeypatch: pytest.MonkeyPatch, told: Told) -
         on(monkeypatch, disk)
         with pytest.raises(KeyboardInterrupt):
             run(told)
-        disk.before = count
+        disk.before = None
         image = r.choice((images[0], disk))  # the power is gone, or only the process
         if stop in after_mkdir:
             image = disk
