@@ -52,10 +52,12 @@ class Feed:
     acked_lsn      the follower has written and applied all records through this LSN; 0 before its first ACK
     fsynced_lsn    the follower has fsynced all records through this LSN
     heard_at       when bytes came last
+    history        number of the history that the source is a part of (`Roles.rewinds`)
     """
 
-    def __init__(self, source: SourceLike, last: int, now: float) -> None:
+    def __init__(self, source: SourceLike, last: int, now: float, history: int = 0) -> None:
         """`last` is the leader's last LSN, as its reply to the handshake said it."""
+        self.history = history
         self.acked_lsn = 0
         self.fsynced_lsn = 0
         self.heard_at = now

@@ -1,4 +1,4 @@
-"""Feeds: the followers that are connected to a store, how far they have come, and the calls that wait for that.
+"""Feeds: the followers that are connected to a store. How far they have come is told to `Core.acks`.
 
 Bytes in, bytes out, as the feeds themselves: the server gives each follower a `Sink`, calls `pump` when there may be
 something to send, and `received` when something arrived. Only the event loop's thread uses this module.
@@ -102,19 +102,6 @@ class _Seen:
         self.acked = lsn
 
 
-class Awaited:
-    """A call that waits until `wanted` followers have reached `lsn`.
-
-    told    called once, when they have
-    """
-
-    def __init__(
-        self, lsn: int, wanted: int, fsynced: bool, told: Callable[[], object] = lambda: None
-    ) -> None:
-        self.lsn, self.wanted, self.fsynced = lsn, wanted, fsynced
-        self.told = told
-
-
 def _itself(source: Source) -> SourceLike:
     return source
 
@@ -148,7 +135,6 @@ class Feeds:
         self._core = core
         self.begun = 0
         self._links: dict[bytes, Downstream] = {}
-        self._awaited: dict[Awaited, None] = {}
         self._seen: dict[bytes, _Seen] = {}
         self._places: dict[bytes, tuple[int, int]] = {}  # see `_remember`
 
@@ -219,7 +205,9 @@ class Feeds:
         if not isinstance(reply, Continue):
             return reply.line(), None
         source = through(Source(roles.disk, directory, roles.uuid, found[follow.lsn]))
-        return reply.line(), Feed(_UntilRewound(source, roles, rewinds, directory), last, now)
+        return reply.line(), Feed(
+            _UntilRewound(source, roles, rewinds, directory), last, now, rewinds
+        )
 
     # --- connections
 
@@ -244,6 +232,7 @@ class Feeds:
         assert link.id not in self._links
         self._links[link.id] = link
         self.begun += 1
+        self._core.acks.add(link.feed)
         # If it was here before, it may not have fsynced all through `lsn`, and may come back with less: after a power
         # cut, or after it has given up records.
         seen = self._seen.setdefault(link.id, _Seen(str(link), lsn, now))
@@ -262,6 +251,7 @@ class Feeds:
         """The connection of a follower is gone."""
         if self._links.get(link.id) is link:
             del self._links[link.id]
+        self._core.acks.remove(link.feed)
         link.closed()
 
     def drop(self, link: Downstream, reason: str, level: int = logging.WARNING) -> None:
@@ -323,11 +313,8 @@ class Feeds:
         seen = self._seen[link.id]
         seen.at, seen.lsn = now, max(seen.lsn, link.feed.fsynced_lsn)
         seen.acked = link.feed.acked_lsn or seen.acked
-        if self._awaited and (link.feed.acked_lsn, link.feed.fsynced_lsn) != before:
-            for awaited in list(self._awaited):
-                if self.count(awaited.lsn, awaited.fsynced) >= awaited.wanted:
-                    del self._awaited[awaited]
-                    awaited.told()
+        if (link.feed.acked_lsn, link.feed.fsynced_lsn) != before:
+            self._core.acks.tell()
 
     def check(self, now: float, timeout_s: float) -> None:
         """Close the links of followers that have been silent for so long."""
@@ -366,23 +353,13 @@ class Feeds:
             if len(self._places) > SEEN_MAX:
                 self._places.pop(next(iter(self._places)), None)
 
-    # --- confirmations
+    # --- confirmations (store/acks.py)
 
     def count(self, lsn: int, fsynced: bool) -> int:
         """How many followers have written and applied, or fsynced, all records through `lsn`."""
-        if fsynced:
-            return sum(link.feed.fsynced_lsn >= lsn for link in self._links.values())
-        return sum(link.feed.acked_lsn >= lsn for link in self._links.values())
+        return self._core.acks.count(self._core.log, lsn, fsynced)
 
-    def await_(self, awaited: Awaited) -> None:
-        """Call `awaited.told` when enough followers are there. The caller has seen that they are not yet.
-
-        The next `pump` asks all followers how far they are.
-        """
-        self._awaited[awaited] = None
+    def ask(self) -> None:
+        """Let the next `pump` ask all followers how far they are."""
         for link in self._links.values():
             link.feed.ask()
-
-    def forget(self, awaited: Awaited) -> None:
-        """The call no longer waits."""
-        self._awaited.pop(awaited, None)

@@ -7,6 +7,7 @@ from typing import Final
 from tidelog.engine.errors import CommandError, echo
 from tidelog.store.errors import (
     CheckpointFailed,
+    NotReplicated,
     NotStored,
     OutcomeUnknown,
     OutOfSpace,
@@ -52,6 +53,8 @@ def line(error: BaseException) -> bytes:
         code = b"ERR outcome unknown: "
     elif isinstance(error, (UnitTooLarge, NotStored)):
         code = b"ERR not stored: "
+    elif isinstance(error, NotReplicated):
+        code = b""  # the text begins with it
     elif isinstance(error, (CheckpointFailed, TidelogError)):
         code = b"ERR "
     else:

@@ -42,7 +42,7 @@ class Pump(Protocol):
 
 
 class Feeding:
-    """The links of one server to its followers. Only the loop's thread uses it, except for `_stirred` and `_synced`.
+    """The links of one server to its followers. Only the loop's thread uses it, but for `ask`, `_stirred`, `_synced`.
 
     feeds     the links
     offerings those that ship a snapshot first
@@ -63,6 +63,8 @@ class Feeding:
         self._awaited: Log | None = None  # the log whose next sync calls `_synced`
         self._wake: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None  # a scheduled `pump`
+        self._asked = False  # `_ask_now` is scheduled
+        self._core.acks.ask = self.ask
 
     def turn_ended(self) -> None:
         """A turn has ended, and the log was flushed. Called if `active`."""
@@ -109,6 +111,26 @@ class Feeding:
         """`pump` at the end of this turn, or else in the next round of the loop; once for all callers."""
         if self.active and self._soon is None:
             self._soon = self._loop.call_soon(self.pump)
+
+    def ask(self) -> None:
+        """A call waits for followers: ask them how far they are, in one message with what it wrote. From any thread."""
+        if threading.get_ident() == self._thread:
+            self.feeds.ask()
+            self.pump_soon()
+        elif self.active and not self._asked:  # once for all threads
+            self._asked = True
+            try:
+                self._loop.call_soon_threadsafe(self._ask_now)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def _ask_now(self) -> None:
+        self._asked = False  # first: what is written from here on may come too late for this `pump`
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        self.feeds.ask()
+        self.pump()
 
     def tick(self) -> None:
         """Give signs of life, and close links that are silent. Called `hz` times a second."""

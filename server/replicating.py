@@ -26,6 +26,10 @@ from tidelog.store.role import ALONE, Role
 CHANGE_ROLE: Final = frozenset((b"replicaof", b"slaveof"))
 
 
+def _nobody() -> None:
+    """Ask no followers: without a server there are none."""
+
+
 class Replicating:
     """See the module docstring. Create it in the loop's thread.
 
@@ -123,6 +127,7 @@ class Replicating:
             self.link.stop()
             self.link = self._core.link = None
         self.feeding.stop("the leader shuts down")
+        self._core.acks.ask = _nobody
 
     # --- what a link asks
 

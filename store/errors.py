@@ -5,6 +5,7 @@ Grouped by what the caller can do about them:
     the call was refused, nothing changed      ResponseError and its subclasses, DataError, WatchError
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     the outcome of the call is unknown         OutcomeUnknown
+    the call was stored here only              NotReplicated
     no checkpoint now, nothing is lost         CheckpointFailed
     this store object cannot be used any more  StoreClosed, StorePoisoned
     the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
@@ -96,6 +97,24 @@ class UnitTooLarge(NotStored):
 
 class OutcomeUnknown(TidelogError):
     """The store failed while the call was under way. After reopening, all of its effects are there or none."""
+
+
+# --- stored here
+
+
+class NotReplicated(TidelogError):
+    """Too few followers have confirmed the call in time. It is stored here, and other calls may see it.
+
+    A read is not confirmed either: what it would have shown may be lost if a follower is promoted now.
+
+    Attributes:
+        confirmed: How many followers have confirmed it.
+        wanted: How many were asked for.
+    """
+
+    def __init__(self, confirmed: int, wanted: int) -> None:
+        super().__init__(f"NOREPLICAS stored here, confirmed by {confirmed} of {wanted} followers")
+        self.confirmed, self.wanted = confirmed, wanted
 
 
 # --- the log stays usable

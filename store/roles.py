@@ -95,7 +95,7 @@ class Roles:
     def attend(self, core: Core) -> None:
         """Give this core its role. Holds it weakly."""
         self._core = weakref.ref(core)
-        core.roles = self
+        core.roles = core.acks.roles = self
         with core.lock:
             self.settle()
 
@@ -112,8 +112,11 @@ class Roles:
             self._tell()
 
     def _tell(self) -> None:
-        for call in self.changed:
-            call()
+        for told in self.changed:
+            told()
+        core = self._core()
+        if core is not None:
+            core.acks.tell()  # calls that wait for followers of the old role's log have ended
         self._told = self.role
 
     # --- changes

@@ -7,15 +7,16 @@ they are together, at the end of the same turn, and no acknowledgement comes bet
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 from tidelog.aof.errors import LogPoisoned
-from tidelog.aof.log import FSYNCED
+from tidelog.aof.log import FSYNCED, Log
 from tidelog.engine.errors import CommandError
 from tidelog.engine.integers import INT64_MAX, int64
 from tidelog.engine.reply import Reply
-from tidelog.replication.feeds import Awaited
 from tidelog.server.session import Session
+from tidelog.store.acks import Awaited
 from tidelog.store.commit.durability import unheld
 
 _WAIT_HERE = (
@@ -37,12 +38,16 @@ def wait(session: Session, args: list[bytes]) -> Reply:
         raise CommandError(_WAIT_HERE)
     wanted = int64(args[1])
     timeout_ms = _timeout(session, args[2])
-    lsn, feeds = _written(session), session.server.replicating.feeding.feeds
-    found = feeds.count(lsn, False)
+    core, lsn = session.core, _written(session)
+    acks, log = core.acks, core.log
+    found = acks.count(log, lsn, False)
     if found >= wanted or session.in_exec:
         return found
-    waiting = Awaited(lsn, wanted, False)
-    return _Blocked(session, waiting, False, timeout_ms, lambda: feeds.count(lsn, False)).answer
+
+    def reply(log: Log, lsn: int) -> Reply:
+        return acks.count(log, lsn, False)
+
+    return _Blocked(session, Awaited(log, lsn, wanted, False), False, timeout_ms, reply).answer
 
 
 def _written(session: Session) -> int:
@@ -67,16 +72,15 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     if followers < 0:
         raise CommandError(_NOT_POSITIVE)
     timeout_ms = _timeout(session, args[3])
-    log, lsn = session.core.log, _written(session)
-    feeds = session.server.replicating.feeding.feeds
-    synced, found = lsn <= log.synced_lsn, feeds.count(lsn, True)
+    log, lsn, acks = session.core.log, _written(session), session.core.acks
+    synced, found = lsn <= log.synced_lsn, acks.count(log, lsn, True)
     if (synced >= local and found >= followers) or session.in_exec:
         return [int(synced), found]
 
-    def reply() -> Reply:
-        return [int(lsn <= log.synced_lsn), feeds.count(lsn, True)]
+    def reply(log: Log, lsn: int) -> Reply:
+        return [int(lsn <= log.synced_lsn), acks.count(log, lsn, True)]
 
-    waiting = Awaited(lsn, followers, True)
+    waiting = Awaited(log, lsn, followers, True)
     return _Blocked(session, waiting, local > synced, timeout_ms, reply).answer
 
 
@@ -92,35 +96,48 @@ class _Blocked:
         awaited: Awaited,
         local: bool,
         timeout_ms: int,
-        reply: Callable[[], Reply],
+        reply: Callable[[Log, int], Reply],
     ) -> None:
-        feeding = session.server.replicating.feeding
-        self._loop, self._log = session.server.loop, session.core.log
-        self._feeds = feeding.feeds
+        self._loop, self._thread = session.server.loop, threading.get_ident()
+        self._core, self._acks = session.core, session.core.acks
         self._awaited, self._reply = awaited, reply
-        self._lacks_followers = self._feeds.count(awaited.lsn, awaited.fsynced) < awaited.wanted
         self._lacks_disk = local
         self.answer: asyncio.Future[Reply] = self._loop.create_future()
         self.answer.add_done_callback(self._clean)
         self._unblocked = session.unblocked()
         self._unblocked.add_done_callback(self._ended)
         self._timer = self._loop.call_later(timeout_ms / 1000, self._settle) if timeout_ms else None
-        if self._lacks_followers:
-            awaited.told = self._confirmed
-            self._feeds.await_(awaited)
-            feeding.pump_soon()
+        awaited.told = self._told
+        self._lacks_followers = not self._acks.begin(awaited)
         if local:
             self._loop.call_soon(self._sync)  # behind the flush at the end of this turn
 
+    def _told(self) -> None:
+        """Enough followers have the write, or the store has another log. From any thread."""
+        if threading.get_ident() == self._thread:
+            self._confirmed()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._confirmed)
+        except RuntimeError:
+            pass  # the loop is closed
+
     def _confirmed(self) -> None:
-        """Enough followers have the write."""
+        was, log = self._awaited, self._core.log
+        if self.answer.done() or self._core.following is not None:
+            return  # a server that follows from now on ends the call (`Session.expel`)
+        if was.log is not log:  # the store has recovered: go on with the log that has the write now
+            lsn = min(was.lsn, log.next_lsn - 1)
+            self._awaited = Awaited(log, lsn, was.wanted, was.fsynced, self._told)
+            if not self._acks.begin(self._awaited):
+                return
         self._lacks_followers = False
         if not self._lacks_disk:
             self._settle()
 
     def _sync(self) -> None:
         if not self.answer.done():
-            self._log.subscribe(self._awaited.lsn, FSYNCED, self._sync_ended)
+            self._awaited.log.subscribe(self._awaited.lsn, FSYNCED, self._sync_ended)
 
     def _sync_ended(self, error: LogPoisoned | None) -> None:
         """Called from the log's own thread or the loop's."""
@@ -148,7 +165,7 @@ class _Blocked:
 
     def _settle(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(self._reply())
+            self.answer.set_result(self._reply(self._awaited.log, self._awaited.lsn))
             self._unblocked.cancel()  # from here on the client is not blocked
 
     def _fail(self, error: Exception) -> None:
@@ -158,7 +175,7 @@ class _Blocked:
 
     def _clean(self, answer: asyncio.Future[Reply]) -> None:
         """The call has its answer, or its client is gone."""
-        self._feeds.forget(self._awaited)
+        self._acks.forget(self._awaited)
         self._unblocked.cancel()
         if self._timer is not None:
             self._timer.cancel()

@@ -65,6 +65,7 @@ __all__ = [
     "Job",
     "NewerFormat",
     "NotAStore",
+    "NotReplicated",
     "NotStored",
     "OutOfSpace",
     "OutcomeUnknown",

@@ -1,7 +1,8 @@
 """Attached: protocols for the parts of an open store that higher layers make and attach to the core.
 
 `Core.queues`, `Core.checkpoints`, `Core.roles` and `Core.following` are attributes of the core because they live and
-end with it. The classes behind them know the core, so the core knows only these protocols.
+end with it. The classes behind them know the core, so the core knows only these protocols. The links to followers are
+made by a higher layer, too, and `Core.acks` knows them by the protocol `Acknowledging`.
 """
 
 from __future__ import annotations
@@ -179,6 +180,19 @@ class Receiving(Protocol):
 
     def lives(self) -> list[Epoch]:
         """The lives in the log, newest first."""
+
+
+class Acknowledging(Protocol):
+    """A link to a follower, as far as calls wait for it. See `replication.feed.Feed`.
+
+    acked_lsn      the follower has written and applied all records through this LSN
+    fsynced_lsn    the follower has fsynced all records through this LSN
+    history        `Changing.rewinds` when the link began: both are LSNs of that history
+    """
+
+    acked_lsn: int
+    fsynced_lsn: int
+    history: int
 
 
 class Changing(Protocol):

@@ -41,6 +41,7 @@ from tidelog.engine.api import (
 from tidelog.engine.errors import CommandError, CorruptBlock
 from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Park, Reply
+from tidelog.store.acks import Acks
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.attached import Changing, Folding, Leasing, Linking, Receiving
 from tidelog.store.commit.blocked import Waits, Work
@@ -91,6 +92,7 @@ class Core:
         self.roles: Changing | None = None  # likewise
         self.following: Receiving | None = None  # None if the store leads
         self.link: Linking | None = None  # to the leader that it follows
+        self.acks = Acks(self.landing)  # of its followers
 
     # --- properties
 

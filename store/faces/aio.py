@@ -20,6 +20,7 @@ from tidelog.aof.log import Log
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.store.acks import Acks, Awaited, Replicated
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
@@ -33,7 +34,7 @@ from tidelog.store.faces.face import Face, nothing
 from tidelog.store.faces.idrange import IdRange
 from tidelog.store.faces.missing import answers_missing
 from tidelog.store.faces.pipeline import AsyncPipeline, call_words
-from tidelog.store.faces.receipts import Receipt, level_number
+from tidelog.store.faces.receipts import Receipt
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS, end
@@ -84,9 +85,8 @@ class AsyncStore(Face, AsyncMethods):
         text = b"%d-%d" % (effect[3], effect[4])
         return text.decode() if self._decode else text
 
-    async def _hold(self, promise: Promise, level: int = 0) -> None:
-        core = self._core
-        level = level or self._level
+    async def _hold(self, promise: Promise) -> None:
+        core, level, asked = self._core, self._level, self._replicated
         log, lsn, wrote = promise
         if not core.durability.holds(promise, level):
             error = await _reached(log, lsn, level or core.durability.level())
@@ -97,6 +97,10 @@ class AsyncStore(Face, AsyncMethods):
                 await asyncio.sleep(RELIEF_S)
         if self._keeps_receipts:
             self._receive(promise)
+        if asked is not None:
+            await _confirmed(core.acks, promise, asked)
+            if self._keeps_receipts:
+                self._receive(promise, True)
 
     async def _wait(self, waiter: Waiter) -> Answer:
         """Wait for a parked read. Cancelled before it is served, it gets nothing; after, its entries stay pending."""
@@ -213,12 +217,19 @@ class AsyncStore(Face, AsyncMethods):
 
     # --- the store itself
 
-    async def barrier(self, level: str = "fsynced") -> Receipt:
+    async def barrier(
+        self,
+        level: str = "fsynced",
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> Receipt:
         """Wait until everything written so far, by any caller, has reached a level. As `Store.barrier`."""
-        number = level_number(level)
+        view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
         _, promise = self._core.look(nothing)
-        await self._hold(promise, number)
-        return Receipt(*promise[:2])
+        await view._hold(promise)
+        return Receipt(self._core.acks, promise, view._replicated is not None)
 
     async def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
@@ -308,6 +319,32 @@ async def _reached(log: Log, lsn: int, level: int) -> LogPoisoned | None:
 
     log.subscribe(lsn, level, callback)
     return await reached
+
+
+async def _confirmed(acks: Acks, promise: Promise, asked: Replicated) -> None:
+    """Wait until enough followers have what a call promises. As `Acks.wait`."""
+    log, lsn, _ = promise
+    if acks.count(log, lsn, asked.fsynced) >= asked.replicas:
+        return
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def told() -> None:
+        try:
+            loop.call_soon_threadsafe(over.set)
+        except RuntimeError:
+            pass  # the loop is closed: no task waits any more
+
+    awaited = Awaited(log, lsn, asked.replicas, asked.fsynced, told)
+    try:
+        if not acks.begin(awaited):
+            async with asyncio.timeout(asked.seconds):
+                await over.wait()
+    except TimeoutError:
+        pass  # the check below says so
+    finally:
+        acks.forget(awaited)
+    acks.check(promise, asked)
 
 
 async def _drain(drain: Draining, caller: TaskCaller) -> int:

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from tidelog.aof.log import POLICIES
+from tidelog.aof.log import FSYNCED, POLICIES
 from tidelog.engine.api import Context, Settings, State, decide_xadd_many, digest
 from tidelog.engine.reply import Reply
+from tidelog.store.acks import Replicated
 from tidelog.store.commit.attached import Changing, Folding
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import Promise
+from tidelog.store.durations import Duration
 from tidelog.store.errors import DataError, ResponseError
 from tidelog.store.faces.encode import encode
 from tidelog.store.faces.idrange import IdRange
-from tidelog.store.faces.receipts import Receipt, level_number
+from tidelog.store.faces.receipts import Receipt, followers, level_number
 from tidelog.store.faces.types import KeyT
 
 REDIS_VERSION = "8.8.0"
@@ -41,13 +43,17 @@ class Face:
         self._decode = decode
         self._db = db
         self._level = level
+        self._replicated: Replicated | None = None  # what `_level` asks of followers
         self._keeps_receipts = False
+        self._holds_each = False  # every reply goes through `_hold`, also if the disk has it
         self.last_receipt: Receipt | None = None
         """The receipt of the last write through a view of `receipts`, by any thread."""
 
     def _view(self) -> Self:
         face = type(self)(self._core, decode=self._decode, db=self._db, level=self._level)
+        face._replicated = self._replicated
         face._keeps_receipts = self._keeps_receipts
+        face._holds_each = self._holds_each
         return face
 
     def db(self, number: int) -> Self:
@@ -66,30 +72,50 @@ class Face:
         face._db = number
         return face
 
-    def at(self, level: str) -> Self:
+    def at(
+        self,
+        level: str,
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> Self:
         """The same store, with replies at another durability level.
 
+        At `replicated` a reply, also that of a read, waits until followers have confirmed what it says, besides the
+        fsync policy of this store. If they do not in time, the call raises NotReplicated: it was stored here, and a
+        write must not be repeated without looking.
+
         Args:
-            level: `written` (the kernel has the data) or `fsynced` (the disk has it). At a level below that of the
-                fsync policy, reads may show data that a power cut still loses.
+            level: `written` (the kernel has the data), `fsynced` (the disk has it) or `replicated` (followers have it,
+                too). At a level below that of the fsync policy, reads may show data that a power cut still loses.
+            replicas: How many followers.
+            fsynced: Followers and this store have synced it to their disks. False: followers have written and applied
+                it.
+            timeout: Seconds or a timedelta to wait for followers; None = 10 seconds.
 
         Raises:
-            DataError: The level is unknown.
+            DataError: The level is unknown, a number is invalid, or the store is read-only and has no followers.
         """
         number = level_number(level)
+        replicated = followers(level, replicas, fsynced, timeout)
+        if replicated is not None and self._core.acks.roles is None:
+            raise DataError("this store is open read-only; only its writer has followers")
         face = self._view()
-        face._level = number
+        face._level = FSYNCED if fsynced else number
+        face._replicated = replicated
+        face._holds_each = face._keeps_receipts or replicated is not None
         return face
 
     def _holds_already(self, promise: Promise) -> bool:
         """Whether a promise already holds this view's level, so that `_hold` has nothing to do."""
         log, lsn, _ = promise
-        return not self._keeps_receipts and lsn <= self._core.durability.through(log, self._level)
+        return not self._holds_each and lsn <= self._core.durability.through(log, self._level)
 
     def receipts(self) -> Self:
         """The same store; after each write through this view, `last_receipt` is the receipt of that write."""
         face = self._view()
-        face._keeps_receipts = True
+        face._keeps_receipts = face._holds_each = True
         return face
 
     @property
@@ -121,10 +147,9 @@ class Face:
 
     # --- for the faces
 
-    def _receive(self, promise: Promise) -> None:
-        log, lsn, wrote = promise
-        if wrote:
-            self.last_receipt = Receipt(log, lsn)
+    def _receive(self, promise: Promise, replicated: bool = False) -> None:
+        if promise[2]:
+            self.last_receipt = Receipt(self._core.acks, promise, replicated)
 
     def _many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> Answer:
         name = encode(key)

@@ -1,11 +1,18 @@
-"""Receipts: the last LSN of a write, and the level it has reached."""
+"""Receipts: the last LSN of a write, and the level it has reached. And the levels by name."""
 
 from __future__ import annotations
 
-from tidelog.aof.log import FSYNCED, WRITTEN, Log
+from typing import Any
+
+from tidelog.aof.log import FSYNCED, WRITTEN
+from tidelog.store.acks import TIMEOUT_S, Acks, Replicated
+from tidelog.store.commit.durability import BY_POLICY, Promise
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
 
-LEVELS = {"written": WRITTEN, "fsynced": FSYNCED}
+REPLICATED = "replicated"
+# The level of this store that each one asks for. `replicated` asks for followers, too.
+LEVELS = {"written": WRITTEN, "fsynced": FSYNCED, REPLICATED: BY_POLICY}
 
 
 def level_number(level: str) -> int:
@@ -15,6 +22,22 @@ def level_number(level: str) -> int:
     return LEVELS[level]
 
 
+def followers(
+    level: str, replicas: Any, fsynced: Any, timeout: Duration | None
+) -> Replicated | None:
+    """The part of a level that followers have to meet; None if there is none. Raises DataError."""
+    if level != REPLICATED:
+        if (replicas, fsynced, timeout) != (1, False, None):
+            raise DataError(
+                f"replicas, fsynced and timeout belong to the level replicated, not to {level}"
+            )
+        return None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 1:
+        raise DataError(f"replicas must be a number of followers, at least 1, not {replicas!r}")
+    limit = TIMEOUT_S if timeout is None else seconds("timeout", timeout, zero=True)
+    return Replicated(replicas, bool(fsynced), limit)
+
+
 class Receipt:
     """The receipt of a write.
 
@@ -22,15 +45,30 @@ class Receipt:
         lsn: Number in the log (LSN) of the write's last record.
     """
 
-    __slots__ = ("lsn", "_log")
+    __slots__ = ("lsn", "_log", "_acks", "_replicated")
 
-    def __init__(self, log: Log, lsn: int) -> None:
-        self._log = log
-        self.lsn = lsn
+    def __init__(self, acks: Acks, promise: Promise, replicated: bool = False) -> None:
+        self._log, self.lsn, _ = promise
+        self._acks = acks
+        self._replicated = replicated
+
+    def replicas(self, fsynced: bool = False) -> int:
+        """How many connected followers have written and applied it by now.
+
+        Args:
+            fsynced: Count those that have synced it to their disks.
+        """
+        return self._acks.count(self._log, self.lsn, fsynced)
 
     @property
     def level(self) -> str:
-        """The level reached by now: `fsynced`, `written`, or `applied` (in memory, on its way to the kernel)."""
+        """The level reached by now.
+
+        `replicated` if the write was made at that level and confirmed; else `fsynced`, `written`, or `applied` (in
+        memory, on its way to the kernel).
+        """
+        if self._replicated:
+            return REPLICATED
         log = self._log
         if self.lsn <= log.synced_lsn:
             return "fsynced"

@@ -24,7 +24,7 @@ from tidelog.store.faces.idrange import IdRange
 from tidelog.store.faces.methods import Methods
 from tidelog.store.faces.missing import answers_missing
 from tidelog.store.faces.pipeline import Pipeline, call_words
-from tidelog.store.faces.receipts import Receipt, level_number
+from tidelog.store.faces.receipts import Receipt
 from tidelog.store.faces.shapes import Shape
 from tidelog.store.faces.types import KeyT, PatternT, Text
 from tidelog.store.lifetime import DRAIN_SECONDS, close
@@ -49,7 +49,8 @@ class Store(Face, Methods):
 
     Besides the errors that it names, any method may raise: DataError for an argument that is not bytes, str, int or
     float; StoreClosed; StorePoisoned; StoreDamaged if something in the checkpoint cannot be read; and if it writes,
-    OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a read-only store, ReadOnlyError.
+    OutOfSpace, UnitTooLarge, OutcomeUnknown and, on a read-only store, ReadOnlyError. Through a view at the level
+    `replicated` it may raise NotReplicated.
     """
 
     def __init__(self, core: Core, *, decode: bool, db: int = 0, level: int = 0) -> None:
@@ -91,15 +92,20 @@ class Store(Face, Methods):
         except CommandError as error:
             self._hold(core.look(nothing)[1])  # the error tells of the state, so it waits too
             raise from_command(error) from None
-        if self._keeps_receipts or lsn > core.durability.through(log, self._level):
+        if self._holds_each or lsn > core.durability.through(log, self._level):
             self._hold((log, lsn, True))
         ms, seq = effect[3], effect[4]
         return f"{ms}-{seq}" if self._decode else b"%d-%d" % (ms, seq)
 
     def _hold(self, promise: Promise) -> None:
-        self._core.durability.hold(promise, self._level)
+        core, asked = self._core, self._replicated
+        core.durability.hold(promise, self._level)
         if self._keeps_receipts:
             self._receive(promise)
+        if asked is not None:
+            core.acks.wait(promise, asked)
+            if self._keeps_receipts:
+                self._receive(promise, True)
 
     def _wait(self, waiter: Waiter) -> Answer:
         """Wait until a parked read is served or its time is up. An interrupt withdraws a read not served yet."""
@@ -299,24 +305,34 @@ class Store(Face, Methods):
 
     # --- the store itself
 
-    def barrier(self, level: str = "fsynced") -> Receipt:
+    def barrier(
+        self,
+        level: str = "fsynced",
+        *,
+        replicas: int = 1,
+        fsynced: bool = False,
+        timeout: Duration | None = None,
+    ) -> Receipt:
         """Wait until everything written so far, by any caller, has reached a level.
 
         Args:
-            level: `written` (the kernel has it) or `fsynced` (the disk has it).
+            level: `written` (the kernel has it), `fsynced` (the disk has it) or `replicated` (followers have it, too).
+            replicas: As in `at`.
+            fsynced: As in `at`.
+            timeout: As in `at`.
 
         Returns:
             The receipt of the last record.
 
         Raises:
-            DataError: The level is unknown.
+            DataError: The level is unknown, or another argument is invalid.
+            NotReplicated: Too few followers have confirmed it in time.
             StorePoisoned: The log cannot be synced any more.
         """
-        number = level_number(level)
-        core = self._core
-        _, promise = core.look(nothing)
-        core.durability.hold(promise, number)
-        return Receipt(*promise[:2])
+        view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
+        _, promise = self._core.look(nothing)
+        view._hold(promise)
+        return Receipt(self._core.acks, promise, view._replicated is not None)
 
     def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""

@@ -88,7 +88,7 @@ class Queue(QueueBase):
                 effect, log, lsn = core.add(self._db, self._key, row)
             except CommandError as error:
                 raise from_command(error) from None
-            if face._keeps_receipts or lsn > core.durability.through(log, face._level):
+            if face._holds_each or lsn > core.durability.through(log, face._level):
                 face._hold((log, lsn, True))
             return f"{effect[3]}-{effect[4]}"
         return self._put_slowly(self.new(value, dedup_id=dedup_id, headers=headers), timeout)

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 _FEEDS: Final = "tests/replication/test_feeds.py"
+_REPLICATED: Final = "tests/replication/test_replicated.py"
 _FOLLOWER: Final = "tests/replication/test_follower.py"
 _TABLE: Final = "tests/replication/test_history.py::test_the_table"
 _RECEIVED: Final = "tests/aof/test_received.py"
@@ -46,8 +47,8 @@ MUTANTS: Final = (
     Mutant(
         "feeds/lost-link-counts",
         "replication/feeds.py",
-        "        if self._links.get(link.id) is link:\n            del self._links[link.id]\n        link.closed()\n",
-        "        link.closed()\n",
+        "        self._core.acks.remove(link.feed)\n",
+        "",
         (f"{_FEEDS}::test_a_connection_that_is_gone_counts_for_nothing",),
         "WAIT does not count a follower that is gone: it may come back with less.",
     ),
@@ -56,25 +57,66 @@ MUTANTS: Final = (
         "replication/feeds.py",
         "        before = link.feed.acked_lsn, link.feed.fsynced_lsn\n",
         "        before = link.feed.acked_lsn, link.feed.fsynced_lsn\n"
-        "        link = self._links.get(link.id, link)\n",
+        "        self._links.get(link.id, link).feed.acked_lsn = 1\n",
         (f"{_FEEDS}::test_a_connection_that_is_gone_counts_for_nothing",),
         "An ACK counts for the connection that it came over, and not for the next one of that follower.",
     ),
     Mutant(
-        "feeds/written-counts-as-fsynced",
-        "replication/feeds.py",
-        "            return sum(link.feed.fsynced_lsn >= lsn for link in self._links.values())\n",
-        "            return sum(link.feed.acked_lsn >= lsn for link in self._links.values())\n",
+        "acks/written-counts-as-fsynced",
+        "store/acks.py",
+        "            link.fsynced_lsn if fsynced else link.acked_lsn\n",
+        "            link.acked_lsn\n",
         (f"{_FEEDS}::test_written_and_fsynced_are_counted_apart",),
         "WAITAOF counts followers that have fsynced, not those that have only written.",
     ),
     Mutant(
-        "feeds/wait-ends-too-early",
-        "replication/feeds.py",
-        "                if self.count(awaited.lsn, awaited.fsynced) >= awaited.wanted:\n",
-        "                if self.count(awaited.lsn, awaited.fsynced):\n",
+        "acks/wait-ends-too-early",
+        "store/acks.py",
+        "            self.count(log, awaited.lsn, awaited.fsynced) >= awaited.wanted\n",
+        "            self.count(log, awaited.lsn, awaited.fsynced) >= 1\n",
         (f"{_FEEDS}::test_a_wait_ends_when_enough_followers_are_there",),
         "A WAIT for several followers ends when all of them have the write.",
+    ),
+    Mutant(
+        "acks/another-history-counts",
+        "store/acks.py",
+        "            if link.history == history\n",
+        "            if True\n",
+        (f"{_FEEDS}::test_an_acknowledgement_of_another_history_counts_for_nothing",),
+        "An acknowledgement of LSNs that were given up since counts for nothing.",
+    ),
+    Mutant(
+        "acks/promise-of-an-earlier-log",
+        "store/acks.py",
+        "        return found if self._landing.log is log else 0\n",
+        "        return found\n",
+        (f"{_FEEDS}::test_a_promise_of_an_earlier_log_is_not_confirmed",),
+        "A call whose log was replaced is not confirmed by what followers have of the next one.",
+    ),
+    Mutant(
+        "acks/late-returns",
+        "store/acks.py",
+        "        if found < asked.replicas:\n",
+        "        if False:\n",
+        (f"{_REPLICATED}::test_what_no_follower_has_is_an_error_and_stored",),
+        "A call at `replicated` that is not confirmed in time raises an error.",
+    ),
+    Mutant(
+        "faces/reads-do-not-wait-for-followers",
+        "store/faces/sync.py",
+        "        if asked is not None:\n            core.acks.wait(promise, asked)\n",
+        "        if asked is not None and promise[2]:\n            core.acks.wait(promise, asked)\n",
+        (f"{_REPLICATED}::test_what_no_follower_has_is_an_error_and_stored",),
+        "Reads at `replicated` wait for followers, too.",
+    ),
+    Mutant(
+        "acks/a-wait-that-looks-first",
+        "store/acks.py",
+        "        self._awaited[awaited] = None\n        if self._over(awaited) and self.forget(awaited):\n"
+        "            return True\n",
+        "        self._awaited[awaited] = None\n",
+        (f"{_REPLICATED}::test_a_call_and_an_acknowledgement_at_the_same_time",),
+        "A call looks again after it is noted, so no acknowledgement comes between.",
     ),
     Mutant(
         "feed/acknowledged-from-the-future",

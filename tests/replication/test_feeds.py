@@ -14,10 +14,11 @@ import tidelog
 from tidelog.aof.epochs import first_number
 from tidelog.disk.simulated import SimulatedDisk
 from tidelog.replication.feed import Feed
-from tidelog.replication.feeds import Awaited, Downstream, Feeds
+from tidelog.replication.feeds import Downstream, Feeds
 from tidelog.replication.follower import Follower
 from tidelog.replication.handshake import parse_follow
 from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Frames, Message, Messages
+from tidelog.store.acks import Awaited
 
 ID = bytes(16)
 
@@ -136,11 +137,33 @@ def test_a_connection_that_is_gone_counts_for_nothing(feeds: Feeds) -> None:
     assert (feeds.count(4, False), feeds.count(5, False), feeds.count(1, True)) == (1, 0, 0)
 
 
+def test_an_acknowledgement_of_another_history_counts_for_nothing(feeds: Feeds) -> None:
+    """The log was rewound since, so the LSN is another record's by now."""
+    core = feeds._core
+    acknowledged(feeds, linked(feeds, 5), 5, 5)
+    assert core.roles is not None and feeds.count(5, True) == 1
+    core.roles.rewinds += 1
+    assert (feeds.count(5, False), feeds.count(5, True), core.acks.through(core.log, 1)) == (
+        0,
+        0,
+        0,
+    )
+
+
+def test_a_promise_of_an_earlier_log_is_not_confirmed(feeds: Feeds) -> None:
+    core, log = feeds._core, feeds._core.log
+    acknowledged(feeds, linked(feeds, 5), 5, 5)
+    assert core.roles is not None and core.acks.count(log, 5, False) == 1
+    core.roles.follow("127.0.0.1", 1)
+    assert core.acks.count(log, 5, False) == core.acks.through(log, 1) == 0
+
+
 def test_a_wait_ends_when_enough_followers_are_there(feeds: Feeds) -> None:
     told: list[str] = []
     one, two = linked(feeds, 5), linked(feeds, 5, b"another copy, 16")
-    feeds.await_(Awaited(4, 2, False, lambda: told.append("written")))
-    feeds.await_(Awaited(4, 1, True, lambda: told.append("fsynced")))
+    acks, log = feeds._core.acks, feeds._core.log
+    assert not acks.begin(Awaited(log, 4, 2, False, lambda: told.append("written")))
+    assert not acks.begin(Awaited(log, 4, 1, True, lambda: told.append("fsynced")))
     acknowledged(feeds, one, 3, 3)
     acknowledged(feeds, two, 5, 3)
     assert not told

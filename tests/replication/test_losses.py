@@ -43,6 +43,8 @@ class Two:
     def __init__(self, leader: str = "no", follower: str = "no") -> None:
         self.disks = SimulatedDisk(), SimulatedDisk()
         self.policies = leader, follower
+        self.link: Downstream | None = None
+        self.feeds: Feeds
         self.leader = self.open(0)
         self.leader.set("first", "1")
         self.copy = self.open(1)
@@ -57,7 +59,10 @@ class Two:
 
     def connect(self) -> bytes:
         """A new connection. Returns the leader's reply."""
-        self.feeds = Feeds(inside.core(self.leader))
+        feeds = Feeds(inside.core(self.leader))
+        if self.link is not None:
+            self.feeds.lost(self.link)
+        self.feeds = feeds
         self.follower = Follower(inside.core(self.copy))
         line, feed = self.feeds.answer(parse_follow(self.follower.hello()), 0.0)
         if feed is not None:
@@ -78,6 +83,7 @@ class Two:
 
     def ship(self) -> None:
         """All that may be shipped reaches the follower, is applied, and is acknowledged."""
+        assert self.link is not None
         self.now += 2
         self.follower.receive(shipped(self.feeds, self.link.feed, self.now), self.now)
         while self.follower.work(1.0, self.now):

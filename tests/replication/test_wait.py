@@ -11,10 +11,11 @@ from tests.replication.conftest import Pair
 from tests.replication.stores import caught_up
 from tests.until import until
 
+from tidelog.aof.log import Log
 from tidelog.replication.feed import Feed
-from tidelog.replication.feeds import Feeds
 from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Frames, Messages
 from tidelog.server.commands.follow import _Sink
+from tidelog.store.acks import Acks
 
 
 def packed(*words: str) -> bytes:
@@ -62,9 +63,10 @@ def test_an_ack_that_comes_at_once_ends_the_wait(
     caught_up(pair.db, follower)
     assert client.execute_command("WAITAOF", "0", "1", "20000")[1] == 1  # no ACK is to come
     monkeypatch.setattr(Feed, "ask", lambda feed: None)  # and none is asked for
-    count, forgotten = Feeds.count, False
+    count, forgotten = Acks.count, False
+    feeds = pair.server.replicating.feeding.feeds
 
-    def before_the_ack(feeds: Feeds, lsn: int, fsynced: bool) -> int:
+    def before_the_ack(acks: Acks, log: Log, lsn: int, fsynced: bool) -> int:
         """At the first look, the ACK is the next thing that the loop reads."""
         nonlocal forgotten
         if not forgotten:
@@ -73,9 +75,9 @@ def test_an_ack_that_comes_at_once_ends_the_wait(
             ack, link.feed.acked_lsn = Ack(link.feed.acked_lsn, link.feed.fsynced_lsn), 0
             loop = pair.server.loop
             loop.call_soon(feeds.received, link, ack.pack(), loop.time())
-        return count(feeds, lsn, fsynced)
+        return count(acks, log, lsn, fsynced)
 
-    monkeypatch.setattr(Feeds, "count", before_the_ack)
+    monkeypatch.setattr(Acks, "count", before_the_ack)
     before = client.time()[0]
     assert client.wait(1, 20_000) == 1
     assert client.time()[0] - before < 10 and forgotten
@@ -89,4 +91,4 @@ def test_a_client_that_leaves_at_once_is_not_waited_for(pair: Pair, words: tuple
     server = pair.server
     until(lambda: not server.sessions)
     assert server.blocked == 0
-    until(lambda: not server.replicating.feeding.feeds._awaited)
+    until(lambda: not server.core.acks._awaited)
