@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from itertools import islice, takewhile
 from time import perf_counter
@@ -43,9 +44,19 @@ RUN: Final = 64  # queued commands, and XADDs between other commands, run in gro
 class ConnectionTurns(SessionTurns[Session], Protocol):
     """The turns of the loop (turns.py), as far as a connection takes part in them."""
 
+    now: float  # the loop's time when this turn ended, while replies wait for followers
+    late: float  # replies held since then, or longer, and not confirmed by followers, become errors
+
     @property
     def until(self) -> float:
         """time.perf_counter() at which this turn's time is used up."""
+
+    @property
+    def holds(self) -> Callable[[Promise], bool]:
+        """Whether replies may leave now."""
+
+    def unconfirmed(self, log: Log, lsn: int) -> bytes:
+        """The error line of a reply that followers have not confirmed in time."""
 
     def arrived(self, connection: Connection, data: bytes) -> None:
         """Buffer a client's bytes until all sockets of this turn have been read."""
@@ -455,7 +466,7 @@ class Connection(asyncio.Protocol):
 
     def hold(self, promise: Promise, data: bytes, replies: int) -> None:
         """Append replies to those that wait for the log."""
-        self.held.append((*promise, data, replies))
+        self.held.append((*promise, data, replies, self.server.turns.now))
         self.held_bytes += len(data)
         if self.held_bytes > WAITING_BYTES_MAX:
             self._brake()
@@ -494,16 +505,21 @@ class Connection(asyncio.Protocol):
         """Write the held replies whose promise holds: up to LSN `through` of log `written`, or by their own check.
 
         A reply whose log failed is replaced by an error and the connection closes. `error` gives the reason; it need
-        not be about the log that the reply depends on. Return whether nothing is held any more.
+        not be about the log that the reply depends on. A reply that followers have not confirmed in time is replaced
+        by an error, too. Return whether nothing is held any more.
         """
-        core = self.server.core
+        turns = self.server.turns
         pieces = []
         while self.held:
-            log, lsn, wrote, data, replies = self.held[0]
+            log, lsn, wrote, data, replies, since = self.held[0]
             if log is written and lsn <= through:  # checked once for all connections
                 pieces.append(data)
-            elif core.durability.holds((log, lsn, wrote)):
+            elif turns.holds((log, lsn, wrote)):
                 pieces.append(data)
+            elif since <= turns.late and self.server.core.durability.holds((log, lsn, wrote)):
+                pieces.append(b"-%b\r\n" % turns.unconfirmed(log, lsn) * replies)
+                if self.session.subscribed or self.session.monitor:
+                    self.close_soon()  # some of the replies were messages
             elif log.failure is not None:
                 told = b"-%b\r\n" % errors.line(
                     unheld(error or LogPoisoned(str(log.failure)), wrote)

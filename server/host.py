@@ -36,6 +36,9 @@ class SessionTurns(Protocol[S_contra]):
 
     flush_sleep: float
 
+    def confirm(self, wanted: int, seconds: float) -> None:
+        """From now on replies wait for so many followers, for so many seconds at most. 0 = they do not, no limit."""
+
     def woke(self, session: S_contra, thread: int) -> None:
         """A blocked session was served, or has to check its timers. From any thread, under the store's lock."""
 

@@ -19,15 +19,12 @@ from tidelog.server.feeding import Feeding
 from tidelog.server.host import Host
 from tidelog.server.monitoring.upstream import Upstream, Upstreams
 from tidelog.server.session import Session
+from tidelog.store.acks import nothing_waits
 from tidelog.store.commit.landing import READONLY
 from tidelog.store.role import ALONE, Role
 
 # A follower that never gets its leader's data can still be promoted, or told to follow another one.
 CHANGE_ROLE: Final = frozenset((b"replicaof", b"slaveof"))
-
-
-def _nobody() -> None:
-    """Ask no followers: without a server there are none."""
 
 
 class Replicating:
@@ -51,6 +48,8 @@ class Replicating:
         for name in ("min-replicas-to-write", "min-replicas-max-lag"):
             server.config.on(name, self._weigh)
         self._upstreams = Upstreams(server)
+        for name in ("replicate-before-reply", "replicate-timeout"):
+            server.config.on(name, self._confirm)
 
     @property
     def role(self) -> Role:
@@ -117,6 +116,7 @@ class Replicating:
         if self.following and core.link is None:
             self.link = core.link = Link(core, self, self.feeding.moved)
         self._weigh()
+        self._confirm()
         self._settle_all()
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Replicating:
             self.link.stop()
             self.link = self._core.link = None
         self.feeding.stop("the leader shuts down")
-        self._core.acks.ask = _nobody
+        self._core.acks.ask = self._core.acks.moved = nothing_waits
 
     # --- what a link asks
 
@@ -175,6 +175,12 @@ class Replicating:
         if lacking != self.lacking:
             self.lacking = lacking
             self._settle_all()
+
+    def _confirm(self, value: int = 0) -> None:
+        """Let replies wait for followers, as the options say. Those of a follower do not: its leader's do."""
+        config = self._server.config
+        wanted = 0 if self.following else config["replicate-before-reply"]
+        self._server.turns.confirm(wanted, config["replicate-timeout"] / 1000)
 
     def _settle_all(self) -> None:
         for session in list(self._server.sessions.values()):

@@ -73,8 +73,9 @@ def is_plain_add(args: list[bytes]) -> bool:
     return len(args) > 4 and args[0] in XADD and args[2] == b"*" and len(args) & 1 == 1
 
 
-# Replies, and the promise on which they depend: log, LSN, whether any of them wrote, bytes, number of replies.
-Held = tuple[Log, int, bool, bytes, int]
+# Replies, and the promise on which they depend: log, LSN, whether any of them wrote, bytes, number of replies,
+# `Turns.now`.
+Held = tuple[Log, int, bool, bytes, int, float]
 
 
 class Outlet(Protocol):

@@ -5,15 +5,20 @@ order, and after them the XADDs of all clients together; the log buffers their r
 one frame. A reply is written at once if its promise holds by then; otherwise it waits for the next sync, which
 releases all waiting replies together. While syncs are quick the loop's thread makes them itself, because two thread
 wake-ups cost more (docs/decisions/server.md). Otherwise the log's own thread does, and a sync never blocks the loop.
+
+With the option `replicate-before-reply`, a reply also waits until followers have what it says. Then it is held like one
+that waits for the disk, acknowledgements release it, and after `replicate-timeout` it becomes an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from operator import itemgetter
 from time import perf_counter, perf_counter_ns
 from typing import Final
@@ -26,8 +31,10 @@ from tidelog.server.connection import PIECE_BYTES, Connection, finish_turn
 from tidelog.server.host import Host
 from tidelog.server.session import Held, Session, is_plain_add
 from tidelog.server.wire.requests import alike
+from tidelog.store.acks import nothing_waits
 from tidelog.store.commit.batch import run_pipeline
 from tidelog.store.commit.durability import Promise
+from tidelog.store.errors import NotReplicated
 
 FEW: Final = 2  # up to so many XADDs are faster one by one
 MANY: Final = 8  # from this many requests on, parsing them together is faster if they are alike
@@ -39,6 +46,8 @@ SHORT_BYTES_MAX: Final = 4 << 10
 # After this time the remaining commands wait for the next turn. Clients that send little go first.
 TURN_S: Final = 0.005
 ADDS_MAX: Final = 8192  # XADDs that run together; the rest waits
+AGAIN_S: Final = 0.001  # least time between two looks for late replies
+NEVER: Final = -math.inf
 RELIEF_S: Final = 0.01  # pause between two checks whether writers still wait for memory
 XADD: Final = TABLE.commands[b"xadd"]
 
@@ -53,10 +62,22 @@ class Turns:
     """The turns of one server. Only the loop's thread uses it, except for `woke` and `_synced`.
 
     flush_sleep    seconds to wait before each flush (DEBUG AOF-FLUSH-SLEEP)
+    holds          whether a reply may leave now
+    now            the loop's time when this turn ended, while replies wait for followers
+    late           replies held since then, or longer, and not confirmed by followers, become errors
     """
 
     def __init__(self, server: Host[Session]) -> None:
         self.flush_sleep = 0.0
+        # Replaced while replies wait for followers (`confirm`), so that others ask no extra question.
+        self._through: Callable[[Log], int] = server.core.durability.through
+        self.holds: Callable[[Promise], bool] = server.core.durability.holds
+        self.now, self.late = 0.0, NEVER
+        self._wanted = 0  # followers that replies wait for
+        self._seconds = 0.0  # for so long at most; 0 = no limit
+        self._overdue: asyncio.TimerHandle | None = None
+        self._acked = False  # `_confirmed` is scheduled
+        self._ends = False  # `_confirm_no_more` is scheduled
         self._server = server
         self._core = server.core
         self._feeding = server.replicating.feeding
@@ -327,6 +348,8 @@ class Turns:
             _logger.exception("internal error in a turn")
         core = self._core
         log = core.log
+        if self._wanted:
+            self.now = self._loop.time()
         if log.written_lsn < log.next_lsn - 1 and not (
             self._subscribed and not core.durability.relaxed
         ):
@@ -349,7 +372,7 @@ class Turns:
             and (touched or answers)
         ):
             log.sync_if_quick()
-        through = core.durability.through(log)
+        through = self._through(log)
         all_hold = through >= log.next_lsn - 1  # the answers' records were appended by now
         for promise, told in answers:
             if promise[1] <= through and (promise[0] is log or not promise[1]):
@@ -361,6 +384,8 @@ class Turns:
                     connection.hold(promise, data, count)
                     self._parked[connection] = None
         finish_turn(touched, log, through, all_hold)
+        if self._wanted and self._parked:
+            self._await_followers()
         if self._feeding.active:
             self._feeding.turn_ended()
         if self._awaited:
@@ -379,9 +404,12 @@ class Turns:
             self._awaited.append((log, lsn))
 
     def _subscribe(self) -> None:
-        level = self._core.durability.level()
+        durability = self._core.durability
+        level = durability.level()
         awaited, self._awaited = self._awaited, []
-        self._subscribed = True
+        if self._wanted:  # some wait only for followers
+            awaited = [each for each in awaited if each[1] > durability.through(each[0])]
+        self._subscribed = bool(awaited)
         for log, lsn in awaited:
             log.subscribe(lsn, level, self._synced)
 
@@ -401,12 +429,93 @@ class Turns:
         if self._adds and not self._ending:
             self._end()  # first, to keep the disk busy meanwhile
         log = self._core.log
-        through = self._core.durability.through(log)
+        through = self._through(log)
         for connection in parked:
             if connection.release(log, through, error):
                 self._parked.pop(connection, None)
+        if self._wanted and self._parked:
+            self._await_followers()
         if self._parked and self._core.durability.relief is not None and self._relief is None:
             self._relief = self._loop.call_later(RELIEF_S, self._release, None)
+
+    # --- replies that wait for followers
+
+    def confirm(self, wanted: int, seconds: float) -> None:
+        """From now on replies wait for so many followers, for so many seconds at most. 0 = they do not, no limit."""
+        self._ends = not wanted
+        if wanted:
+            self._core.acks.moved = self._moved
+            self._through, self.holds = self._through_followers, self._holds_with_followers
+            self._wanted, self._seconds = wanted, seconds
+            self._stop_timer()
+            self._moved()
+        elif self._wanted:
+            self._loop.call_soon(self._confirm_no_more)  # a command of this turn may have called
+
+    def _confirm_no_more(self) -> None:
+        if self._ends:
+            durability = self._core.durability
+            self._fail_parked(math.inf)  # nothing will confirm them any more
+            self._stop_timer()
+            self._wanted = 0
+            self._core.acks.moved = nothing_waits
+            self._through, self.holds = durability.through, durability.holds
+
+    def _stop_timer(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+    def _through_followers(self, log: Log) -> int:
+        core = self._core
+        return min(core.durability.through(log), core.acks.through(log, self._wanted))
+
+    def _holds_with_followers(self, promise: Promise) -> bool:
+        core, (log, lsn, _) = self._core, promise
+        return core.durability.holds(promise) and (
+            not lsn or core.acks.count(log, lsn, False) >= self._wanted
+        )
+
+    def _await_followers(self) -> None:
+        """Ask followers how far they are, and look at the time when the first reply is late."""
+        self._core.acks.ask()
+        if self._overdue is None and self._seconds:
+            since = min(connection.held[0][-1] for connection in self._parked)
+            at = max(since + self._seconds, self._loop.time() + AGAIN_S)
+            self._overdue = self._loop.call_at(at, self._look_at_late)
+
+    def _look_at_late(self) -> None:
+        self._overdue = None
+        self._fail_parked(self._loop.time() - self._seconds)
+
+    def _fail_parked(self, late: float) -> None:
+        """Replies held since `late`, or longer, become errors unless followers have confirmed them."""
+        self.late = late
+        try:
+            self._release(None)
+        finally:
+            self.late = NEVER
+
+    def _moved(self) -> None:
+        """A follower has come further, or the role has changed. From any thread, perhaps with the store's lock."""
+        if threading.get_ident() != self._thread:
+            try:
+                self._loop.call_soon_threadsafe(self._moved)
+            except RuntimeError:
+                pass  # the loop is closed
+        elif not self._acked:
+            self._acked = True
+            self._loop.call_soon(self._confirmed)
+
+    def _confirmed(self) -> None:
+        self._acked = False
+        if self._parked:
+            self._release(None)
+
+    def unconfirmed(self, log: Log, lsn: int) -> bytes:
+        """The error line of a reply that followers have not confirmed in time."""
+        found = self._core.acks.count(log, lsn, False)
+        return errors.line(NotReplicated(found, self._wanted))
 
 
 def _hand_out(answers: list[_Answers]) -> None:

@@ -55,16 +55,22 @@ class Awaited:
         self.told = told
 
 
+def nothing_waits() -> None:
+    """Do nothing: no follower is connected, or nothing waits for followers."""
+
+
 class Acks:
     """See the module docstring.
 
     roles    of the store; None until it is open, and in a read-only store
-    ask      makes the followers say soon how far they are; whoever has the links sets it. Called by any thread
+    ask      makes the followers say soon how far they are; set by the code that has the links. Called by any thread
+    moved    called with each `tell`, by any thread, perhaps with the store's lock; must not fail
     """
 
     def __init__(self, landing: Landing) -> None:
         self.roles: Changing | None = None
-        self.ask: Callable[[], object] = lambda: None
+        self.ask: Callable[[], object] = nothing_waits
+        self.moved: Callable[[], object] = nothing_waits
         self._landing = landing
         self._links: dict[Acknowledging, None] = {}
         self._awaited: dict[Awaited, None] = {}
@@ -84,6 +90,7 @@ class Acks:
         for awaited in list(self._awaited):
             if self._over(awaited) and self.forget(awaited):
                 awaited.told()
+        self.moved()
 
     # --- who has what
 

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 _FEEDS: Final = "tests/replication/test_feeds.py"
+_BEFORE_REPLY: Final = "tests/replication/test_before_reply.py"
 _REPLICATED: Final = "tests/replication/test_replicated.py"
 _FOLLOWER: Final = "tests/replication/test_follower.py"
 _TABLE: Final = "tests/replication/test_history.py::test_the_table"
@@ -108,6 +109,22 @@ MUTANTS: Final = (
         "        if asked is not None and promise[2]:\n            core.acks.wait(promise, asked)\n",
         (f"{_REPLICATED}::test_what_no_follower_has_is_an_error_and_stored",),
         "Reads at `replicated` wait for followers, too.",
+    ),
+    Mutant(
+        "turns/replies-do-not-wait-for-followers",
+        "server/turns.py",
+        "        return min(core.durability.through(log), core.acks.through(log, self._wanted))\n",
+        "        return core.durability.through(log)\n",
+        (f"{_BEFORE_REPLY}::test_late_replies_are_errors",),
+        "With replicate-before-reply, a reply leaves when followers have what it says.",
+    ),
+    Mutant(
+        "turns/late-replies-leave",
+        "server/connection.py",
+        '                pieces.append(b"-%b\\r\\n" % turns.unconfirmed(log, lsn) * replies)\n',
+        "                pieces.append(data)\n",
+        (f"{_BEFORE_REPLY}::test_late_replies_are_errors",),
+        "A reply that followers have not confirmed in time becomes an error.",
     ),
     Mutant(
         "acks/a-wait-that-looks-first",
