@@ -210,6 +210,15 @@ class FollowerLog(WrongRole):
         )
 
 
+class HeldLog(WrongRole):
+    """The log of a leader that hands over to a follower: it takes nothing until that has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this log is held while its store hands over to a follower. Try again when that has ended"
+        )
+
+
 class LeaderLog(WrongRole):
     """The log is a leader's: it takes no frames of another log."""
 

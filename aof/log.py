@@ -36,6 +36,7 @@ from tidelog.aof.errors import (
     AofError,
     BadFrame,
     FollowerLog,
+    HeldLog,
     LeaderLog,
     LogClosed,
     LogPoisoned,
@@ -106,6 +107,7 @@ class Log:
         "synced_lsn",
         "parked",
         "_pressed",
+        "_held",
         "last_now",
         "incarnation",
         "epoch",
@@ -182,7 +184,7 @@ class Log:
         self.synced_lsn = recovered.last_lsn
         # While `parked` is set, a `wait` for WRITTEN waits for the disk. It is set in three cases: under everysec while
         # the disk lags two seconds behind; by `press`; and after a failed fsync.
-        self.parked = self._pressed = False
+        self.parked = self._pressed = self._held = False
         self.last_now = max(recovered.now, clock())
         self.incarnation = secrets.randbits(64) if incarnation is None else incarnation
         self.role = role
@@ -450,6 +452,14 @@ class Log:
         self._alarm = callback
         self.room = NO_ROOM
 
+    def hold(self, on: bool) -> None:
+        """[lock] Refuse every unit from now on with HeldLog, or take units again. It costs `add` nothing.
+
+        Units that were gathered before are written by the next flush.
+        """
+        self._held = on
+        self.room = NO_ROOM
+
     def _alarmed(self) -> None:
         callback, self._alarm = self._alarm, None
         if callback is not None:
@@ -585,6 +595,8 @@ class Log:
         self._check()
         if self.role == segment.FOLLOWER:
             raise FollowerLog
+        if self._held:
+            raise HeldLog
         self._alarmed()
         if nbytes > frame.BODY_BYTES_MAX:
             raise UnitTooLarge(nbytes, frame.BODY_BYTES_MAX)
@@ -702,8 +714,11 @@ class Log:
         self._set_room(filled)
 
     def _set_room(self, prepared: int) -> None:
-        """Let `reserve` do nothing until frames reach the offset `prepared`. A follower's log refuses every unit."""
-        if self.role == segment.LEADER:
+        """Let `reserve` do nothing until frames reach the offset `prepared`.
+
+        A follower's log and a held one refuse every unit.
+        """
+        if self.role == segment.LEADER and not self._held:
             last = min(prepared - HEADER_BYTES, self.offset + frame.BODY_BYTES_MAX)
             self.room = last - self._gathered_bytes()
 

@@ -140,7 +140,8 @@ class _LinkThread:
 
     def announced(self) -> tuple[str, int]:
         """See `replication.link.Settings`."""
-        return "", 0
+        served_at = self._core.served_at
+        return ("", 0) if served_at is None else served_at()
 
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""

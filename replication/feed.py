@@ -25,6 +25,8 @@ from tidelog.replication.protocol import (
     Beat,
     Fault,
     Messages,
+    Promote,
+    Promoted,
     Want,
     message,
 )
@@ -53,6 +55,8 @@ class Feed:
     fsynced_lsn    the follower has fsynced all records through this LSN
     heard_at       when bytes came last
     history        number of the history that the source is a part of (`Roles.rewinds`)
+    promote        what the follower was told to do; None while it was not told to lead
+    promoted       its answer, that it leads; None until then
     """
 
     def __init__(self, source: SourceLike, last: int, now: float, history: int = 0) -> None:
@@ -61,6 +65,8 @@ class Feed:
         self.acked_lsn = 0
         self.fsynced_lsn = 0
         self.heard_at = now
+        self.promote: Promote | None = None
+        self.promoted: Promoted | None = None
         self._source = source
         self._messages = Messages(FROM_FOLLOWER)
         self._last = last  # as of the newest `send`: a follower cannot have more
@@ -96,7 +102,7 @@ class Feed:
             if last[0] > self.acked_lsn:
                 self._mark(now, last[0])
         nbytes = _log_bytes(room)
-        if nbytes >= _PIECE_BYTES_MIN:
+        if nbytes >= _PIECE_BYTES_MIN and self.promote is None:
             # One read for all messages: beside a busy thread each system call can wait 5 ms for the interpreter.
             data = self._source.read(nbytes, good)
             for at in range(0, len(data), SLICE_BYTES_MAX):
@@ -111,6 +117,11 @@ class Feed:
         """Make a BEAT due now: the follower answers it at once, without the pause between two ACKs."""
         self._beat_at = -math.inf
 
+    def tell_to_lead(self, promote: Promote) -> bytes:
+        """The message that makes the follower lead. Behind it no frames are sent."""
+        self.promote = promote
+        return promote.pack()
+
     def receive(self, data: bytes, now: float) -> list[Want]:
         """Take in bytes from the follower. Returns the files of a snapshot that it asks for. Raises ProtocolError."""
         self.heard_at = now
@@ -124,6 +135,10 @@ class Feed:
                     wanted.append(found)
                 case Fault():
                     raise FaultFound(found.lsn, found.reason)
+                case Promoted():
+                    if self.promote is None:
+                        raise ProtocolError("it says that it leads, but it was not told to")
+                    self.promoted = found
         return wanted
 
     def overdue(self, now: float, timeout: float) -> bool:

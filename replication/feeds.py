@@ -162,6 +162,8 @@ class Feeds:
             if core.trouble is not None:
                 core.mend()
             log, following = core.log, core.following
+            if following is not None and follow.heir == bytes.fromhex(roles.role.id):
+                roles.decline()  # before the answer, and under the lock that a promotion takes
             if following is None:
                 log.begin_life()  # before its first frame is shipped
             log.flush()

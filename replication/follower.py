@@ -10,6 +10,12 @@ For each connection, its shell (replication/link.py)
 Every method may raise one of ERRORS. Then the connection is over. The shell calls `rejoin`, in a thread, if `parted` is
 set, and makes a new connection.
 
+If `told_to_lead` is set after `work`, the shell calls what `promotion` returns in a thread, and sends the result as the
+last bytes of the connection.
+
+A store that has told another one to lead asks that one, over a link of this kind, how that ended. The shell calls
+`settle`, in a thread, if `heir_leads` is set.
+
 If `resyncing` is set after `answered`, the bytes of this connection are for it, and a thread calls `resync`. Then a new
 connection gets the frames behind the copy.
 """
@@ -18,12 +24,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Final
 
 from tidelog.aof.errors import AofError, BadFrame
 from tidelog.aof.received import Batch
-from tidelog.replication.errors import LinkError, Parted, Refused, ReplicationError
+from tidelog.replication.errors import LinkError, Parted, ProtocolError, Refused, ReplicationError
 from tidelog.replication.handshake import (
     Behind,
     Continue,
@@ -31,10 +38,11 @@ from tidelog.replication.handshake import (
     Rejoin,
     Reply,
     Resync,
+    Unpromoted,
     parse_reply,
 )
 from tidelog.replication.intake import Intake
-from tidelog.replication.protocol import Fault
+from tidelog.replication.protocol import Fault, Promoted
 from tidelog.replication.rejoin import SURPLUS_S, rejoin
 from tidelog.replication.resync import Resyncing
 from tidelog.snapshot import swap
@@ -65,6 +73,8 @@ class Follower:
     frames_bytes   bytes of frames that were applied
     stalled        why `work` waits although frames are there: a full disk, or memory over its budget; "" = it does not
     parted         the leader's last reply, if that was REJOIN
+    heir_leads     the last reply of the store that this one has told to lead: whether it does; None if it did not say
+    told_to_lead   the leader has told this store to lead, and it has everything that came before
     resyncing      the copy that this store is getting, if the leader's last reply was RESYNC
     """
 
@@ -85,6 +95,8 @@ class Follower:
         self.frames_bytes = 0
         self.stalled = ""
         self.parted: Rejoin | None = None
+        self.heir_leads: bool | None = None
+        self.told_to_lead = False
         self.resyncing: Resyncing | None = None
         self._core = core
         assert core.roles is not None  # a store that is open read-only cannot follow
@@ -97,6 +109,8 @@ class Follower:
         # is a leader's, and none of that may be acknowledged.
         self._last = 0, 0
         self._acked = -1, -1
+        self._role = self._roles.role  # as of the newest `hello`
+        self._declined = 0  # `Roles.declined` at that time
         self._bad = 0, 0  # LSN, and how often in a row a frame there was refused
         self._copied: Role | None = (
             None  # in this role it has found that only a copy of the leader's data helps
@@ -114,19 +128,23 @@ class Follower:
 
     def hello(self) -> list[bytes]:
         """The words that ask the leader for its frames. A connection begins."""
-        self._intake = self._batch = self.parted = self.resyncing = None
+        self._intake = self._batch = self.parted = self.resyncing = self.heir_leads = None
+        self.told_to_lead = False
         following, roles = self.following, self._roles
+        self._role, self._declined = roles.role, roles.declined
         lsn, crc = self._last = following.last
-        id_ = bytes.fromhex(roles.role.id)
+        id_, heir = bytes.fromhex(self._role.id), bytes.fromhex(self._role.heir)
         lives = tuple(following.lives())
         host, port = self._announced()
-        copy = bool(lsn) and self._copied == roles.role
-        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host, copy)
+        copy = bool(lsn) and self._copied == self._role
+        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host, copy, heir)
         return asked.words()
 
     def answered(self, line: bytes, now: float) -> None:
         """The leader's reply. Raises Refused if it sends nothing, LinkError if `rejoin` is to be called."""
         reply = parse_reply(line)
+        if self._role.hands_over or isinstance(reply, Unpromoted):
+            self._heir_answered(reply)
         if isinstance(reply, Rejoin):
             self.parted = reply
             raise LinkError(
@@ -159,6 +177,58 @@ class Follower:
         self.leader_lsn = max(self.leader_lsn, reply.last)
         self._intake = Intake(reply.uuid, lsn, crc, now)
         self._came_to(lsn)
+
+    def _heir_answered(self, reply: Reply) -> None:
+        """The store that this one has told to lead says how that ended. Raises LinkError."""
+        match reply, self._role.hands_over:
+            case Unpromoted(), True:
+                self.heir_leads = False
+                raise LinkError(f"{self._other} was not promoted, and will not be")
+            case Unpromoted(), False:
+                raise ProtocolError("it says that it was not promoted, but was not asked that")
+            case ((Continue() | Behind() | Rejoin() | Resync()), _):
+                self.heir_leads = True
+                raise LinkError(f"{self._other} was promoted")
+
+    @property
+    def _other(self) -> str:
+        return f"{self._role.host}:{self._role.port}"
+
+    def settle(self) -> None:
+        """Take the role that `heir_leads` asks for. Slow: call it in a thread. Raises TidelogError."""
+        if self.heir_leads:
+            reason = f"handed over to {self._other}"
+            self._roles.handed_over(self._role, reason)
+        elif self.heir_leads is False:
+            reason = f"took the lead back, because {self._other} was not promoted"
+            self._roles.take_back(self._role, reason)
+        self.heir_leads = None
+
+    def promotion(self) -> Callable[[], bytes]:
+        """The work that makes this store lead, if `told_to_lead`, and returns the answer. Slow: call it in a thread.
+
+        It raises TidelogError: the role says whether this store leads. Raises LinkError if records are missing.
+        """
+        intake = self._intake
+        assert intake is not None and intake.promote is not None
+        lsn, generation = intake.promote
+        if self._last[0] < lsn:
+            raise LinkError(
+                f"the leader tells this store to lead with the records through LSN {lsn}, but it has them only through "
+                f"LSN {self._last[0]}"
+            )
+        return partial(self._promote, generation, self._other, self._declined)
+
+    def _promote(self, generation: int, leader: str, declined: int) -> bytes:
+        self._roles.promote(f"{leader} handed over", generation, declined)
+        checkpoints = self._core.checkpoints
+        assert checkpoints is not None  # it is open for writing
+        life = checkpoints.epochs[-1]
+        _logger.warning(
+            "%s leads from LSN %d on, because its leader %s has handed over",
+            *(self._core.root, life.lsn, leader),
+        )
+        return Promoted(life.number, life.lsn).pack()
 
     def rejoin(self) -> None:
         """Set aside the records that the leader has given up, if `parted`. Slow: call it in a thread.
@@ -243,6 +313,7 @@ class Follower:
         following.heard(intake.leader_now(now))
         if self._last[0] >= self.leader_lsn:
             self.even_at = self.heard_at
+        self.told_to_lead = intake.promote is not None
         return False
 
     @property
@@ -303,7 +374,7 @@ def _why_not(reply: Reply) -> str:
                 f"the leader's log ends with LSN {reply.last}, before this one's. The leader follows another store, "
                 "from which it will receive the rest"
             )
-        case Continue() | Rejoin() | Resync():
+        case Continue() | Rejoin() | Resync() | Unpromoted():
             raise AssertionError("these are no refusals")
     return f"the leader refuses: {reply.reason}"
 
@@ -322,6 +393,12 @@ def take_up(core: Core, host: str, port: int, reason: str) -> None:
         _logger.warning(
             "%s stays a leader, although it is told at its start to follow %s:%d (%s). REPLICAOF makes it follow",
             *(core.root, host, port, role.reason),
+        )
+    elif role.hands_over:
+        _logger.warning(
+            "%s has told %s:%d to lead and asks it how that ended, although it is told at its start to follow %s:%d. "
+            "REPLICAOF changes that",
+            *(core.root, role.host, role.port, host, port),
         )
     elif (role.host, role.port) != (host, port):
         _logger.warning(

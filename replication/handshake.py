@@ -1,6 +1,6 @@
 """The handshake: the follower's request, and the leader's reply, as words and a line of RESP.
 
-    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE] [COPY]
+    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE] [COPY] [HEIR <id>]
 
     1         version of this protocol
     uuid      of the store, 32 hex digits; an empty store (LSN 0) may name any
@@ -11,6 +11,8 @@
     lives     <number>:<incarnation, 16 hex digits>:<first LSN>, newest first, joined by commas, at most 100; - for none
     REPLACE   a person agrees that the follower's log is set aside where it has parted from the leader's
     COPY      the follower cannot go on from its log, or rewind it: RESYNC instead of CONTINUE and REJOIN
+    HEIR      the sender has told the copy with this ID to lead, and asks how that ended. It follows only a store of a
+              higher generation
 
 The reply is one line. `last` is the leader's last LSN: an empty follower has caught up when it has reached it.
 
@@ -20,6 +22,8 @@ The reply is one line. `last` is the leader's last LSN: an empty follower has ca
                                                      it spans a short time
     +RESYNC <uuid> <last> <shared> SAME|LIKELY <reason>   a SNAPSHOT comes next; both have the records through `shared`:
                                                      the checksums there were compared, or only the lives were
+    +UNPROMOTED <uuid> <last>                        to HEIR: this copy was not promoted, and what the sender told it
+                                                     over an earlier link cannot promote it any more
     -PARTED <N> <reason>                             only a person may give up what is behind N, by REPLACE
     -SUPERSEDED <reason>, -REFUSED <reason>, -...    no
 
@@ -55,6 +59,7 @@ class Follow(NamedTuple):
     replace: bool = False
     host: str = ""  # that the follower announces; "" if none
     copy: bool = False
+    heir: bytes = b""  # ID of the copy that was told to lead
 
     def words(self) -> list[bytes]:
         """The request as the words of a command. Only the newest LIVES_MAX lives are sent."""
@@ -69,7 +74,8 @@ class Follow(NamedTuple):
             ),
             lives or b"-",
         ]
-        return [*words, *[b"REPLACE"] * self.replace, *[b"COPY"] * self.copy]
+        heir = [b"HEIR", self.heir.hex().encode()] if self.heir else []
+        return [*words, *[b"REPLACE"] * self.replace, *[b"COPY"] * self.copy, *heir]
 
 
 def parse_follow(words: Sequence[bytes]) -> Follow:
@@ -80,9 +86,11 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
             f"it asks for version {int(version)} of the replication protocol, but this tidelog has version {VERSION}; "
             "upgrade the older side (followers first)"
         )
-    options = [word.upper() for word in rest[6:]]
+    given = rest[6:]
+    heir = given.pop() if len(given) > 1 and given[-2].upper() == b"HEIR" else None
+    options = [word.upper() for word in given]
     replace, copy = b"REPLACE" in options, b"COPY" in options
-    asked = [b"REPLACE"] * replace + [b"COPY"] * copy
+    asked = [b"REPLACE"] * replace + [b"COPY"] * copy + [b"HEIR"] * (heir is not None)
     if len(rest) < 6 or options != asked or version != b"%d" % VERSION:
         raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, address, lsn, crc and lives")
     uuid, id_, address, lsn, crc, lives = rest[:6]
@@ -99,6 +107,7 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
         replace,
         host.decode(),
         copy,
+        b"" if heir is None else _hex("an id", heir, 16),
     )
     if bool(follow.lsn) != bool(follow.lives) or (
         follow.lives and follow.lives[0].lsn > follow.lsn
@@ -125,6 +134,16 @@ class Behind(NamedTuple):
 
     def line(self) -> bytes:
         return b"+BEHIND %s %d\r\n" % (self.uuid.hex().encode(), self.last)
+
+
+class Unpromoted(NamedTuple):
+    """The upstream was told to lead, and does not: it was not promoted, and says that it will not be."""
+
+    uuid: bytes
+    last: int
+
+    def line(self) -> bytes:
+        return b"+UNPROMOTED %s %d\r\n" % (self.uuid.hex().encode(), self.last)
 
 
 class Rejoin(NamedTuple):
@@ -196,7 +215,7 @@ class Refuse(NamedTuple):
         return b"-REFUSED %s\r\n" % _text(self.reason)
 
 
-Reply = Continue | Behind | Rejoin | Resync | Stop | Superseded | Refuse
+Reply = Continue | Behind | Unpromoted | Rejoin | Resync | Stop | Superseded | Refuse
 
 
 def parse_reply(line: bytes) -> Reply:
@@ -209,6 +228,8 @@ def parse_reply(line: bytes) -> Reply:
             return Continue(_hex("a uuid", uuid, 16), _lsn(last))
         case b"+BEHIND", [uuid, last]:
             return Behind(_hex("a uuid", uuid, 16), _lsn(last))
+        case b"+UNPROMOTED", [uuid, last]:
+            return Unpromoted(_hex("a uuid", uuid, 16), _lsn(last))
         case b"+REJOIN", [uuid, last, lsn, crc, b"ANY" | b"SHORT" as how]:
             known = None if crc == b"-" else int.from_bytes(_hex("a crc", crc, 4), "big")
             return Rejoin(_hex("a uuid", uuid, 16), _lsn(last), _lsn(lsn), known, how == b"SHORT")

@@ -33,6 +33,7 @@ from tidelog.replication.handshake import (
     Resync,
     Stop,
     Superseded,
+    Unpromoted,
 )
 
 REPLACE = "REPLICAOF host port REPLACE sets it aside and follows"  # the consent, in messages
@@ -95,6 +96,10 @@ def _judge(upstream: Upstream, follow: Follow) -> Reply:
             "both sides are the same copy of one store. A store cannot follow itself; to make a copied directory a "
             "follower, delete the file REPLICA in it"
         )
+    if follow.heir:
+        unknown = _not_led(upstream, follow)
+        if unknown is not None:
+            return unknown
     if upstream.following and not upstream.lives:
         return Behind(upstream.uuid, upstream.last)
     assert upstream.lives, "a leader logs the EPOCH of its life before it answers"
@@ -116,6 +121,24 @@ def _judge(upstream: Upstream, follow: Follow) -> Reply:
     if not theirs and their_end <= our_end:
         return _no_surplus(upstream, follow, common)
     return _surplus(upstream, follow, common, min(their_end, our_end))
+
+
+def _not_led(upstream: Upstream, follow: Follow) -> Reply | None:
+    """The answer to a store that has told a copy to lead, if this store does not prove that the copy did.
+
+    None: this store has a higher generation, so the other one has nothing more to say, whichever copy this is.
+    """
+    ours = generation(upstream.lives[0].number) if upstream.lives else 0
+    theirs = generation(follow.lives[0].number) if follow.lives else 0
+    if upstream.uuid == follow.uuid and ours > theirs:
+        return None
+    if upstream.following and upstream.id == follow.heir:
+        return Unpromoted(upstream.uuid, upstream.last)
+    what = "follows another one" if upstream.following else "leads without having been told to"
+    return Refuse(
+        f"this store has generation {ours} and {what}, so it does not know whether the copy {follow.heir.hex()} was "
+        f"promoted after generation {theirs}. Ask that copy, or make one of the stores the leader with REPLICAOF NO ONE"
+    )
 
 
 def _from_the_beginning(upstream: Upstream) -> Reply:

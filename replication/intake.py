@@ -15,7 +15,16 @@ from typing import Final
 from tidelog.aof.received import BATCH_BYTES, Batch, Frames
 from tidelog.replication import protocol
 from tidelog.replication.errors import Parted, ProtocolError
-from tidelog.replication.protocol import FROM_LEADER, Ack, Beat, Bye, Data, Messages, Snapshot
+from tidelog.replication.protocol import (
+    FROM_LEADER,
+    Ack,
+    Beat,
+    Bye,
+    Data,
+    Messages,
+    Promote,
+    Snapshot,
+)
 
 # received and not taken; a longer frame is awaited all the same
 BUFFERED_BYTES_MAX: Final = 1 << 20
@@ -32,6 +41,7 @@ class Intake:
 
     beat        the newest BEAT; None before the first
     bye         why the leader ended the link; None while it has not
+    promote     the leader's PROMOTE; None while it has sent none
     heard_at    when bytes came last
     lsn, crc    the last frame that was taken, or with which the link began
     """
@@ -39,6 +49,7 @@ class Intake:
     def __init__(self, uuid: bytes, lsn: int, crc: int, now: float) -> None:
         self.beat: Beat | None = None
         self.bye: str | None = None
+        self.promote: Promote | None = None
         self.heard_at = now
         self.lsn, self.crc = lsn, crc
         self._messages = Messages(FROM_LEADER)
@@ -82,6 +93,8 @@ class Intake:
         for message in self._messages:
             if self.bye is not None:
                 raise ProtocolError("it sent a message behind its BYE")
+            if self.promote is not None and not isinstance(message, Beat | Bye):
+                raise ProtocolError("it goes on behind its PROMOTE")
             match message:
                 case protocol.Frames(data=piece):
                     self._frames.put(piece)
@@ -89,6 +102,8 @@ class Intake:
                     self._heard(message, now)
                 case Bye(reason=reason):
                     self.bye = reason
+                case Promote():
+                    self.promote = message
                 case Snapshot() | Data():
                     found.append(message)
         return found

@@ -17,7 +17,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
@@ -45,6 +45,8 @@ CONNECTING: Final = "connecting"
 HANDSHAKE: Final = "sync"  # connected; the leader has not accepted yet
 UP: Final = "connected"
 ENDED: Final = "none"
+
+T = TypeVar("T")
 
 _logger = logging.getLogger("tidelog.replication")
 
@@ -138,42 +140,43 @@ class Link:
     def _hang_up(self, why: str) -> None:
         if self.follower.resyncing is not None:
             self.follower.resyncing.cancel(LinkError(why))
-        if self._wire is not None:
+        if self._wire is not None and not self._wire.promoting:
             self._wire.fail(LinkError(why))
 
     def begin_resync(self, wire: _Wire) -> None:
         """The leader sends a copy of its data over this connection."""
-        self._resync = self._in_thread(self.follower.resync)
+        self._resync = self.in_thread(self.follower.resync)
         self._resync.add_done_callback(lambda _: wire.fail(LinkError("the resync has ended")))
 
-    def _in_thread(self, work: Callable[[], object]) -> asyncio.Future[None]:
+    def in_thread(
+        self, work: Callable[[], T], what: str = "copy the leader's data"
+    ) -> asyncio.Future[T]:
         """Run `work` in a daemon thread, which does not hold up the end of the process."""
-        loop, future = self.loop, self.loop.create_future()
+        loop: asyncio.AbstractEventLoop = self.loop
+        future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(_seen)
 
-        def settle(error: BaseException | None) -> None:
+        def settle(failure: BaseException | None, found: list[T]) -> None:
             if future.done():
                 return  # the link was ended
-            if error is None:
-                future.set_result(None)
+            if failure is None:
+                future.set_result(found[0])
             else:
-                future.set_exception(error)
+                future.set_exception(failure)
 
         def run() -> None:
             failure: BaseException | None = None
+            found: list[T] = []
             try:
-                work()
+                found.append(work())
             except BaseException as error:
                 failure = error
             try:
-                loop.call_soon_threadsafe(settle, failure)
+                loop.call_soon_threadsafe(settle, failure, found)
             except RuntimeError:
                 pass  # the loop is closed
 
-        start(
-            threading.Thread(target=run, name="tidelog-resync", daemon=True),
-            "copy the leader's data",
-        )
+        start(threading.Thread(target=run, name="tidelog-resync", daemon=True), what)
         return future
 
     async def _run(self) -> None:
@@ -203,6 +206,12 @@ class Link:
                         if isinstance(error, NoRoom) or not isinstance(error, LinkError):
                             least = REFUSED_PAUSE_S
                             began = self.loop.time()  # a long attempt that failed was no link
+                if follower.heir_leads is not None:
+                    try:
+                        await asyncio.to_thread(follower.settle)
+                        continue
+                    except ERRORS as error:
+                        self._down(error)
                 if follower.parted is not None:
                     try:
                         await asyncio.to_thread(follower.rejoin)
@@ -246,7 +255,7 @@ class Link:
         """The leader sends its frames."""
         self.state, self.failure, self._said, self.down_since = UP, "", "", None
         _logger.info("following the leader %s", self.address)
-        self._in_thread(self.follower.clear)
+        self.in_thread(self.follower.clear)
 
     async def _connected(self) -> None:
         """Connect, and raise why the connection ended."""
@@ -288,6 +297,7 @@ class _Wire(asyncio.Protocol):
         self._syncing: Log | None = None  # the log whose next sync calls `_synced`
         self._reading = True
         self._resyncing: Resyncing | None = None  # this connection brings a copy
+        self._promoting: asyncio.Future[bytes] | None = None  # the thread of a promotion
         self._opened_at = 0.0
         self._transport: asyncio.Transport | None = None
 
@@ -362,8 +372,13 @@ class _Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.fail(error or LinkError("the leader closed the connection"))
 
-    def fail(self, error: BaseException) -> None:
-        """End the connection. Idempotent."""
+    @property
+    def promoting(self) -> bool:
+        """Whether this store becomes the leader, because its leader said so. The answer is still to be sent."""
+        return self._promoting is not None and not self._promoting.done()
+
+    def fail(self, error: BaseException, politely: bool = False) -> None:
+        """End the connection. Idempotent. `politely`: send what was written before."""
         for timer in (self._working, self._acking, self._ticking):
             if timer is not None:
                 timer.cancel()
@@ -375,14 +390,14 @@ class _Wire(asyncio.Protocol):
             last = b"" if self._transport.is_closing() else self._follower.last_words(error)
             if last:
                 self._transport.write(last)
-                self._transport.close()
-            else:
-                self._transport.abort()
+            self._transport.close() if politely or last else self._transport.abort()
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(TICK_S, self._tick)
         link, now = self._link, self._loop.time()
         timeout = link.settings.timeout_s()
+        if self.promoting:
+            return
         if link.core.ended or link.core.following is None:
             self.fail(LinkError("this store no longer follows"))
         elif not self._accepted:
@@ -421,7 +436,7 @@ class _Wire(asyncio.Protocol):
     def _work(self) -> None:
         """Apply what arrived, and acknowledge it. Goes on in a later round of the loop if that takes long."""
         self._working = None
-        if self.ended.done() or not self._accepted:
+        if self.ended.done() or not self._accepted or self._promoting is not None:
             return
         follower = self._follower
         try:
@@ -437,6 +452,22 @@ class _Wire(asyncio.Protocol):
         self._brake()
         self._sync()
         self._ack()
+        if follower.told_to_lead:
+            try:
+                self._promoting = self._link.in_thread(follower.promotion(), "become the leader")
+            except ERRORS as error:
+                self.fail(error)
+                return
+            self._promoting.add_done_callback(self._promoted)
+
+    def _promoted(self, promoting: asyncio.Future[bytes]) -> None:
+        error = promoting.exception()
+        if error is not None:
+            _logger.warning("the leader hands over, but this store cannot lead: %s", error)
+            self.fail(error)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.write(promoting.result())
+            self.fail(LinkError("this store leads"), politely=True)
 
     def _brake(self) -> None:
         """Stop reading while too much waits to be applied."""
@@ -480,7 +511,7 @@ class _Wire(asyncio.Protocol):
         if self._acking is not None:
             self._acking.cancel()
             self._acking = None
-        if self.ended.done() or self._transport is None:
+        if self.ended.done() or self._transport is None or self._promoting is not None:
             return
         try:
             data = self._follower.send(self._loop.time())
@@ -497,7 +528,7 @@ def _pause_after(pause: float, lacking_s: float) -> float:
     return PAUSE_S if lacking_s < PROMPT_S else min(max(2 * pause, PAUSE_S), PAUSE_S_MAX)
 
 
-def _seen(ended: asyncio.Future[None]) -> None:
+def _seen(ended: asyncio.Future[Any]) -> None:
     """Nobody waits for the end of a connection that `Link.stop` ended; asyncio would log that."""
     if not ended.cancelled():
         ended.exception()

@@ -17,11 +17,15 @@ From the leader:
     3 SNAPSHOT  LSN u64, CRC u32 (of its position), manifest bytes u64, data bytes u64, BLAKE2b of the data (32)
     4 DATA      file u8 (1 manifest, 2 data), offset u64, 1 to 65,536 bytes of the file
     5 BYE       reason, UTF-8, at most 1,000 bytes. The last message of a leader
+    6 PROMOTE   LSN u64, generation u32: lead from now on, if all records through LSN are there, as the first life of
+                this generation or a higher one. The leader has stopped writing, for good unless the follower declines
 
 From the follower:
 
     16 ACK      LSN u64 (written and applied), LSN u64 (fsynced)
     17 WANT     file u8, offset u64: send the file from there to its end
+    18 PROMOTED number u64, LSN u64: the sender leads. Number and first LSN of its life, whose EPOCH is on its disk. The
+                last message of a follower
     20 FAULT    LSN u64, reason, UTF-8, at most 1,000 bytes: the frame there is refused. The last message of a follower
 
 The leader has stored "good" records as well as its fsync policy asks for, and ships no others.
@@ -47,8 +51,10 @@ BEAT: Final = 2
 SNAPSHOT: Final = 3
 DATA: Final = 4
 BYE: Final = 5
+PROMOTE: Final = 6
 ACK: Final = 16
 WANT: Final = 17
+PROMOTED: Final = 18
 FAULT: Final = 20
 
 MANIFEST_FILE: Final = 1
@@ -59,8 +65,11 @@ _SNAPSHOT = struct.Struct("<QIQQ32s")
 _FILE = struct.Struct("<BQ")
 _ACK = struct.Struct("<QQ")
 _LSN = struct.Struct("<Q")
+_PROMOTE = struct.Struct("<QI")
+_PROMOTED = struct.Struct("<QQ")
 assert OVERHEAD == 9
 assert (_BEAT.size, _SNAPSHOT.size, _FILE.size, _ACK.size) == (28, 60, 9, 16)
+assert (_PROMOTE.size, _PROMOTED.size) == (12, 16)
 
 BEAT_BYTES: Final = OVERHEAD + _BEAT.size
 
@@ -119,6 +128,16 @@ class Bye(NamedTuple):
         return message(BYE, cut(self.reason, REASON_BYTES_MAX))
 
 
+class Promote(NamedTuple):
+    """The follower is to lead."""
+
+    lsn: int  # it must have all records through this one
+    generation: int  # that it begins
+
+    def pack(self) -> bytes:
+        return message(PROMOTE, _PROMOTE.pack(*self))
+
+
 class Ack(NamedTuple):
     """How far the follower has come."""
 
@@ -139,6 +158,16 @@ class Want(NamedTuple):
         return message(WANT, _FILE.pack(*self))
 
 
+class Promoted(NamedTuple):
+    """The follower leads: the life that it has begun."""
+
+    number: int
+    lsn: int  # of its EPOCH
+
+    def pack(self) -> bytes:
+        return message(PROMOTED, _PROMOTED.pack(*self))
+
+
 class Fault(NamedTuple):
     """The follower ends the link, because something is wrong with the leader's log, and says where and what."""
 
@@ -149,7 +178,7 @@ class Fault(NamedTuple):
         return message(FAULT, _LSN.pack(self.lsn) + cut(self.reason, REASON_BYTES_MAX))
 
 
-Message = Frames | Beat | Snapshot | Data | Bye | Ack | Want | Fault
+Message = Frames | Beat | Snapshot | Data | Bye | Promote | Ack | Want | Promoted | Fault
 
 
 def message(kind: int, payload: bytes) -> bytes:
@@ -194,10 +223,12 @@ FROM_LEADER: Final[Mapping[int, Kind]] = {
     SNAPSHOT: Kind("SNAPSHOT", _SNAPSHOT.size, _SNAPSHOT.size, lambda p: Snapshot(*_SNAPSHOT.unpack(p))),
     DATA:     Kind("DATA", _FILE.size + 1, _FILE.size + SLICE_BYTES_MAX, lambda p: Data(*_file(p), p[_FILE.size:])),
     BYE:      Kind("BYE", 0, REASON_BYTES_MAX, _bye),
+    PROMOTE:  Kind("PROMOTE", _PROMOTE.size, _PROMOTE.size, lambda p: Promote(*_PROMOTE.unpack(p))),
 }
 FROM_FOLLOWER: Final[Mapping[int, Kind]] = {
     ACK:      Kind("ACK", _ACK.size, _ACK.size, lambda p: Ack(*_ACK.unpack(p))),
     WANT:     Kind("WANT", _FILE.size, _FILE.size, lambda p: Want(*_file(p))),
+    PROMOTED: Kind("PROMOTED", _PROMOTED.size, _PROMOTED.size, lambda p: Promoted(*_PROMOTED.unpack(p))),
     FAULT:    Kind("FAULT", _LSN.size, _LSN.size + REASON_BYTES_MAX, lambda p: _fault(p)),
 }
 # fmt: on

@@ -35,7 +35,7 @@ from tidelog.snapshot.errors import NewerSnapshot, NotASnapshot, SnapshotDamaged
 from tidelog.store.checkpoints import Checkpoints
 from tidelog.store.clock import SYSTEM, Clock
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.landing import Landing
+from tidelog.store.commit.landing import HELD, Landing
 from tidelog.store.errors import (
     CannotOpen,
     DataError,
@@ -335,6 +335,8 @@ class _Opener:
         core = self._core()
         if core is not None and core.durability.relief is not None:
             log.press(True)
+        if core is not None and core.refusal is HELD:
+            log.hold(True)
         self._keeper.log = log
         landing.log = log
 

@@ -30,7 +30,7 @@ from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.snapshot.swap import Swap
 from tidelog.snapshot.swap import begin as begin_swap
 from tidelog.store import role
-from tidelog.store.commit import following
+from tidelog.store.commit import following, held
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.durability import unheld
 from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
@@ -67,6 +67,7 @@ class Roles:
     consent   a person has agreed that this follower gives up records which its leader does not have. Not stored; it
               holds until the leader has sent frames, or the role changes
     copying   held by the one thread that works in resync/
+    declined  how often this store said that it will not be promoted by a leader which had told it to lead
     rewinds   how often the log was rewound or replaced: a place in it that was found before may be another history's
     """
 
@@ -76,6 +77,7 @@ class Roles:
         self.consent = False
         self.rewinds = 0
         self.copying = threading.Lock()
+        self.declined = 0
         self.disk, self._root, self._logs = disk, root, logs
         self._core: Callable[[], Core | None] = lambda: None
         self.read()
@@ -109,9 +111,10 @@ class Roles:
         elif core.following is not None and not self.role.follows:
             following.lead(core)
         if self._told != self.role:
-            self._tell()
+            self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """[lock] Call `changed`: the role changed, or what links say about this store."""
         for told in self.changed:
             told()
         core = self._core()
@@ -145,23 +148,32 @@ class Roles:
                 consent,
             )
 
-    def promote(self, reason: str = "") -> None:
+    def promote(self, reason: str = "", generation: int = 0, declined: int | None = None) -> None:
         """Lead from now on, as the first life of the next generation. Its EPOCH is on the disk when this returns.
+
+        A store that has told another one to lead skips a generation, which may be the other's by now.
+
+        generation   this one at least
+        declined     `declined` as it was when a leader could tell this store to lead; another value = it said no since
 
         Does nothing in a leader whose life has that already. Raises NotStored and OutOfSpace: repeat the call;
         StorePoisoned.
         """
         with self._sound() as core:
             was = self.role
+            if declined is not None and (self.declined != declined or was.kind != "follower"):
+                raise NotStored(f"{NOTHING}: the store no longer waits to be promoted")
             if was.follows:
+                skipped = 2 if was.hands_over else 1
                 self._change(
                     core,
                     was._replace(
                         kind="leader",
                         host="",
                         port=0,
-                        generation=self._generation(core) + 1,
+                        generation=max(self._generation(core) + skipped, generation),
                         reason=reason or f"promoted, after following {was.host}:{was.port}",
+                        heir="",
                     ),
                 )
             elif self._generation(core) >= was.generation:
@@ -175,6 +187,71 @@ class Roles:
             log.wait(lsn, FSYNCED)
         except AofError as error:
             raise unheld(error, True) from error
+
+    # --- handing over
+
+    def hold(self) -> int:
+        """Take no writes from now on, until `release` or a change of the role. Returns the LSN of the last record.
+
+        Raises DataError (the store does not lead), NotStored, StorePoisoned.
+        """
+        with self._sound() as core:
+            if self.role.follows:
+                raise DataError("this store follows, so it has nothing to hand over")
+            try:
+                core.log.flush()
+            except BaseException as error:
+                raise core.landing.unreserved(error)
+            held.hold(core)
+            return core.log.written_lsn
+
+    def release(self) -> None:
+        """Take writes again, unless the store hands over by now. Raises what `Core.mend` raises."""
+        with self._sound() as core:
+            held.release(core)
+
+    def hand_over(self, heir: bytes, host: str, port: int, reason: str) -> int:
+        """State that the follower with this ID, at this address, is to lead. The store takes no writes from now on.
+
+        Returns the generation that the follower is to begin. Only when this has returned may it be told. Calls that
+        wait to write fail with UNBLOCKED. Raises DataError, NotStored and OutOfSpace (see `role` for how that ended),
+        StorePoisoned.
+        """
+        try:
+            role.check_address(host, port)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+        with self._sound() as core:
+            if self.role.follows:
+                raise DataError("this store follows, so it has nothing to hand over")
+            now = self._generation(core)
+            id_ = self.role.id or secrets.token_hex(16)
+            self._change(core, Role("handing over", id_, host, port, now, reason, heir.hex()))
+            return now + 1
+
+    def decline(self) -> None:
+        """[lock] The leader asks whether it had this follower promoted. It had not, and from now on cannot have."""
+        self.declined += 1
+
+    def handed_over(self, asked: Role, reason: str) -> None:
+        """The store that was told to lead does: follow it. Does nothing if the role is not `asked` by now.
+
+        Raises NotStored, OutOfSpace, StorePoisoned.
+        """
+        with self._sound() as core:
+            if self.role == asked:
+                told = asked._replace(kind="follower", heir="", reason=reason)
+                self._change(core, told)
+
+    def take_back(self, asked: Role, reason: str) -> None:
+        """The store that was told to lead does not, and will not: lead again, in the same generation.
+
+        Does nothing if the role is not `asked` by now. Raises NotStored, OutOfSpace, StorePoisoned.
+        """
+        with self._sound() as core:
+            if self.role == asked:
+                told = asked._replace(kind="leader", host="", port=0, heir="", reason=reason)
+                self._change(core, told)
 
     def adopt(self, uuid: bytes) -> None:
         """Make an empty follower (LSN 0) a copy of the store with this uuid.
@@ -265,7 +342,9 @@ class Roles:
             "generation": found.generation,
             "reason": found.reason,
         }
-        if found.follows:
+        if found.hands_over:
+            told |= {"heir_host": found.host, "heir_port": found.port}
+        elif found.follows:
             told |= {"leader_host": found.host, "leader_port": found.port}
         core = self._core()
         link = None if core is None else core.link
@@ -347,7 +426,7 @@ class Roles:
                 landing.trouble = None
         else:
             self.role = new
-            self._tell()
+            self.tell()
 
     def _unpublished(self, core: Core, error: BaseException) -> BaseException:
         """REPLICA could not be published, perhaps after it got its name. Returns the error to raise."""

@@ -202,6 +202,7 @@ class Changing(Protocol):
     role: Role
     changed: list[Callable[[], object]]
     consent: bool
+    declined: int
     copying: threading.Lock
     rewinds: int
 
@@ -209,11 +210,32 @@ class Changing(Protocol):
     def uuid(self) -> bytes:
         """The uuid of the store."""
 
+    def tell(self) -> None:
+        """[lock] Call `changed`."""
+
     def follow(self, host: str, port: int, reason: str = "", *, consent: bool = False) -> None:
         """Follow the leader at this address from now on."""
 
-    def promote(self, reason: str = "") -> None:
+    def promote(self, reason: str = "", generation: int = 0, declined: int | None = None) -> None:
         """Lead from now on."""
+
+    def hold(self) -> int:
+        """Take no writes from now on. Returns the LSN of the last record."""
+
+    def release(self) -> None:
+        """Take writes again."""
+
+    def hand_over(self, heir: bytes, host: str, port: int, reason: str) -> int:
+        """State that a follower is to lead. Returns the generation that it is to begin."""
+
+    def decline(self) -> None:
+        """[lock] This follower will not be promoted by a leader that had told it to lead."""
+
+    def handed_over(self, asked: Role, reason: str) -> None:
+        """The store that was told to lead does: follow it."""
+
+    def take_back(self, asked: Role, reason: str) -> None:
+        """The store that was told to lead will not: lead again."""
 
     def adopt(self, uuid: bytes) -> None:
         """Make an empty follower a copy of the store with this uuid."""

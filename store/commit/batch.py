@@ -38,7 +38,7 @@ from tidelog.store.commit.blocked import Decide, Takers
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.following import first_write
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
-from tidelog.store.commit.landing import NOTHING, READONLY
+from tidelog.store.commit.landing import NOTHING
 from tidelog.store.errors import NotStored, StoreDamaged
 
 FRAME_UNITS = 1000  # a pipeline holds the lock for at most this many units
@@ -64,12 +64,12 @@ def run_transaction(
     def work(ctx: Context) -> Reply:
         transaction.submit(ctx, [b"MULTI"])
         refusal = transaction.queue(ctx, commands)
-        if core.following is not None:
+        if core.refusal is not None:
             write = first_write(commands)
             if write is not None:
                 transaction.abort()
                 if refusal is None or write < refusal[0]:
-                    refusal = write, CommandError(READONLY)
+                    refusal = write, CommandError(core.refusal)
         try:
             reply = transaction.submit(ctx, [b"EXEC"])
         except CommandError as error:
@@ -92,8 +92,8 @@ def run_exec(
         nonlocal selected
         reply = transaction.submit(ctx, args)
         if reply.__class__ is Exec:
-            if core.following is not None and first_write(reply.commands) is not None:
-                raise discarded(CommandError(READONLY))  # it followed when these were queued
+            if core.refusal is not None and first_write(reply.commands) is not None:
+                raise discarded(CommandError(core.refusal))  # it took writes when these were queued
             reply = _Batch(core, ctx, decide, flush=False, one_unit=True).unit(reply.commands)
         selected = ctx.db
         return reply

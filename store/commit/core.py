@@ -47,7 +47,7 @@ from tidelog.store.commit.attached import Changing, Folding, Leasing, Linking, R
 from tidelog.store.commit.blocked import Waits, Work
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Durability, Promise
-from tidelog.store.commit.landing import READONLY, RELOAD, Landing
+from tidelog.store.commit.landing import RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreDamaged, TidelogError
 
 Answer = tuple[Reply, Promise]
@@ -85,12 +85,16 @@ class Core:
         clock.ticked(self.ticked)
         self.opened_at = self.landing.now, clock.monotonic()
         self.served = False  # whether a server serves it
+        # host and port that this server announces, for a link that the owner's program made
+        self.served_at: Callable[[], tuple[str, int]] | None = None
         self.forked = False
         self.keeper: object = None  # a `store.lifetime.Keeper`, set when the store is open
         self.queues: Leasing | None = None
         self.checkpoints: Folding | None = None  # None if the store is open for reading only
         self.roles: Changing | None = None  # likewise
         self.following: Receiving | None = None  # None if the store leads
+        # the error of each write, READONLY or HELD; None while the store takes writes
+        self.refusal: bytes | None = None
         self.link: Linking | None = None  # to the leader that it follows
         self.acks = Acks(self.landing)  # of its followers
 
@@ -205,8 +209,8 @@ class Core:
         caller: Callable[[], Caller] | None = None,
     ) -> Answer:
         """`run` a decision that is not a command. Raises CommandError."""
-        if self.following is not None:
-            raise CommandError(READONLY)
+        if self.refusal is not None:
+            raise CommandError(self.refusal)
         answer = self.run(db, work, caller)
         if answer[0].__class__ is CommandError:
             raise answer[0]
@@ -239,8 +243,8 @@ class Core:
             except CorruptBlock as error:
                 raise StoreDamaged(str(error)) from error
             except CommandError:
-                if self.following is not None:
-                    raise CommandError(READONLY) from None
+                if self.refusal is not None:
+                    raise CommandError(self.refusal) from None
                 raise
             if effect is None:
                 return self._add_slowly(db, key, row)

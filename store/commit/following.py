@@ -198,6 +198,7 @@ def follow(core: Core) -> None:
     following = Following(core)
     readers = ReadersOnly(landing, decide_read, core.clock)
     core.waits, core.decide_words = readers, decide_read
+    core.refusal = READONLY
     landing.expiring = False
     landing.time_ns = following.time_ns
     readers.end_writers()
@@ -213,4 +214,5 @@ def lead(core: Core) -> None:
     landing.follow_clock(landing.log.last_now)
     landing.expiring = True
     core.waits, core.decide_words = Waits(landing, decide, core.clock), decide
+    core.refusal = None
     core.following = None  # last: says that the rest is done

@@ -260,7 +260,7 @@ MUTANTS: Final = (
     Mutant(
         "following/queues-write",
         "store/commit/core.py",
-        "        if self.following is not None:\n            raise CommandError(READONLY)\n"
+        "        if self.refusal is not None:\n            raise CommandError(self.refusal)\n"
         "        answer = self.run(db, work, caller)\n",
         "        answer = self.run(db, work, caller)\n",
         (f"{_REFUSALS}::test_ways_below_the_faces",),
@@ -269,7 +269,7 @@ MUTANTS: Final = (
     Mutant(
         "following/queued-writes-run",
         "store/commit/batch.py",
-        "            if core.following is not None and first_write(reply.commands) is not None:\n",
+        "            if core.refusal is not None and first_write(reply.commands) is not None:\n",
         "            if False:\n",
         (f"{_REFUSALS}::test_exec_of_writes_that_were_queued_before",),
         "EXEC of writes that were queued while the store led is refused as a whole.",
@@ -326,8 +326,8 @@ MUTANTS: Final = (
     Mutant(
         "roles/same-generation",
         "store/roles.py",
-        "                        generation=self._generation(core) + 1,\n",
-        "                        generation=self._generation(core),\n",
+        "                skipped = 2 if was.hands_over else 1\n",
+        "                skipped = 2 if was.hands_over else 0\n",
         (f"{_ROLES}::test_following_and_being_promoted",),
         "A promotion begins the next generation.",
     ),

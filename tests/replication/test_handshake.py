@@ -21,6 +21,7 @@ from tidelog.replication.handshake import (
     Resync,
     Stop,
     Superseded,
+    Unpromoted,
     parse_follow,
     parse_reply,
 )
@@ -39,6 +40,7 @@ def test_the_words_of_a_request() -> None:
     ]
 
 
+@pytest.mark.parametrize("heir", [b"", bytes(range(32, 48))])
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(
@@ -50,8 +52,8 @@ def test_the_words_of_a_request() -> None:
         FOLLOW._replace(host="fe80::1"),
     ],
 )
-def test_a_request_comes_back(follow: Follow, replace: bool, copy: bool) -> None:
-    follow = follow._replace(replace=replace, copy=copy)
+def test_a_request_comes_back(follow: Follow, replace: bool, copy: bool, heir: bytes) -> None:
+    follow = follow._replace(replace=replace, copy=copy, heir=heir)
     assert parse_follow(follow.words()) == follow
 
 
@@ -73,6 +75,9 @@ def changed(at: int, word: bytes) -> list[bytes]:
     (FOLLOW.words()[:-1], "needs version, uuid, id, address, lsn, crc and lives"),
     ([*FOLLOW.words(), b"PLEASE"], "needs version, uuid, id, address, lsn, crc and lives"),
     ([*FOLLOW.words(), b"REPLACE", b"REPLACE"], "needs version, uuid, id, address, lsn, crc and lives"),
+    ([*FOLLOW.words(), b"HEIR"], "needs version, uuid, id, address, lsn, crc and lives"),
+    ([*FOLLOW.words(), b"HEIR", ID.hex().encode(), b"COPY"], "needs version, uuid, id, address, lsn, crc and lives"),
+    ([*FOLLOW.words(), b"HEIR", b"me"], "'me' is not an id: 32 hex digits"),
     (changed(2, b"one"), "needs version, uuid, id, address, lsn, crc and lives"),
     (changed(2, b"2"), "asks for version 2 of the replication protocol, but this tidelog has version 1"),
     (changed(3, b"00"), "'00' is not a uuid: 32 hex digits"),
@@ -107,7 +112,7 @@ def test_a_bad_request_is_refused_in_one_line(words: list[bytes], reason: str) -
 REPLIES: tuple[Reply, ...] = (
     *(Continue(UUID, 0), Behind(UUID, 1 << 40), Rejoin(UUID, 9, 7, 0xABC, True)),
     *(Rejoin(UUID, 9, 0, None, False), Resync(UUID, 9, 7, "gone too far"), Stop(7, "parted, so it is")),
-    *(Superseded("by another"), Refuse("not you")),
+    *(Superseded("by another"), Refuse("not you"), Unpromoted(UUID, 9)),
 )
 
 
@@ -130,6 +135,7 @@ def test_the_lines_of_the_replies() -> None:
         b"-PARTED 7 parted, so it is",
         b"-SUPERSEDED by another",
         b"-REFUSED not you",
+        b"+UNPROMOTED " + uuid + b" 9",
     ]
 
 

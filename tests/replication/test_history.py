@@ -23,6 +23,7 @@ from tidelog.replication.handshake import (
     Resync,
     Stop,
     Superseded,
+    Unpromoted,
 )
 from tidelog.replication.history import Place, judge
 
@@ -302,6 +303,35 @@ def test_a_follower_that_needs_a_copy_gets_it_where_it_would_be_served(row: Row)
         assert reply.shared == (plain.lsn if isinstance(plain, Rejoin) else follower.last)
     else:
         assert reply == plain
+
+
+# fmt: off
+@pytest.mark.parametrize(("case", "following", "heir", "reply"), [
+    # the heir: it follows still, or was promoted
+    (equal, True, True, Unpromoted),
+    (some_behind, True, True, Unpromoted),
+    (another_was_promoted, False, True, Rejoin),
+    (another_was_promoted, True, True, Rejoin),  # and follows another one since
+    # another copy of the store
+    (equal, True, False, Refuse),
+    (equal, False, False, Refuse),
+    (another_was_promoted, False, False, Rejoin),
+    # the heir leads, but not by what it was told
+    (equal, False, True, Refuse),
+    (came_back_empty_with_the_same_uuid, False, True, Refuse),
+    (another_store, False, True, Refuse),
+    (empty, True, True, Unpromoted),
+])
+# fmt: on
+def test_what_a_store_that_hands_over_is_told(
+    case: Callable[[], Case], following: bool, heir: bool, reply: type[Reply]
+) -> None:
+    """It follows only a store of a higher generation, and leads again only if the heir itself says that it does not."""
+    ours, theirs = case()
+    ours.following = following
+    upstream = ours.upstream()
+    asked = theirs.follow(False)._replace(heir=upstream.id if heir else b"another's id 16b")
+    assert type(judge(upstream, asked)) is reply
 
 
 def test_a_stop_names_the_place_the_ends_and_the_consent() -> None:

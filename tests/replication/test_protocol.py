@@ -28,6 +28,8 @@ from tidelog.replication.protocol import (
     Kind,
     Message,
     Messages,
+    Promote,
+    Promoted,
     Snapshot,
     Want,
 )
@@ -44,11 +46,13 @@ LEADERS: tuple[Message, ...] = (
     Data(protocol.MANIFEST_FILE, 0, b"{"),
     Bye(""),
     Bye("schließt"),
+    Promote(U64, 0xFFFFFFFF),
 )
 FOLLOWERS: tuple[Message, ...] = (
     Ack(U64, 0),
     Want(protocol.MANIFEST_FILE, 0),
     Want(2, U64),
+    Promoted(1 << 32, U64),
     Fault(U64, "damaged"),
     Fault(1, ""),
 )

@@ -19,16 +19,26 @@ TEXT = (
     b"tidelog replica\nformat 1\nrole follower\nid 0123456789abcdef0123456789abcdef\nleader 10.0.0.7 6379\n"
     b"generation 3\nreason told by REPLICAOF\n"
 )
+HEIR = "fedcba9876543210fedcba9876543210"
+HANDING_OVER = Role(
+    "handing over", ID, "10.0.0.8", 6379, 3, "told a follower to lead, by FAILOVER", HEIR
+)
+HANDING_OVER_TEXT = (
+    b"tidelog replica\nformat 2\nrole handing over\nid 0123456789abcdef0123456789abcdef\n"
+    b"heir 10.0.0.8 6379 fedcba9876543210fedcba9876543210\n"
+    b"generation 3\nreason told a follower to lead, by FAILOVER\n"
+)
 
 
 def with_crc(text: bytes) -> bytes:
     return text + b"crc32c %08x\n" % crc32c_of(text)
 
 
-def test_the_bytes_are_those_of_the_format_document() -> None:
-    assert role.render(FOLLOWER) == with_crc(TEXT)
+@pytest.mark.parametrize(("given", "text"), [(FOLLOWER, TEXT), (HANDING_OVER, HANDING_OVER_TEXT)])
+def test_the_bytes_are_those_of_the_format_document(given: Role, text: bytes) -> None:
+    assert role.render(given) == with_crc(text)
     document = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text()
-    lines = TEXT.decode().splitlines()
+    lines = text.decode().splitlines()
     assert "\n".join(f"    {line}" for line in lines) in document
 
 
@@ -36,6 +46,8 @@ def test_the_bytes_are_those_of_the_format_document() -> None:
     "given",
     [
         FOLLOWER,
+        HANDING_OVER,
+        HANDING_OVER._replace(host="::1", reason=""),
         Role("leader", ID, "", 0, 7, "promoted, after following 10.0.0.7:6379"),
         Role("follower", ID, "::1", 1, 0, ""),
         Role("follower", ID, "a" * 255, 65535, (1 << 32) - 1, "für später"),
@@ -74,6 +86,12 @@ def test_every_cut_file_is_refused(tmp_path: Path, length: int) -> None:
     TEXT.replace(b"role follower", b"role onlooker"),
     TEXT.replace(ID.encode(), b"12"),
     TEXT.replace(b"generation 3", b"generation -3"),
+    TEXT.replace(b"leader 10.0.0.7 6379", b"leader 10.0.0.7 6379 " + HEIR.encode()),
+    TEXT.replace(b"role follower", b"role handing over"),
+    HANDING_OVER_TEXT.replace(b"role handing over", b"role follower"),
+    HANDING_OVER_TEXT.replace(b"role handing over", b"role leader"),
+    HANDING_OVER_TEXT.replace(b" " + HEIR.encode(), b""),
+    HANDING_OVER_TEXT.replace(b"heir", b"leader"),
 ])
 # fmt: on
 def test_lines_that_contradict_each_other_are_refused(tmp_path: Path, text: bytes) -> None:
@@ -82,8 +100,8 @@ def test_lines_that_contradict_each_other_are_refused(tmp_path: Path, text: byte
 
 
 def test_a_newer_format_is_named(tmp_path: Path) -> None:
-    newer = TEXT.replace(b"format 1", b"format 2").replace(b"role follower", b"role x\nmore 1")
-    with pytest.raises(NewerFormat, match="format version 2"):
+    newer = TEXT.replace(b"format 1", b"format 3").replace(b"role follower", b"role x\nmore 1")
+    with pytest.raises(NewerFormat, match="format version 3"):
         role.parse(tmp_path, with_crc(newer))
 
 
