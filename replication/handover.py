@@ -42,7 +42,7 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What can happen to a handover."""
+    """Something that happens to a handover."""
 
     REACHED = "the follower has every record"
     FORCED = "the time is up, and FORCE was given"

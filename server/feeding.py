@@ -48,6 +48,7 @@ class Feeding:
     offerings those that ship a snapshot first
     active    whether there are any: checked at the end of each turn
     counted   called when a follower has come or gone, and `hz` times a second
+    heard     called when a follower was heard or is gone, and at each tick
     """
 
     def __init__(self, server: Host[Session]) -> None:
@@ -55,6 +56,7 @@ class Feeding:
         self.offerings = Offerings(server.core, self._end_now, self._expect)
         self.active = False
         self.counted: Callable[[], object] = lambda: None
+        self.heard: Callable[[], object] = lambda: None
         self._server = server
         self._core = server.core
         self._loop = server.loop
@@ -139,6 +141,7 @@ class Feeding:
             self.feeds.check(self._loop.time(), self._server.config["repl-timeout"])
             self.pump()
             self.counted()
+        self.heard()
 
     def moved(self) -> None:
         """Frames of this server's own leader were applied, so its own followers may get them."""
@@ -209,10 +212,12 @@ class Feeding:
         self.active = bool(self.feeds)
         self.counted()
         _logger.info("the follower %s is gone%s", link, f": {error}" if error else "")
+        self.heard()
 
     def received(self, link: Downstream, data: bytes) -> None:
         """Bytes came from a follower."""
         self.feeds.received(link, data, self._loop.time())
+        self.heard()
 
     def stop(self, reason: str) -> None:
         """End all links."""

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from tidelog.engine.api import Command
 from tidelog.replication.feeds import Downstream, Feeds, Sink
+from tidelog.replication.handover import State
 from tidelog.replication.handshake import Follow
 from tidelog.server.acl.users import Acl
 from tidelog.server.config.config import Config
@@ -123,10 +124,28 @@ class Upstream(Protocol):
         """End the connection. The link dials again."""
 
 
+class Handing(Protocol):
+    """FAILOVER (handing.py)."""
+
+    @property
+    def state(self) -> State:
+        """The state of the handover, HANDED_OVER if there is none."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is a handover that may still be aborted, or that this server waits for."""
+
+    def begin(self, target: Downstream | None, force: bool, timeout_ms: int) -> None:
+        """Hand over to this follower, or to the first that has every record. Raises TidelogError."""
+
+    def abort(self) -> None:
+        """End it, and take writes again. Raises TooLate."""
+
+
 class Replication(Protocol):
     """The server's part in replication (replicating.py).
 
-    following    the store is a follower
+    following    the store is a follower, or hands over
     lacking      a leader with fewer good followers than min-replicas-to-write: clients must not write
     """
 
@@ -136,6 +155,9 @@ class Replication(Protocol):
     @property
     def good(self) -> int:
         """How many followers are connected and were heard within min-replicas-max-lag seconds."""
+
+    @property
+    def handing(self) -> Handing: ...
 
     @property
     def role(self) -> Role:
@@ -237,6 +259,9 @@ class Host(Protocol[S]):
 
     def pause(self, milliseconds: int, writes_only: bool) -> None:
         """Delay new commands, or only writes, for `milliseconds`."""
+
+    def hold_writes(self, on: bool) -> None:
+        """Delay writes until this is called again, beside a CLIENT PAUSE: the store hands over to a follower."""
 
     def unpause(self) -> None:
         """End the pause and run the delayed commands."""

@@ -16,6 +16,7 @@ from tidelog.replication.link import Link
 from tidelog.server import errors, tls
 from tidelog.server.config.config import ConfigError
 from tidelog.server.feeding import Feeding
+from tidelog.server.handing import Handing
 from tidelog.server.host import Host
 from tidelog.server.monitoring.upstream import Upstream, Upstreams
 from tidelog.server.session import Session
@@ -31,13 +32,15 @@ class Replicating:
     """See the module docstring. Create it in the loop's thread.
 
     feeding      the links to followers
+    handing      FAILOVER
     link         the link to the leader that this server made, or None
-    following    the store is a follower
+    following    the store is a follower, or hands over
     lacking      a leader with fewer good followers than min-replicas-to-write: clients must not write
     """
 
     def __init__(self, server: Host[Session]) -> None:
         self.feeding = Feeding(server)
+        self.handing = Handing(server, self.feeding, self._dial)
         self.link: Link | None = None
         self.following = server.core.following is not None
         self._server = server
@@ -75,6 +78,12 @@ class Replicating:
         if wanted:
             host, _, port = wanted.rpartition(" ")
             take_up(self._core, host, int(port), "followed by the option replicaof")
+        self._core.served_at = self.announced
+        if (
+            self._core.link is not None
+        ):  # the owner's, which has said so far that nobody serves this store
+            with self._core.lock:
+                self._roles.tell()
         self._take_role()
 
     def follow(self, host: str, port: int, replace: bool) -> None:
@@ -108,19 +117,29 @@ class Replicating:
         if self.link is not None:
             self.link.stop()
             self.link = core.link = None
+        self.handing.role_changed()
         if turned:
-            self.feeding.stop("this leader has become a follower")
+            # The heir's history goes on from this one, so other followers stay.
+            if not role.hands_over:
+                self.feeding.stop("this leader has become a follower")
             for session in list(server.sessions.values()):
                 session.wrote_lsn = 0  # what WAIT counts is in another history now
                 session.expel()
-        if self.following and core.link is None:
-            self.link = core.link = Link(core, self, self.feeding.moved)
+        self._dial()
         self._weigh()
         self._confirm()
         self._settle_all()
 
+    def _dial(self) -> None:
+        """Dial the leader, or the store that was told to lead. While its answer comes over its own link, do not ask."""
+        core = self._core
+        if self.following and core.link is None and not self.handing.under_way:
+            self.link = core.link = Link(core, self, self.feeding.moved)
+
     def stop(self) -> None:
         """The server shuts down."""
+        self.handing.stop()
+        self._core.served_at = None
         if self._roles is not None and self._changed in self._roles.changed:
             self._roles.changed.remove(self._changed)
         if self.link is not None:

@@ -214,7 +214,7 @@ class Server:
             self.store_ended(StoreClosed("its owner closed it"))
             return
         now_ms = core.time_ns() // 1_000_000
-        if now_ms >= core.state.next_expiry and core.following is None:
+        if now_ms >= core.state.next_expiry and core.refusal is None:
             try:
                 core.decided(0, _expire)
             except TidelogError as error:
@@ -279,10 +279,9 @@ class Server:
         if self._pause.timer is not None:
             until = max(until, self._pause.timer.when())
             self._pause.timer.cancel()
-        self._pause.writes_only = (
-            writes_only if not self.paused else writes_only and self._pause.writes_only
-        )
-        self.paused = True
+        pause = self._pause
+        pause.writes_only = writes_only and (pause.writes_only or not pause.clients)
+        self.paused = pause.clients = True
         self._settle_all()
         self._pause.timer = self.loop.call_at(until, self.unpause)
 
@@ -291,7 +290,21 @@ class Server:
         if self._pause.timer is not None:
             self._pause.timer.cancel()
             self._pause.timer = None
-        self.paused = False
+        self._pause.clients = False
+        self._go_on()
+
+    def hold_writes(self, on: bool) -> None:
+        """Delay writes until this is called again, beside a CLIENT PAUSE: the store hands over to a follower."""
+        self._pause.handing_over = on
+        if on:
+            self.paused = True
+            self._settle_all()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """A pause has ended: run the delayed commands. Those that another pause holds are delayed again."""
+        self.paused = self._pause.clients or self._pause.handing_over
         self._settle_all()
         postponed, self._pause.postponed = self._pause.postponed, []
         for session, args in postponed:
@@ -304,7 +317,7 @@ class Server:
         """Whether the current pause delays this command."""
         if command.name in (b"client|unpause", b"client|pause"):
             return False
-        if not self._pause.writes_only or changes(command):
+        if changes(command) or (self._pause.clients and not self._pause.writes_only):
             return True
         return command.name == b"exec" and session.queued_change
 
@@ -461,16 +474,18 @@ class Server:
 
 
 class _Pause:
-    """CLIENT PAUSE.
+    """CLIENT PAUSE, and the pause of a FAILOVER.
 
-    timer        ends it; None = there is no pause
-    postponed    commands to run when it ends
+    clients        CLIENT PAUSE delays commands: only those that write if `writes_only`
+    timer          ends that; None = it does not
+    handing_over   FAILOVER delays commands that write
+    postponed      commands to run when it ends
     """
 
-    __slots__ = ("writes_only", "timer", "postponed")
+    __slots__ = ("clients", "writes_only", "timer", "handing_over", "postponed")
 
     def __init__(self) -> None:
-        self.writes_only = False
+        self.clients = self.writes_only = self.handing_over = False
         self.timer: asyncio.TimerHandle | None = None
         self.postponed: list[tuple[Session, list[bytes]]] = []
 

@@ -239,6 +239,7 @@ memory|stats 4.0.0 Show what memory is used for
 memory|usage 4.0.0 Estimate the memory of a key
 monitor 1.0.0 Show every command as it is run
 psync 2.8.0 Answer that tidelog has a replication of its own
+failover 6.2.0 Hand over to a replica
 replconf 3.0.0 Answer that tidelog has a replication of its own
 replicaof 5.0.0 Follow another server, or none
 role 2.8.12 Tell whether this is a master

@@ -54,7 +54,7 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
         )
         if feed is None:
             reply = parse_reply(line)
-            if isinstance(reply, Resync):
+            if isinstance(reply, Resync) and not asked.heir:
                 return _offer(session, connection, asked, reply)
             if line.startswith(b"-"):
                 raise CommandError(line[1:-2])
@@ -66,6 +66,9 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
     if session.closed or connection.closing:
         ahead[0].close()
         return NO_REPLY
+    if asked.heir:  # it asked how its handover ended, and comes again as a follower
+        ahead[0].close()
+        return Status(line[1:-2])
     rival = feeding.feeds.rival(asked.id, server.loop.time())
     if rival is None and (connection.left_over or connection.requests.pending):
         rival = "it sent more commands behind TIDELOG FOLLOW"

@@ -10,6 +10,7 @@ from tidelog.engine.api import wrong_arity
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
+from tidelog.replication.handover import State
 from tidelog.replication.status import of_open
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
@@ -19,6 +20,7 @@ _BAD_PORT = b"ERR Invalid master port"
 _BAD_HOST = b"ERR Invalid master host"
 _READ_ONLY = b"ERR this store is open read-only, so its role cannot be changed here"
 _NO_STATUS = b"ERR this store is open read-only: ask the server of its writer"
+_FAILING_OVER = b"ERR REPLICAOF not allowed while failing over."
 _SAME = Status(b"OK Already connected to specified master")
 
 
@@ -33,6 +35,8 @@ async def replicaof(session: Session, args: list[bytes]) -> Reply:
         raise wrong_arity(args[0].lower())
     if session.core.checkpoints is None:
         raise CommandError(_READ_ONLY)
+    if server.replicating.handing.state in (State.WAITING, State.STATING):
+        raise CommandError(_FAILING_OVER)
     if args[1].lower() == b"no" and args[2].lower() == b"one":
         if replace:
             raise CommandError(SYNTAX)
@@ -47,7 +51,8 @@ async def replicaof(session: Session, args: list[bytes]) -> Reply:
     except UnicodeDecodeError:
         raise CommandError(_BAD_HOST) from None
     role = server.replicating.role
-    if not replace and server.replicating.following and (role.host, role.port) == (host, port):
+    same = (role.kind, role.host, role.port) == ("follower", host, port)
+    if not replace and same:
         return _SAME
     try:
         await in_thread(partial(server.replicating.follow, host, port, replace))

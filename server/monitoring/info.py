@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tidelog.engine.api import State
+from tidelog.replication.handover import SHOWN
 from tidelog.replication.status import lag_seconds
 from tidelog.server.host import Host
 from tidelog.server.monitoring import memory
@@ -205,7 +206,7 @@ def _replication(server: Host[Session]) -> Rows:
             f"behind={feed.lag_seconds(now):.1f}",
         )
     yield "slaves_fetching_a_snapshot", len(replicating.feeding.offerings)
-    yield "master_failover_state", "no-failover"
+    yield "master_failover_state", SHOWN[replicating.handing.state]
     yield "master_replid", f"{log.incarnation:040x}"
     yield "master_replid2", "0" * 40
     yield "master_repl_offset", log.next_lsn - 1

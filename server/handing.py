@@ -1,0 +1,219 @@
+"""Handing: FAILOVER, the leader's side. `replication.handover.Handover` has the states; this shell acts on them.
+
+While it waits, the store is held (`Roles.hold`): an embedded owner's writes fail, and clients of this server wait as
+under CLIENT PAUSE. It looks at each ACK and at each tick. When REPLICA states that the store hands over, which a thread
+does, PROMOTE is sent. From then on the store takes no writes; after PROMOTED, or when the link is gone, waiting clients
+go on, and are told READONLY.
+
+If the link breaks first, the link to the heir (replication/link.py) asks it how that ended, also after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidelog.replication.feeds import Downstream
+from tidelog.replication.handover import OUT_OF_HAND, Candidate, Event, Handover, State, TooLate
+from tidelog.server.feeding import Feeding
+from tidelog.server.host import Host
+from tidelog.server.saving import in_thread
+from tidelog.server.session import Session
+from tidelog.store.errors import TidelogError
+
+REASON: Final = "told a follower to lead, by FAILOVER"
+
+_logger = logging.getLogger("tidelog.replication")
+
+
+class Handing:
+    """See the module docstring. Only the loop's thread uses it."""
+
+    def __init__(self, server: Host[Session], feeding: Feeding, dial: Callable[[], object]) -> None:
+        """`dial` is called when the answer of the store that was told to lead is to be asked for."""
+        self._server, self._feeding, self._dial = server, feeding, dial
+        self._roles = server.core.roles  # None if the store is open read-only
+        self._handover: Handover | None = None
+        self._links: dict[bytes, Downstream] = {}  # those that may be chosen, by ID
+        feeding.heard = self.look
+
+    @property
+    def state(self) -> State:
+        """The state of the handover, HANDED_OVER if there is none."""
+        if self._handover is not None:
+            return self._handover.state
+        unknown = self._roles is not None and self._roles.role.hands_over
+        return State.UNKNOWN if unknown else State.HANDED_OVER
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is a handover that may still be aborted, or that this server waits for."""
+        return self._handover is not None
+
+    # --- commands
+
+    def begin(self, target: Downstream | None, force: bool, timeout_ms: int) -> None:
+        """Hand over to this follower, or to the first that has every record. Raises TidelogError."""
+        assert self._handover is None and self._roles is not None
+        last = self._roles.hold()
+        self._server.hold_writes(True)
+        ends_at = self._server.loop.time() + timeout_ms / 1000 if timeout_ms else None
+        self._handover = Handover(last, None if target is None else target.id, ends_at, force)
+        if ends_at is not None:
+            self._server.loop.call_at(ends_at, self.look)
+        _logger.warning("FAILOVER: writes wait until %s has LSN %d", target or "a follower", last)
+        for link in self._feeding.feeds:
+            link.feed.ask()
+        self._feeding.pump_soon()
+        self._server.loop.call_soon(self.look)  # behind the reply
+
+    def abort(self) -> None:
+        """End it, and take writes again. Raises TooLate."""
+        if self._handover is None:
+            raise TooLate(
+                "this server was told to hand over already, and asks the other one whether it leads. To lead here in "
+                "any case, by hand: REPLICAOF NO ONE"
+            )
+        self._handover.abort()
+        self._aborted()
+
+    # --- what happens
+
+    def look(self) -> None:
+        """Something may have happened: an ACK, a lost link, or time has passed."""
+        handover = self._handover
+        if handover is None or self._roles is None:
+            return
+        if handover.state is State.TOLD:
+            self._look_for_answer(handover)
+            return
+        if handover.state is not State.WAITING:
+            return
+        # An heir without a port is of no use: this store could not follow it.
+        self._links = {link.id: link for link in self._feeding.feeds if link.port}
+        followers = [_candidate(link) for link in self._links.values()]
+        match handover.look(followers, self._server.loop.time()):
+            case State.ABORTED:
+                self._aborted()
+            case State.STATING:
+                assert handover.heir is not None
+                stating = in_thread(partial(self._state, handover.heir))
+                stating.add_done_callback(partial(self._stated, handover))
+
+    def _state(self, heir: Candidate) -> int | None:
+        """Publish the role. Returns the generation that the heir is to begin; None: this store leads, or may hand over.
+        Runs in a thread."""
+        assert self._roles is not None
+        try:
+            return self._roles.hand_over(heir.id, heir.host, heir.port, REASON)
+        except TidelogError as error:
+            _logger.error("FAILOVER: the store cannot state that it hands over: %s", error)
+        try:
+            self._roles.release()  # finds out which role REPLICA states
+        except TidelogError as error:
+            _logger.error("FAILOVER: the store cannot be used: %s", error)
+        return None
+
+    def _stated(self, handover: Handover, stating: asyncio.Future[int | None]) -> None:
+        if handover is not self._handover:
+            return  # the server shuts down
+        assert self._roles is not None and handover.heir is not None
+        generation = stating.result()
+        link = self._links[handover.heir.id]
+        with (
+            self._server.core.lock
+        ):  # the owner of an embedded store may be changing its role by hand
+            stated = self._roles.role.heir == handover.heir.id.hex()
+            if generation is not None and stated and self._is_there(link):
+                handover.happened(Event.STATED)
+                link.sink.write(link.feed.tell_to_lead(handover.promote(generation)))
+                _logger.warning("FAILOVER: told %s to lead", link)
+                return
+        if stated:
+            handover.happened(Event.LOST)
+            self._end()
+        else:
+            handover.happened(Event.NOT_STATED, "REPLICA does not state it")
+            self._aborted()
+
+    def _is_there(self, link: Downstream) -> bool:
+        return any(link is each for each in self._feeding.feeds)
+
+    def _look_for_answer(self, handover: Handover) -> None:
+        assert handover.heir is not None and self._roles is not None
+        link = self._links[handover.heir.id]
+        if link.feed.promoted is not None:
+            handover.happened(Event.PROMOTED)
+            _logger.warning(
+                "FAILOVER: %s leads from LSN %d on; this store follows it",
+                link,
+                link.feed.promoted.lsn,
+            )
+            asked = self._roles.role
+            following = in_thread(partial(self._roles.handed_over, asked, f"handed over to {link}"))
+            following.add_done_callback(self._followed)
+            self._end(ask=False)
+            self._feeding.feeds.drop(link, "it leads now", logging.INFO)
+        elif not self._is_there(link):
+            handover.happened(Event.LOST)
+            _logger.warning("FAILOVER: the link to %s is gone; asking whether it leads", link)
+            self._end()
+
+    def _followed(self, following: asyncio.Future[None]) -> None:
+        error = following.exception()
+        if error is not None:
+            _logger.error("FAILOVER: the new role could not be stated: %s", error)
+            self._dial()  # asks the new leader, and then tries to state it again
+
+    def _aborted(self) -> None:
+        """This store leads as before."""
+        assert self._handover is not None and self._roles is not None
+        _logger.warning("FAILOVER: aborted: %s", self._handover.why)
+        try:
+            self._roles.release()
+        except TidelogError as error:
+            _logger.error("FAILOVER: the store cannot be used: %s", error)
+        self._end()
+
+    def _end(self, ask: bool = True) -> None:
+        """Let waiting clients go on."""
+        self._handover = None
+        self._links = {}
+        self._server.hold_writes(False)
+        if ask:
+            self._dial()
+
+    def role_changed(self) -> None:
+        """The role of the store changed. If a person did that, the handover is over."""
+        handover = self._handover
+        if handover is None or self._roles is None:
+            return
+        if handover.state is State.STATING or self._roles.role.hands_over:
+            return  # `_stated` finds out
+        if handover.state is State.WAITING:
+            handover.happened(Event.ABORT, "the role of this store was changed")
+            self._aborted()
+            return
+        _logger.warning("FAILOVER: ended, because the role of this store was changed")
+        if handover.heir is not None and handover.heir.id in self._links:
+            link = self._links[handover.heir.id]
+            if self._is_there(link):
+                self._feeding.feeds.drop(link, "the role of this store was changed")
+        self._end(ask=False)
+
+    def stop(self) -> None:
+        """The server shuts down; the store may go on."""
+        self._feeding.heard = lambda: None
+        handover, self._handover = self._handover, None
+        if handover is not None and handover.state not in OUT_OF_HAND and self._roles is not None:
+            try:
+                self._roles.release()
+            except TidelogError:
+                pass  # it was closed
+
+
+def _candidate(link: Downstream) -> Candidate:
+    return Candidate(link.id, link.host, link.port, link.feed.acked_lsn, link.feed.fsynced_lsn)
