@@ -27,7 +27,9 @@ class Lagging:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.follower = pair.follow()
+        # No link ends because a busy machine keeps it silent.
+        pair.client().config_set("repl-timeout", 3600)
+        self.follower, _ = pair.follower(repl_timeout=3600)
         pair.db.xadd("orders", {"n": 1})
         has_all(pair.db, self.follower)
         pair.proxy.open.clear()
@@ -137,7 +139,8 @@ def test_a_store_that_is_closed_ends_the_wait(lagging: Lagging) -> None:
 
 def test_sigterm_under_load(tmp_path: Path) -> None:
     """The leader's process is told to end while clients write. All that was answered is on the follower."""
-    leader, follower = Node(tmp_path / "leader"), Node(tmp_path / "follower")
+    leader = Node(tmp_path / "leader", "shutdown-timeout=25")
+    follower = Node(tmp_path / "follower")
     load = Load(4)
     with ended(leader, follower):
         leader.start()
@@ -155,7 +158,8 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_the_wait(tmp_path: Path) -> None:
-    leader, follower = Node(tmp_path / "leader", "shutdown-timeout=3600"), Node(tmp_path / "other")
+    leader = Node(tmp_path / "leader", "shutdown-timeout=3600", "repl-timeout=3600")
+    follower = Node(tmp_path / "follower")
     with ended(leader, follower):
         leader.start()
         follower.start(f"replicaof=127.0.0.1 {leader.port}")
