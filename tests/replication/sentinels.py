@@ -18,7 +18,7 @@ from tests.until import until
 
 NAME = "orders"
 # A leader that a busy machine keeps from answering for so long is no leader any more.
-DOWN_AFTER_MS = 2500
+DOWN_AFTER_MS = 2000
 PATIENCE_S = 120.0  # an election that fails is repeated after twice the failover-timeout
 # Sentinel ignores what a follower told longer ago than five pings. So with these values it compares offsets that were
 # told after the leader's death.
