@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from tidelog.aof import identity, segment
 from tidelog.aof.epochs import generation
 from tidelog.aof.errors import AofError, NoSpace
-from tidelog.aof.log import FSYNCED, Log
+from tidelog.aof.log import Log
 from tidelog.aof.reading.recovery import Recovered
 from tidelog.aof.segment import End, Position
 from tidelog.disk import recipe
@@ -32,7 +32,6 @@ from tidelog.snapshot.swap import begin as begin_swap
 from tidelog.store import role
 from tidelog.store.commit import following, held
 from tidelog.store.commit.core import Core
-from tidelog.store.commit.durability import unheld
 from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreClosed
 from tidelog.store.role import Role
@@ -178,15 +177,7 @@ class Roles:
                 )
             elif self._generation(core) >= was.generation:
                 return
-            try:
-                core.log.begin_life()
-            except BaseException as error:
-                raise core.landing.unreserved(error)
-            log, lsn = core.log, core.log.next_lsn - 1
-        try:
-            log.wait(lsn, FSYNCED)
-        except AofError as error:
-            raise unheld(error, True) from error
+            self._begin_life(core)
 
     # --- handing over
 
@@ -199,6 +190,7 @@ class Roles:
             if self.role.follows:
                 raise DataError("this store follows, so it has nothing to hand over")
             try:
+                core.log.begin_life()  # a follower that connects later asks for it, and it could not be logged then
                 core.log.flush()
             except BaseException as error:
                 raise core.landing.unreserved(error)
@@ -252,6 +244,7 @@ class Roles:
             if self.role == asked:
                 told = asked._replace(kind="leader", host="", port=0, heir="", reason=reason)
                 self._change(core, told)
+                self._begin_life(core)
 
     def adopt(self, uuid: bytes) -> None:
         """Make an empty follower (LSN 0) a copy of the store with this uuid.
@@ -405,6 +398,15 @@ class Roles:
         assert core.checkpoints is not None  # it is open for writing
         epochs = core.checkpoints.epochs
         return generation(epochs[-1].number) if epochs else 0
+
+    def _begin_life(self, core: Core) -> None:
+        """[lock] Log the EPOCH of a leader's life, and sync it before a follower that is connected already gets it: a
+        power cut must not take a life that a follower knows."""
+        try:
+            core.log.begin_life()
+            core.log.sync_whole()
+        except BaseException as error:
+            raise core.landing.unreserved(error)
 
     def _change(self, core: Core, new: Role, consent: bool = False) -> None:
         """[lock] Publish the role and take it."""

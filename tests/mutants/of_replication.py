@@ -17,6 +17,9 @@ _REFUSALS: Final = "tests/store/following/test_refusals.py"
 _SHUTDOWN: Final = "tests/replication/test_shutdown.py"
 _COMMANDS: Final = "tests/replication/test_commands.py"
 _STATUS: Final = "tests/tools/test_replica_status.py"
+_HANDING: Final = "tests/store/following/test_handing_over.py"
+_HANDOVER: Final = "tests/replication/test_handover.py"
+_HISTORY: Final = "tests/replication/test_history.py"
 _ROLES: Final = "tests/store/following/test_roles.py"
 
 MUTANTS: Final = (
@@ -310,24 +313,24 @@ MUTANTS: Final = (
     Mutant(
         "roles/promoted-without-epoch",
         "store/roles.py",
-        "                core.log.begin_life()\n",
-        "                pass\n",
+        "            core.log.begin_life()\n            core.log.sync_whole()\n",
+        "            core.log.sync_whole()\n",
         (f"{_ROLES}::test_following_and_being_promoted",),
         "A promotion logs the EPOCH of the next generation before it returns.",
     ),
     Mutant(
         "roles/epoch-unsynced",
         "store/roles.py",
-        "            log.wait(lsn, FSYNCED)\n",
-        "            log.wait(lsn, 1)\n",
+        "            core.log.begin_life()\n            core.log.sync_whole()\n",
+        "            core.log.begin_life()\n            core.log.flush()\n",
         (f"{_ROLES}::test_its_epoch_is_on_the_disk_when_a_promotion_returns",),
         "The EPOCH of a promotion is on the disk before it returns, under every policy.",
     ),
     Mutant(
         "roles/same-generation",
         "store/roles.py",
-        "                skipped = 2 if was.hands_over else 1\n",
-        "                skipped = 2 if was.hands_over else 0\n",
+        "skipped = 2 if was.hands_over else 1",
+        "skipped = 2 if was.hands_over else 0",
         (f"{_ROLES}::test_following_and_being_promoted",),
         "A promotion begins the next generation.",
     ),
@@ -494,5 +497,86 @@ MUTANTS: Final = (
             "test_a_follower_lags_since_the_leader_had_what_it_lacks",
         ),
         "A follower lags since the time when its leader had the first record that it lacks.",
+    ),
+    # --- handing over
+    Mutant(
+        "handover/told-before-stated",
+        "replication/handover.py",
+        "    (State.WAITING, Event.REACHED): State.STATING,\n",
+        "    (State.WAITING, Event.REACHED): State.TOLD,\n",
+        (f"{_HANDOVER}::test_it_is_stated_before_anyone_is_told",),
+        "PROMOTE is sent only when REPLICA states that the store hands over.",
+    ),
+    Mutant(
+        "handover/abort-after-told",
+        "replication/handover.py",
+        "    (State.TOLD, Event.LOST): State.UNKNOWN,\n",
+        "    (State.TOLD, Event.LOST): State.UNKNOWN,\n    (State.TOLD, Event.ABORT): State.ABORTED,\n",
+        (f"{_HANDOVER}::test_once_the_follower_was_told_nothing_leads_back_here",),
+        "A handover cannot be aborted once the follower may lead.",
+    ),
+    Mutant(
+        "handover/old-leader-writes",
+        "store/role.py",
+        '        return self.kind != "leader"\n',
+        '        return self.kind == "follower"\n',
+        (f"{_HANDING}::test_a_store_that_hands_over_takes_no_writes_also_when_it_is_opened_again",),
+        "A store that hands over takes no writes, also after a restart.",
+    ),
+    Mutant(
+        "handover/not-held",
+        "store/commit/held.py",
+        "    core.log.hold(True)\n",
+        "    pass\n",
+        (f"{_HANDING}::test_a_held_store_refuses_every_write_and_answers_reads",),
+        "Nothing enters the log of a store while a follower catches up to lead.",
+    ),
+    Mutant(
+        "handover/promoted-before-epoch",
+        "store/roles.py",
+        "            core.log.begin_life()\n            core.log.sync_whole()\n",
+        "            pass\n",
+        (f"{_HANDOVER}::test_what_a_follower_had_is_on_its_disk_when_it_answers",),
+        "A follower says that it leads only when the EPOCH of its life is on its disk.",
+    ),
+    Mutant(
+        "handover/refusal-does-not-bind",
+        "store/roles.py",
+        "            if declined is not None and (self.declined != declined or",
+        "            if declined is not None and (False or",
+        (f"{_HANDOVER}::test_a_heir_that_was_not_told_declines_and_is_not_promoted_afterwards",),
+        "A follower that said it will not lead does not act on what it was told before.",
+    ),
+    Mutant(
+        "handover/generation-not-raised",
+        "store/roles.py",
+        "generation=max(self._generation(core) + skipped, generation),",
+        "generation=self._generation(core) + skipped,",
+        (f"{_HANDING}::test_a_follower_begins_the_generation_that_its_leader_names",),
+        "A follower that is told to lead begins the generation which its leader names, at least.",
+    ),
+    Mutant(
+        "handover/by-hand-same-generation",
+        "store/roles.py",
+        "skipped = 2 if was.hands_over else 1",
+        "skipped = 1",
+        (f"{_HANDING}::test_by_hand_a_store_that_hands_over_skips_a_generation",),
+        "By hand an old leader does not begin the generation that its heir may have.",
+    ),
+    Mutant(
+        "handover/any-copy-declines",
+        "replication/history.py",
+        "    if upstream.following and upstream.id == follow.heir:\n",
+        "    if upstream.following:\n",
+        (f"{_HISTORY}::test_what_a_store_that_hands_over_is_told",),
+        "Only the copy that was told to lead can say that it does not.",
+    ),
+    Mutant(
+        "handover/follows-without-proof",
+        "replication/history.py",
+        "    if upstream.uuid == follow.uuid and ours > theirs:\n",
+        "    if upstream.uuid == follow.uuid and ours >= theirs:\n",
+        (f"{_HISTORY}::test_what_a_store_that_hands_over_is_told",),
+        "A store that hands over follows only a store of a higher generation.",
     ),
 )

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests import inside
 
@@ -40,8 +40,11 @@ from tidelog.replication.errors import LinkError, Refused, ReplicationError
 from tidelog.replication.feed import Feed
 from tidelog.replication.feeds import Feeds
 from tidelog.replication.follower import ERRORS, Follower
+from tidelog.replication.handover import Candidate, Event, Handover
+from tidelog.replication.handover import State as Stage
 from tidelog.replication.handshake import parse_follow
-from tidelog.store.errors import TidelogError
+from tidelog.store.errors import NotStored, TidelogError
+from tidelog.store.role import Role
 
 ROOT: Final = Path("/db")
 SEGMENT_BYTES: Final = 6000
@@ -100,6 +103,26 @@ class Node:
         self.feeds = Feeds(self.core)
         self.follower = None if self.core.following is None else self._followed()
         self.wire = None
+        self.handover: HandingOver | None = None
+        self.promotion: Promotion | None = None
+        if self.role.hands_over:
+            self.upstream = self.network.nodes[self.role.port - 1]
+
+    @property
+    def role(self) -> Role:
+        """By its file REPLICA."""
+        found: Role = self.core.roles.role
+        return found
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether it takes part in a handover, on either side."""
+        return bool(self.promotion or self.handover) or self.role.hands_over
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether a write would be logged."""
+        return self.core.refusal is None
 
     def follow(self, upstream: Node, consent: bool = False) -> None:
         if self.core.following is None:
@@ -122,7 +145,13 @@ class Node:
         for node in self.network.nodes:
             wire = node.wire
             if wire is not None and (node is self or wire.upstream is self):
-                node.wire, node.why = None, why
+                node.lose_wire(why)
+
+    def lose_wire(self, why: str) -> None:
+        """The connection to the upstream is gone, with the bytes that are under way in it."""
+        if self.wire is not None:
+            self.wire.cut = True
+        self.wire, self.why = None, why
 
     def kill(self) -> None:
         """SIGKILL: what the kernel has stays. Then the process starts again."""
@@ -148,6 +177,9 @@ class Node:
         self.check()
         assert self.all_frames() == before
         self.durable = min(self.durable, self.last)
+        self.hang_up(
+            "rewound"
+        )  # its feeds are at places of another history, and end with their next read
 
     # --- what is checked
 
@@ -213,8 +245,25 @@ class Wire:
 
     def __init__(self, node: Node, upstream: Node, feed: Feed) -> None:
         self.node, self.upstream, self.feed = node, upstream, feed
+        self.cut = False
         self.down = bytearray()  # to the follower
         self.up = bytearray()
+
+
+class Promotion(NamedTuple):
+    """A thread of a follower that was told to lead, before it runs."""
+
+    run: Callable[[], bytes]
+    wire: Wire
+
+
+class HandingOver:
+    """FAILOVER of one node, as its server does it."""
+
+    def __init__(self, last: int, heir: Node) -> None:
+        self.heir = heir
+        self.states = Handover(last, bytes.fromhex(heir.role.id))
+        self.wire: Wire | None = None  # over which PROMOTE was sent
 
 
 class Network:
@@ -254,13 +303,22 @@ class Network:
             follower.answered(line, self.seconds)
         except LinkError as error:
             node.why = str(error)
-            if follower.parted is not None:
+            if follower.heir_leads is not None:
+                self._settle_role(node, follower)
+            elif follower.parted is not None:
                 self._rejoin(node)
             else:
                 self.counts["refused"] += 1
             return
         assert feed is not None
         node.wire = Wire(node, upstream, feed)
+
+    def _settle_role(self, node: Node, follower: Follower) -> None:
+        """The heir has answered."""
+        self.counts["heir leads" if follower.heir_leads else "heir declines"] += 1
+        follower.settle()
+        if not node.role.follows:
+            node.follower = node.upstream = None
 
     def _rejoin(self, node: Node) -> None:
         try:
@@ -277,12 +335,9 @@ class Network:
             self.r.choice((self._send, self._arrive, self._work, self._acknowledge))(wire, follower)
         except ERRORS as error:
             self.counts[type(error).__name__] += 1
-            node.hang_up(str(error)) if isinstance(error, TidelogError) else self._cut(
-                node, str(error)
+            node.hang_up(str(error)) if isinstance(error, TidelogError) else node.lose_wire(
+                str(error)
             )
-
-    def _cut(self, node: Node, why: str) -> None:
-        node.wire, node.why = None, why
 
     def _send(self, wire: Wire, follower: Follower) -> None:
         room = UNDER_WAY_MAX - len(wire.down)
@@ -303,6 +358,8 @@ class Network:
 
     def _work(self, wire: Wire, follower: Follower) -> None:
         follower.work(self.r.choice((0.0, 1.0)), self.seconds)
+        if follower.told_to_lead and wire.node.promotion is None:
+            wire.node.promotion = Promotion(follower.promotion(), wire)
 
     def _acknowledge(self, wire: Wire, follower: Follower) -> None:
         if self.r.random() < 0.3:
@@ -337,12 +394,94 @@ class Network:
                 data, wire.up[:] = bytes(wire.up), b""
                 wire.feed.receive(data, self.seconds)
             except (ReplicationError, AofError) as error:
-                self._cut(node, str(error))
+                node.lose_wire(str(error))
                 continue
             if node.last == node.upstream.last:
                 return True
             self.pass_time(0.001)
         return False
+
+    # --- handing over
+
+    def begin_handover(self, node: Node, heir: Node) -> None:
+        """FAILOVER TO heir."""
+        if heir.wire is not None and heir.wire.upstream is node and node.handover is None:
+            node.handover = HandingOver(node.core.roles.hold(), heir)
+            self.counts["failover"] += 1
+
+    def go_on(self, node: Node) -> None:
+        """Let one thing happen to a handover, on either side."""
+        if node.promotion is not None:
+            self._promote(node)
+        elif node.handover is not None:
+            self._hand_over(node, node.handover)
+        elif node.role.hands_over:
+            self.dial(node)
+
+    def _hand_over(self, node: Node, handing: HandingOver) -> None:
+        states, heir, roles = handing.states, handing.heir, node.core.roles
+        match states.state:
+            case Stage.WAITING:
+                if self.r.random() < 0.01:
+                    states.abort()
+                else:
+                    states.look([*self._candidates(node)], self.seconds)
+            case Stage.STATING:
+                assert states.heir is not None
+                generation = roles.hand_over(states.heir.id, "heir", states.heir.port, "a test")
+                node.upstream, node.follower = heir, node._followed()
+                wire = handing.wire = heir.wire
+                if wire is None or wire.upstream is not node:
+                    states.happened(Event.LOST)
+                else:
+                    states.happened(Event.STATED)
+                    wire.down += wire.feed.tell_to_lead(states.promote(generation))
+                    self.counts["told"] += 1
+            case Stage.TOLD:
+                wire = handing.wire
+                assert wire is not None
+                data, wire.up[:] = bytes(wire.up), b""
+                wire.feed.receive(data, self.seconds)
+                if wire.feed.promoted is not None:
+                    states.happened(Event.PROMOTED)
+                    roles.handed_over(node.role, "a test")
+                    self.counts["handed over"] += 1
+                elif wire.cut:
+                    states.happened(Event.LOST)
+        if states.state is Stage.ABORTED:
+            self.counts["aborted"] += 1
+            roles.release()
+        if states.state in (Stage.ABORTED, Stage.HANDED_OVER, Stage.UNKNOWN):
+            node.handover = None
+
+    def _candidates(self, node: Node) -> Iterator[Candidate]:
+        for other in self.nodes:
+            wire = other.wire
+            if wire is not None and wire.upstream is node:
+                id_, port = bytes.fromhex(other.role.id), 1 + other.number
+                yield Candidate(id_, "heir", port, wire.feed.acked_lsn, wire.feed.fsynced_lsn)
+
+    def _promote(self, node: Node) -> None:
+        """The thread of a follower that was told to lead runs."""
+        assert node.promotion is not None
+        run, wire = node.promotion
+        node.promotion = None
+        try:
+            answer = run()
+        except NotStored:
+            self.counts["declined"] += 1
+            if node.wire is wire:
+                node.lose_wire("not promoted")
+            return
+        node.follower = node.upstream = None
+        if self.r.random() < 0.3:
+            wire.cut = True
+        if not wire.cut:
+            wire.up += answer  # it arrives, and then the connection ends
+        if node.wire is wire:
+            node.wire = None
+        else:
+            node.lose_wire("promoted")
 
     # --- commands
 

@@ -32,7 +32,7 @@ def live(seed: int, steps: int) -> Counter[str]:
 
     def cut() -> None:
         node = some_follower()
-        node.wire = None
+        node.lose_wire("cut")
         net.counts["cut"] += 1
 
     def kill() -> None:
@@ -155,3 +155,133 @@ def test_a_surplus_is_set_aside(first: int) -> None:
         print("seed", seed)
         counts += fail_over(seed, 120)
     assert counts["rejoin"] > 3 and counts["promoted"] > 3, counts
+
+
+class PowerCut(BaseException):
+    """Nothing is written any more."""
+
+
+def hand_over(seed: int, steps: int) -> Counter[str]:
+    """FAILOVER again and again, cut off, killed and without power at every step, and in the middle of one."""
+    net = Network(seed, 2 + seed % 2)
+    r = net.r
+    net.surplus_s = 1e9
+    confirmed: list[bytes] = []
+    for node in net.nodes[1:]:
+        node.follow(net.nodes[0])
+
+    def leader() -> Node | None:
+        """The store that takes writes."""
+        found = [node for node in net.nodes if node.takes_writes]
+        assert len(found) <= 1, "two leaders take writes"
+        return found[0] if found else None
+
+    def write() -> None:
+        node = leader()
+        if node is None:
+            return
+        net.write(node)
+        id_ = net.run(node, b"XADD", b"kept", b"*", b"n", b"1")
+        if r.random() < 0.5:
+            node.core.log.sync_through(node.core.log.next_lsn - 1)
+            node.durable = max(node.durable, node.core.log.synced_lsn)
+            confirmed.append(id_)
+
+    def move() -> None:
+        free = [node for node in net.nodes if node.follower is not None and not node.hands_over]
+        if not free:
+            return
+        node = r.choice(free)
+        if node.wire is None:
+            net.dial(node)
+        for _ in range(r.choice((1, 5, 30))):
+            if node.wire is not None and node.promotion is None:
+                net.move(node)
+
+    def begin() -> None:
+        node = leader()
+        if node is not None:
+            linked = [other for other in net.nodes if other.wire is not None]
+            if linked:
+                net.begin_handover(node, r.choice(linked))
+
+    def go_on() -> None:
+        for _ in range(r.choice((1, 3))):
+            busy = [node for node in net.nodes if node.hands_over]
+            if busy:
+                crash(r.choice(busy)) if r.random() < 0.07 else net.go_on(r.choice(busy))
+
+    def crash(node: Node) -> None:
+        """A kill or a power cut in the middle of a step."""
+        left = r.randrange(12)
+
+        def count(operation: str, path: object) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PowerCut
+
+        node.disk.before = count
+        try:
+            net.go_on(node)
+        except PowerCut:
+            net.counts["in the middle"] += 1
+        finally:
+            node.disk.before = None
+        r.choice((node.kill, node.power_cut))()
+
+    def cut() -> None:
+        r.choice(net.nodes).lose_wire("cut")
+
+    def end() -> None:
+        r.choice([node.kill if r.random() < 0.5 else node.power_cut for node in net.nodes])()
+
+    try:
+        for _ in range(steps):
+            net.step(
+                [
+                    (3, write),
+                    (14, move),
+                    (3, lambda: net.pass_time(r.choice((0.001, 0.3, 2.0)))),
+                    (2.5, begin),
+                    (9, go_on),
+                    (0.5, cut),
+                    (0.4, end),
+                ]
+            )
+            leader()
+        # All come back, and the questions that are open are answered.
+        for _ in range(3000):
+            if leader() is not None and not any(node.role.hands_over for node in net.nodes):
+                break
+            net.pass_time(0.01)
+            for node in net.nodes:
+                move()
+                net.go_on(node)
+        last = leader()
+        assert last is not None, [node.role for node in net.nodes]
+        if last.handover is not None:
+            last.core.roles.release()
+        for node in net.nodes:
+            if node is not last:
+                node.promotion = None
+                node.follow(last)
+        for node in net.nodes:
+            assert node is last or net.settle(node), (node, node.why)
+        net.check()
+        for node in net.nodes:
+            assert node.frames() == last.frames()
+        kept = {entry[0] for entry in net.run(last, b"XRANGE", b"kept", b"-", b"+") or []}
+        assert kept.issuperset(confirmed), "a confirmed write is gone"
+    finally:
+        net.close()
+    return net.counts
+
+
+@pytest.mark.parametrize("first", rest_slow(range(0, 1000, HISTORIES), 3))
+def test_a_handover_never_leaves_two_leaders(first: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + HISTORIES):
+        print("seed", seed)
+        counts += hand_over(seed, 200)
+    assert counts["told"] > 3 and counts["handed over"] + counts["heir leads"] > 1, counts
