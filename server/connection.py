@@ -462,6 +462,8 @@ class Connection(asyncio.Protocol):
             self._seal()
             self.server.turns.await_(self)
         self.rests = None
+        session = self.session
+        session.seen.begin_anew(self.log, session.wrote_lsn)
         self.log = log
 
     def hold(self, promise: Promise, data: bytes, replies: int) -> None:

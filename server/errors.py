@@ -14,6 +14,8 @@ from tidelog.store.errors import (
     ResponseError,
     StorePoisoned,
     TidelogError,
+    TokenLate,
+    TokenLost,
     UnitTooLarge,
 )
 
@@ -53,7 +55,7 @@ def line(error: BaseException) -> bytes:
         code = b"ERR outcome unknown: "
     elif isinstance(error, (UnitTooLarge, NotStored)):
         code = b"ERR not stored: "
-    elif isinstance(error, NotReplicated):
+    elif isinstance(error, (NotReplicated, TokenLate, TokenLost)):
         code = b""  # the text begins with it
     elif isinstance(error, (CheckpointFailed, TidelogError)):
         code = b"ERR "

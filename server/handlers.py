@@ -16,6 +16,7 @@ from tidelog.server.commands import (
     replication,
     scripts,
     slowlog,
+    token,
     transactions,
     wait,
 )
@@ -111,6 +112,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("failover", -1, "admin noscript stale", failover.failover),
     Own("tidelog|follow", -9, "admin noscript loading stale no_multi", follow.follow),
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
+    Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
+    Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),
     Own("psync", -3, "admin noscript no_async_loading no_multi", follow.foreign),
     Own("sync", 1, "admin noscript no_async_loading no_multi", follow.foreign),
     Own("replconf", -1, "admin noscript loading stale allow_busy", follow.foreign),

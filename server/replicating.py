@@ -123,6 +123,7 @@ class Replicating:
             if not role.hands_over:
                 self.feeding.stop("this leader has become a follower")
             for session in list(server.sessions.values()):
+                session.seen.begin_anew(session.connection.log, session.wrote_lsn)
                 session.wrote_lsn = 0  # what WAIT counts is in another history now
                 session.expel()
         self._dial()

@@ -33,6 +33,7 @@ from tidelog.engine.reply import NULL_ARRAY, QUEUED, Reply, Streams
 from tidelog.server import errors
 from tidelog.server.acl.users import User, no_permission
 from tidelog.server.host import Host
+from tidelog.server.seen import Seen
 from tidelog.server.table import Way
 from tidelog.server.wire.render import rendered
 from tidelog.server.wire.replies import NO_REPLY, Push
@@ -85,6 +86,7 @@ class Outlet(Protocol):
     addr: str
     laddr: str
     fd: int
+    log: Log  # of the promises of its present replies
     created: float  # the loop's time
     requests: Requests
     held: deque[Held]
@@ -176,6 +178,7 @@ class Session:
         self.follower: object = None  # the link, if the connection is a follower's
         self._expelled = False  # close when the command under way has its reply
         self.wrote_lsn = 0  # LSN of this session's last write, for WAITAOF
+        self.seen = Seen(server.core)  # for TIDELOG TOKEN
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NO_TIMER  # on the store's monotonic clock
         self._task: asyncio.Future[Reply] | None = None
@@ -473,6 +476,7 @@ class Session:
         if promise is not None:
             log, lsn, _ = promise
             connection.rests_on(log, lsn, False)
+            self.seen.lsn = max(self.seen.lsn, lsn)
         if connection.closing:
             return
         self.push(message)
@@ -498,6 +502,8 @@ class Session:
         self.connection.answer(data, promise)
         if promise[2]:
             self.wrote_lsn = promise[1]
+        else:
+            self.seen.lsn = promise[1]
         name = self.last_command = command.name
         stats = self.server.stats
         spent = perf_counter_ns() - started
@@ -546,6 +552,8 @@ class Session:
         self.connection.rests_on(*promise)
         if promise[2]:
             self.wrote_lsn = promise[1]
+        else:
+            self.seen.lsn = promise[1]
 
     def _promise(self) -> Promise:
         return self.core.look(nothing)[1]

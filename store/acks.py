@@ -74,6 +74,7 @@ class Acks:
         self._landing = landing
         self._links: dict[Acknowledging, None] = {}
         self._awaited: dict[Awaited, None] = {}
+        self._ended = False
 
     # --- links
 
@@ -91,6 +92,11 @@ class Acks:
             if self._over(awaited) and self.forget(awaited):
                 awaited.told()
         self.moved()
+
+    def end(self) -> None:
+        """The store has ended: nothing more will be confirmed."""
+        self._ended = True
+        self.tell()
 
     # --- who has what
 
@@ -158,4 +164,5 @@ class Acks:
         return (
             self.count(log, awaited.lsn, awaited.fsynced) >= awaited.wanted
             or self._landing.log is not log
+            or self._ended
         )

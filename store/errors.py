@@ -6,6 +6,7 @@ Grouped by what the caller can do about them:
     the call was not stored, try again         NotStored, OutOfSpace, UnitTooLarge
     the outcome of the call is unknown         OutcomeUnknown
     the call was stored here only              NotReplicated
+    a token's record is not here               TokenLate, TokenLost
     no checkpoint now, nothing is lost         CheckpointFailed
     this store object cannot be used any more  StoreClosed, StorePoisoned
     the directory cannot be opened             CannotOpen: StoreLocked, StoreDamaged, NewerFormat, NotAStore
@@ -115,6 +116,17 @@ class NotReplicated(TidelogError):
     def __init__(self, confirmed: int, wanted: int) -> None:
         super().__init__(f"NOREPLICAS stored here, confirmed by {confirmed} of {wanted} followers")
         self.confirmed, self.wanted = confirmed, wanted
+
+
+# --- tokens
+
+
+class TokenLate(TidelogError):
+    """The record that a token names was not applied here in time. It may still come."""
+
+
+class TokenLost(TidelogError):
+    """The record that a token names was given up: this store's history goes on without it, and it will not come."""
 
 
 # --- the log stays usable

@@ -119,6 +119,7 @@ class Roles:
         core = self._core()
         if core is not None:
             core.acks.tell()  # calls that wait for followers of the old role's log have ended
+            core.arrivals.tell()  # the store may lead now, with a life of its own
         self._told = self.role
 
     # --- changes

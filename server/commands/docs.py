@@ -256,5 +256,7 @@ sync 1.0.0 Answer that tidelog has a replication of its own
 tidelog 0.1.0 What only tidelog has
 tidelog|follow 0.1.0 Ask a leader for its log; followers send it
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
+tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
+tidelog|waitfor 0.1.0 Wait until this server has applied what a token names
 time 2.6.0 Tell the time
 """

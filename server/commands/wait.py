@@ -37,7 +37,7 @@ def wait(session: Session, args: list[bytes]) -> Reply:
     if session.server.replicating.following:
         raise CommandError(_WAIT_HERE)
     wanted = int64(args[1])
-    timeout_ms = _timeout(session, args[2])
+    timeout_ms = parse_timeout(session, args[2])
     core, lsn = session.core, _written(session)
     acks, log = core.acks, core.log
     found = acks.count(log, lsn, False)
@@ -71,7 +71,7 @@ def waitaof(session: Session, args: list[bytes]) -> Reply:
     followers = int64(args[2], _NOT_POSITIVE)
     if followers < 0:
         raise CommandError(_NOT_POSITIVE)
-    timeout_ms = _timeout(session, args[3])
+    timeout_ms = parse_timeout(session, args[3])
     log, lsn, acks = session.core.log, _written(session), session.core.acks
     synced, found = lsn <= log.synced_lsn, acks.count(log, lsn, True)
     if (synced >= local and found >= followers) or session.in_exec:
@@ -181,7 +181,7 @@ class _Blocked:
             self._timer.cancel()
 
 
-def _timeout(session: Session, arg: bytes) -> int:
+def parse_timeout(session: Session, arg: bytes) -> int:
     """Parse a timeout in milliseconds, 0 = no timeout. Raises CommandError."""
     timeout_ms = int64(arg, _TIMEOUT)
     if timeout_ms < 0:

@@ -83,6 +83,8 @@ __all__ = [
     "StoreLocked",
     "StorePoisoned",
     "TidelogError",
+    "TokenLate",
+    "TokenLost",
     "UnitTooLarge",
     "WatchError",
     "afollow",

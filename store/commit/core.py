@@ -49,6 +49,7 @@ from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Durability, Promise
 from tidelog.store.commit.landing import RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreDamaged, TidelogError
+from tidelog.store.tokens import Arrivals
 
 Answer = tuple[Reply, Promise]
 NEW_ID: Final = (XADD, XADD_NODE)
@@ -97,6 +98,8 @@ class Core:
         self.refusal: bytes | None = None
         self.link: Linking | None = None  # to the leader that it follows
         self.acks = Acks(self.landing)  # of its followers
+        self.arrivals = Arrivals()  # calls that wait until records are applied here
+        self.landing.rebuilt.append(self.arrivals.tell)  # perhaps with other records
 
     # --- properties
 
@@ -410,6 +413,8 @@ class Core:
         """[lock] End the store: every later call raises, and every blocked one fails now."""
         self.landing.end(reason)
         self.waits.end(reason)
+        self.acks.end()
+        self.arrivals.tell()
         if self.queues is not None:
             self.queues.nudge()
 

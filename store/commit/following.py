@@ -135,6 +135,7 @@ class Following:
                     raise landing.unreserved(error)
                 # The log may be ahead of memory, and how far was applied is unknown.
                 raise landing.broken(error, True, IN_LOG)
+            core.arrivals.tell(batch.last)
             if landing.waiting.signalled:
                 core.waits.serve()
 
@@ -144,6 +145,7 @@ class Following:
             for lsn, record in enumerate(batch.records, batch.first):
                 if record[0] & OPCODE == EPOCH:
                     core.checkpoints.lived(Epoch(record[1], record[2], lsn))
+            core.arrivals.tell()  # a token's life may have ended
 
     @property
     def last(self) -> tuple[int, int]:

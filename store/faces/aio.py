@@ -20,12 +20,13 @@ from tidelog.aof.log import Log
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.store import tokens
 from tidelog.store.acks import Acks, Awaited, Replicated
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
 from tidelog.store.commit.tasks import TaskCaller, this_task
-from tidelog.store.durations import Duration, patience
+from tidelog.store.durations import Duration, patience, seconds
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.faces import shapes
 from tidelog.store.faces.async_methods import AsyncMethods
@@ -227,9 +228,20 @@ class AsyncStore(Face, AsyncMethods):
     ) -> Receipt:
         """Wait until everything written so far, by any caller, has reached a level. As `Store.barrier`."""
         view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
-        _, promise = self._core.look(nothing)
+        promise, life = self._everything()
         await view._hold(promise)
-        return Receipt(self._core.acks, promise, view._replicated is not None)
+        return Receipt(self._core.acks, promise, view._replicated is not None, life)
+
+    async def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
+        """Wait until this store has applied a write that was made elsewhere. As `Store.wait_for`."""
+        limit = tokens.TIMEOUT_S if timeout is None else seconds("timeout", timeout, zero=True)
+        core, wanted = self._core, tokens.parse(token)
+        try:
+            async with asyncio.timeout(limit):
+                while not await _arrived(core, wanted):
+                    pass
+        except TimeoutError:
+            raise tokens.late(core, wanted) from None
 
     async def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""
@@ -345,6 +357,28 @@ async def _confirmed(acks: Acks, promise: Promise, asked: Replicated) -> None:
     finally:
         acks.forget(awaited)
     acks.check(promise, asked)
+
+
+async def _arrived(core: Core, token: tokens.Token) -> bool:
+    """Whether what a token names is applied; else wait for the next change first. Raises as `tokens.look`."""
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+
+    def told() -> None:
+        try:
+            loop.call_soon_threadsafe(changed.set)
+        except RuntimeError:
+            pass  # the loop is closed: no task waits any more
+
+    arrival = tokens.Arrival(token.lsn, told)
+    core.arrivals.add(arrival)
+    try:
+        if tokens.look(core, token) is tokens.Verdict.HERE:
+            return True
+        await changed.wait()
+        return False
+    finally:
+        core.arrivals.remove(arrival)
 
 
 async def _drain(drain: Draining, caller: TaskCaller) -> int:

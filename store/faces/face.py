@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from tidelog.aof.log import FSYNCED, POLICIES
+from tidelog.aof.reading.reader import Epoch
 from tidelog.engine.api import Context, Settings, State, decide_xadd_many, digest
 from tidelog.engine.reply import Reply
 from tidelog.store.acks import Replicated
@@ -150,6 +151,18 @@ class Face:
     def _receive(self, promise: Promise, replicated: bool = False) -> None:
         if promise[2]:
             self.last_receipt = Receipt(self._core.acks, promise, replicated)
+
+    def _everything(self) -> tuple[Promise, Epoch | None]:
+        """The promise on all that was written, and the life of its last record."""
+        checkpoints = self._core.checkpoints
+
+        def newest(state: State) -> Epoch | None:
+            return (
+                checkpoints.epochs[-1] if checkpoints is not None and checkpoints.epochs else None
+            )
+
+        life, promise = self._core.look(newest)
+        return promise, life
 
     def _many(self, key: KeyT, rows: Iterable[Mapping[Any, Any]]) -> Answer:
         name = encode(key)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.aof.log import FSYNCED, WRITTEN
+from tidelog.aof.reading.reader import Epoch
 from tidelog.store.acks import TIMEOUT_S, Acks, Replicated
 from tidelog.store.commit.durability import BY_POLICY, Promise
 from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import DataError
+from tidelog.store.tokens import Token
 
 REPLICATED = "replicated"
 # The level of this store that each one asks for. `replicated` asks for followers, too.
@@ -45,12 +47,30 @@ class Receipt:
         lsn: Number in the log (LSN) of the write's last record.
     """
 
-    __slots__ = ("lsn", "_log", "_acks", "_replicated")
+    __slots__ = ("lsn", "_log", "_acks", "_replicated", "_life")
 
-    def __init__(self, acks: Acks, promise: Promise, replicated: bool = False) -> None:
-        self._log, self.lsn, _ = promise
+    def __init__(
+        self, acks: Acks, promise: Promise, replicated: bool = False, life: Epoch | None = None
+    ) -> None:
+        """`life`: of the last record, if the call wrote none."""
+        self._log, self.lsn, wrote = promise
         self._acks = acks
         self._replicated = replicated
+        # An own write is in the life of its log, whatever becomes of the history since.
+        self._life = (self._log.epoch, self._log.incarnation) if wrote else life and life[:2]
+
+    @property
+    def token(self) -> str:
+        """The place of the write in the history of the store, for `wait_for` of a follower.
+
+        Raises:
+            DataError: The store is read-only.
+        """
+        roles = self._acks.roles
+        if roles is None:
+            raise DataError("this store is open read-only; its writer has tokens")
+        number, incarnation = self._life or (0, 0)
+        return str(Token(roles.uuid.hex()[:8], number, incarnation, self.lsn if self._life else 0))
 
     def replicas(self, fsynced: bool = False) -> int:
         """How many connected followers have written and applied it by now.

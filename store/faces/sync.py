@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tidelog.engine.api import Waiter
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
+from tidelog.store import tokens
 from tidelog.store.commit.callers import ThreadCaller
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import Promise
-from tidelog.store.durations import Duration
+from tidelog.store.durations import Duration, seconds
 from tidelog.store.errors import WatchError, from_command
 from tidelog.store.faces import shapes
 from tidelog.store.faces.encode import encode, encode_all
@@ -330,9 +331,24 @@ class Store(Face, Methods):
             StorePoisoned: The log cannot be synced any more.
         """
         view = self.at(level, replicas=replicas, fsynced=fsynced, timeout=timeout)
-        _, promise = self._core.look(nothing)
+        promise, life = self._everything()
         view._hold(promise)
-        return Receipt(self._core.acks, promise, view._replicated is not None)
+        return Receipt(self._core.acks, promise, view._replicated is not None, life)
+
+    def wait_for(self, token: str | bytes, timeout: Duration | None = None) -> None:
+        """Wait until this store has applied a write that was made elsewhere. Reads that follow see it.
+
+        Args:
+            token: `receipt.token` of the write, or the reply of `TIDELOG TOKEN` at the leader.
+            timeout: Seconds or a timedelta; None = 10 seconds.
+
+        Raises:
+            DataError: The token is malformed or another store's, or this store is read-only.
+            TokenLate: It was not applied in time.
+            TokenLost: The history of this store shows that the write was given up.
+        """
+        limit = tokens.TIMEOUT_S if timeout is None else seconds("timeout", timeout, zero=True)
+        tokens.wait(self._core, tokens.parse(token), limit)
 
     def digest(self) -> str:
         """A digest of the whole state, in hexadecimal. Equal states have equal digests, whatever led to them."""

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant
 
 _FEEDS: Final = "tests/replication/test_feeds.py"
 _BEFORE_REPLY: Final = "tests/replication/test_before_reply.py"
+_TOKENS: Final = "tests/replication/test_tokens.py"
 _REPLICATED: Final = "tests/replication/test_replicated.py"
 _FOLLOWER: Final = "tests/replication/test_follower.py"
 _TABLE: Final = "tests/replication/test_history.py::test_the_table"
@@ -128,6 +129,30 @@ MUTANTS: Final = (
         "                pieces.append(data)\n",
         (f"{_BEFORE_REPLY}::test_late_replies_are_errors",),
         "A reply that followers have not confirmed in time becomes an error.",
+    ),
+    Mutant(
+        "tokens/life-ignored",
+        "store/tokens.py",
+        "        if (life.number, life.incarnation) == (token.number, token.incarnation):\n",
+        "        if life.number <= token.number:\n",
+        (f"{_TOKENS}::test_the_verdict",),
+        "A token names the record of one life, not any record with its LSN.",
+    ),
+    Mutant(
+        "tokens/life-that-ended",
+        "store/tokens.py",
+        "            if ended_at is not None and ended_at <= token.lsn:\n",
+        "            if False:\n",
+        (f"{_TOKENS}::test_the_verdict", f"{_TOKENS}::test_a_write_that_was_given_up_is_lost"),
+        "A record behind the end of its life was given up.",
+    ),
+    Mutant(
+        "tokens/lost-too-early",
+        "store/tokens.py",
+        "    return Verdict.COMING if ended_at is None else Verdict.LOST\n",
+        "    return Verdict.LOST\n",
+        (f"{_TOKENS}::test_the_verdict",),
+        "A life that the log does not have yet may still come.",
     ),
     Mutant(
         "acks/a-wait-that-looks-first",

@@ -1,0 +1,100 @@
+"""TIDELOG TOKEN and TIDELOG WAITFOR: a client reads its own writes from a follower (store/tokens.py)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.engine.errors import CommandError
+from tidelog.engine.reply import OK, Reply
+from tidelog.server.commands.wait import parse_timeout
+from tidelog.server.session import Session
+from tidelog.store import tokens
+from tidelog.store.errors import TidelogError
+
+_CHANGED = (
+    b"ERR the history of this store has changed since this connection was served, so what it was shown has no token; "
+    b"read again, and ask then"
+)
+
+
+def token(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG TOKEN: the last record that this connection wrote, or that a reply to it could show."""
+    found = session.seen.token(session)
+    if found is None:
+        raise CommandError(_CHANGED)
+    return str(found).encode()
+
+
+def waitfor(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG WAITFOR token timeout: wait until this store has applied it. timeout in ms, 0 = for ever."""
+    wanted = tokens.parse(args[2])
+    timeout_ms = parse_timeout(session, args[3])
+    if tokens.look(session.core, wanted) is tokens.Verdict.HERE:
+        return OK
+    if session.in_exec:
+        raise tokens.late(session.core, wanted)
+    return _Waiting(session, wanted, timeout_ms).answer
+
+
+class _Waiting:
+    """A call that waits for a token, its timeout (0 = none), or CLIENT UNBLOCK.
+
+    answer    the reply; cancelled if the client leaves
+    """
+
+    def __init__(self, session: Session, token: tokens.Token, timeout_ms: int) -> None:
+        self._core, self._loop, self._token = session.core, session.server.loop, token
+        self.answer: asyncio.Future[Reply] = self._loop.create_future()
+        self.answer.add_done_callback(self._clean)
+        self._unblocked = session.unblocked()
+        self._unblocked.add_done_callback(self._ended)
+        self._timer = self._loop.call_later(timeout_ms / 1000, self._late) if timeout_ms else None
+        self._arrival = tokens.Arrival(token.lsn, self._told)
+        self._look()
+
+    def _told(self) -> None:
+        """[lock] The record may be here. From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._look)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _look(self) -> None:
+        if self.answer.done():
+            return
+        self._core.arrivals.add(self._arrival)  # before the look, so that nothing comes between
+        try:
+            if tokens.look(self._core, self._token) is tokens.Verdict.HERE:
+                self._settle(OK)
+        except TidelogError as error:
+            self._fail(error)
+
+    def _late(self) -> None:
+        self._fail(tokens.late(self._core, self._token))
+
+    def _ended(self, unblocked: asyncio.Future[bytes | None]) -> None:
+        """CLIENT UNBLOCK or a new role of the store ended the wait, or it has ended before."""
+        if unblocked.cancelled():
+            return
+        line = unblocked.result()
+        if line is None:
+            self._late()
+        else:
+            self._fail(CommandError(line))
+
+    def _settle(self, reply: Reply) -> None:
+        if not self.answer.done():
+            self.answer.set_result(reply)
+            self._unblocked.cancel()  # from here on the client is not blocked
+
+    def _fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self._unblocked.cancel()
+
+    def _clean(self, answer: asyncio.Future[Reply]) -> None:
+        """The call has its answer, or its client is gone."""
+        self._core.arrivals.remove(self._arrival)
+        self._unblocked.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
