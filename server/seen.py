@@ -7,16 +7,11 @@ record by then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.aof.log import Log
 from tidelog.aof.segment import LEADER
 from tidelog.store import tokens
 from tidelog.store.commit.core import Core
 from tidelog.store.tokens import Token, Verdict
-
-if TYPE_CHECKING:
-    from tidelog.server.session import Session
 
 
 class Seen:
@@ -46,23 +41,25 @@ class Seen:
             self.lsn, self._wrote_before = 0, wrote_lsn
             self._rewinds = _rewinds(core)
 
-    def token(self, session: Session) -> Token | None:
-        """The token of what the session has seen; None if that is no longer known. Raises TidelogError."""
+    def token(self, log: Log, wrote_lsn: int) -> Token | None:
+        """The token of what the session has seen; None if that is no longer known. Raises TidelogError.
+
+        log, wrote_lsn    the connection's present log, and `Session.wrote_lsn`
+        """
         core = self._core
         with core.lock:
             if core.trouble is not None:
                 core.mend()
-            assert core.checkpoints is not None or core.roles is None
             own = tokens.first_digits(core)
             if self._unknown:
                 return None
             before = self._before
             if before is not None and not self._here(before):
                 return before  # it is lost here, or its uuid has gone
-            seen = self._newest(session.wrote_lsn)
+            seen = self._newest(wrote_lsn)
             if not seen:
                 return before or Token(own, 0, 0, 0)
-            return self._token_of(session.connection.log, seen, session.wrote_lsn)
+            return self._token_of(log, seen, wrote_lsn)
 
     def _newest(self, wrote_lsn: int) -> int:
         return max(self.lsn, wrote_lsn if wrote_lsn != self._wrote_before else 0)

@@ -19,7 +19,7 @@ _CHANGED = (
 
 def token(session: Session, args: list[bytes]) -> Reply:
     """TIDELOG TOKEN: the last record that this connection wrote, or that a reply to it could show."""
-    found = session.seen.token(session)
+    found = session.seen.token(session.connection.log, session.wrote_lsn)
     if found is None:
         raise CommandError(_CHANGED)
     return str(found).encode()

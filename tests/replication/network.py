@@ -13,6 +13,7 @@ end, `Network` checks what must hold of every store:
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,8 +44,12 @@ from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.handover import Candidate, Event, Handover
 from tidelog.replication.handover import State as Stage
 from tidelog.replication.handshake import parse_follow
-from tidelog.store.errors import NotStored, TidelogError
+from tidelog.store.acks import Acks
+from tidelog.store.commit.durability import Promise
+from tidelog.store.errors import NotStored, TidelogError, TokenLost
+from tidelog.store.faces.receipts import Receipt
 from tidelog.store.role import Role
+from tidelog.store.tokens import Token, Verdict, look, parse
 
 ROOT: Final = Path("/db")
 SEGMENT_BYTES: Final = 6000
@@ -68,7 +73,7 @@ class Node:
         self.upstream: Node | None = None
         self.durable = 0
         self.follower: Follower | None = None
-        self.wire: Wire | None = None
+        self._wire: Wire | None = None
         self.why = ""  # why the last connection ended
         self.open()
 
@@ -78,6 +83,19 @@ class Node:
     @property
     def core(self) -> Any:
         return inside.core(self.db)
+
+    @property
+    def wire(self) -> Wire | None:
+        """The connection to the upstream, which counts what comes over it."""
+        return self._wire
+
+    @wire.setter
+    def wire(self, wire: Wire | None) -> None:
+        if self._wire is not None:
+            self._wire.acks.remove(self._wire.feed)
+        if wire is not None:
+            wire.acks.add(wire.feed)
+        self._wire = wire
 
     @property
     def last(self) -> int:
@@ -100,9 +118,9 @@ class Node:
             checkpoint_bytes=0,
             save=(),
         )
+        self.wire = None
         self.feeds = Feeds(self.core)
         self.follower = None if self.core.following is None else self._followed()
-        self.wire = None
         self.handover: HandingOver | None = None
         self.promotion: Promotion | None = None
         if self.role.hands_over:
@@ -211,6 +229,18 @@ class Node:
             found[life, frame.lsn] = framed
         return found
 
+    def records(self) -> Callable[[Token], bool]:
+        """Whether the log has a record of this life with this LSN, by the log's own frames."""
+        ends = {lsn: life for life, lsn in self.frames()}
+        firsts = sorted(ends)
+        last = self.last
+
+        def has(token: Token) -> bool:
+            at = bisect_right(firsts, token.lsn) - 1
+            return token.lsn <= last and at >= 0 and ends[firsts[at]] == token.incarnation
+
+        return has
+
     def check(self) -> None:
         core = self.core
         with core.lock:
@@ -246,6 +276,7 @@ class Wire:
     def __init__(self, node: Node, upstream: Node, feed: Feed) -> None:
         self.node, self.upstream, self.feed = node, upstream, feed
         self.cut = False
+        self.acks: Acks = upstream.core.acks
         self.down = bytearray()  # to the follower
         self.up = bytearray()
 
@@ -274,6 +305,9 @@ class Network:
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
         self.surplus_s = 10.0
+        self.unconfirmed: list[tuple[Promise, Token]] = []
+        self.confirmed: list[Token] = []
+        self.written: list[Token] = []
         self.nodes: list[Node] = []
         for number in range(nodes):
             self.nodes.append(Node(self, number))
@@ -537,6 +571,42 @@ class Network:
         if hasattr(reply, "pairs"):
             return [(b"%d-%d" % (each >> 64, each & (1 << 64) - 1), row) for each, row in reply]
         return reply
+
+    # --- what is confirmed, and tokens
+
+    def write_and_note(self, node: Node) -> None:
+        """A random command on a leader. If it wrote, its token is noted."""
+        before = node.core.log.next_lsn
+        self.write(node)
+        log = node.core.log
+        if log.next_lsn > before:
+            promise = log, log.next_lsn - 1, True
+            token = parse(Receipt(node.core.acks, promise).token)
+            self.unconfirmed.append((promise, token))
+            self.written.append(token)
+
+    def note_confirmed(self, node: Node, fsynced: bool) -> None:
+        """Note which writes `node` would have confirmed by now at the level `replicated`."""
+        acks, left = node.core.acks, []
+        for promise, token in self.unconfirmed:
+            if acks.count(*promise[:2], fsynced):
+                self.confirmed.append(token)
+                self.counts["confirmed"] += 1
+            else:
+                left.append((promise, token))
+        self.unconfirmed = left
+
+    def check_tokens(self, node: Node) -> Counter[Verdict]:
+        """No token lies: "here" is in the log, and neither "coming" nor "lost" is."""
+        has, told = node.records(), Counter[Verdict]()
+        for token in self.written:
+            try:
+                found = look(node.core, token)
+            except TokenLost:
+                found = Verdict.LOST
+            assert (found is Verdict.HERE) == has(token), (node, str(token), found)
+            told[found] += 1
+        return told
 
     # --- what holds of all
 

@@ -8,6 +8,8 @@ import pytest
 from tests.replication.network import Network, Node
 from tests.rounds import rest_slow
 
+from tidelog.store.tokens import Verdict, look
+
 HISTORIES = 10
 
 
@@ -278,6 +280,82 @@ def hand_over(seed: int, steps: int) -> Counter[str]:
     return net.counts
 
 
+def confirm(seed: int, steps: int) -> Counter[str]:
+    """The leader dies, and its furthest follower is promoted. Nothing confirmed is gone, and no token lies.
+
+    Even seeds: processes are killed. Odd seeds: machines lose power, and what followers have fsynced is confirmed.
+    """
+    net = Network(seed, 2 + seed // 2 % 2)
+    r, power = net.r, bool(seed % 2)
+    net.surplus_s = 1e9
+    leader = net.nodes[0]
+
+    def others() -> list[Node]:
+        return [node for node in net.nodes if node is not leader]
+
+    for node in others():
+        node.follow(leader)
+
+    def move() -> None:
+        node = r.choice(others())
+        if node.wire is None:
+            net.dial(node)
+        for _ in range(r.choice((1, 5, 30))):
+            if node.wire is not None:
+                net.move(node)
+        net.note_confirmed(leader, power)
+
+    def die(node: Node) -> None:
+        node.power_cut() if power else node.kill()
+
+    def fail() -> None:
+        nonlocal leader
+        for node in net.nodes:
+            if node is leader or power or r.random() < 0.3:
+                die(node)
+        fit = [node for node in others() if node.generation == leader.generation]
+        if not fit or leader.upstream is not None:
+            return
+        old, leader = leader, max(fit, key=lambda node: node.last)
+        leader.promote()
+        net.counts["promoted"] += 1
+        if r.random() < 0.5:
+            net.write_and_note(old)  # nobody has told it yet
+        for token in net.confirmed:
+            assert look(leader.core, token) is Verdict.HERE, str(token)
+        for node in others():
+            node.follow(leader)
+
+    try:
+        for node in others():
+            assert net.settle(node), node.why  # all share a life
+        for step in range(steps):
+            net.step(
+                [
+                    (8, lambda: net.write_and_note(leader)),
+                    (8, move),
+                    (1, lambda: net.pass_time(r.choice((0.001, 0.3, 2.0)))),
+                    (0.3, lambda: die(r.choice(others()))),
+                    (0.3, fail),
+                ]
+            )
+            if step % 20 == 0:
+                for node in net.nodes:
+                    net.check_tokens(node)
+        for node in others():
+            assert net.settle(node), (node, node.why)
+        for node in net.nodes:
+            told = net.check_tokens(node)
+            assert not told[Verdict.COMING], told
+        net.counts["lost"] += told[Verdict.LOST]
+        for token in net.confirmed:
+            assert look(leader.core, token) is Verdict.HERE, str(token)
+        net.check()
+    finally:
+        net.close()
+    return net.counts
+
+
 @pytest.mark.parametrize("first", rest_slow(range(0, 1000, HISTORIES), 3))
 def test_a_handover_never_leaves_two_leaders(first: int) -> None:
     counts: Counter[str] = Counter()
@@ -285,3 +363,12 @@ def test_a_handover_never_leaves_two_leaders(first: int) -> None:
         print("seed", seed)
         counts += hand_over(seed, 200)
     assert counts["told"] > 3 and counts["handed over"] + counts["heir leads"] > 1, counts
+
+
+@pytest.mark.parametrize("first", rest_slow(range(0, 500, HISTORIES), 2))
+def test_nothing_confirmed_is_lost_and_no_token_lies(first: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + HISTORIES):
+        print("seed", seed)
+        counts += confirm(seed, 120)
+    assert counts["confirmed"] > 50 and counts["promoted"] > 3 and counts["lost"] > 3, counts

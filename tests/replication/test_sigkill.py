@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.replication.processes import Node, caught_up, ended
 from tests.replication.stores import frames
+from tests.rounds import rest_slow
 from tests.server.durability.load import Load, check
 from tests.until import until
 
@@ -76,3 +77,26 @@ def test_what_wait_confirmed_is_there_after_a_promotion(tmp_path: Path) -> None:
             found = {id_ for id_, _ in client.xrange("orders")}
             client.xadd("orders", {"n": -1})
     assert len(confirmed) == 300 and found.issuperset(confirmed)
+
+
+@pytest.mark.parametrize("policy", rest_slow(["everysec", "always"], 1))
+def test_every_reply_that_waited_for_a_follower_is_there_after_a_promotion(
+    tmp_path: Path, policy: str
+) -> None:
+    """With replicate-before-reply; the leader is killed under load."""
+    leader = Node(tmp_path / "leader", f"appendfsync={policy}", "replicate-before-reply=1")
+    follower = Node(tmp_path / "follower", f"appendfsync={policy}", "replicate-before-reply=1")
+    load = Load(CLIENTS)
+    with ended(leader, follower):
+        leader.start()
+        follower.start(f"replicaof=127.0.0.1 {leader.port}")
+        until(leader.is_followed, "no follower connects")
+        load.start(leader.port, 300)
+        assert load.enough.wait(60)
+        leader.kill()
+        load.stop()
+        with follower.client() as client:
+            assert client.execute_command("REPLICAOF", "NO", "ONE") == b"OK"
+        follower.end()
+    with tidelog.open(follower.root) as db:
+        check(db, load.promised)
