@@ -17,15 +17,14 @@ from __future__ import annotations
 import enum
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.aof.reading.reader import Epoch
+from tidelog.store.commit.arrivals import Arrival
+from tidelog.store.commit.core import Core
 from tidelog.store.errors import DataError, TokenLate, TokenLost
-
-if TYPE_CHECKING:
-    from tidelog.store.commit.core import Core
 
 TIMEOUT_S: Final = 10.0  # how long a call waits for a token unless it says so
 
@@ -86,39 +85,6 @@ def judge(token: Token, lives: Sequence[Epoch], last: int) -> Verdict:
 def life_of(lives: Sequence[Epoch], lsn: int) -> Epoch | None:
     """The life that wrote the record; None if there is none."""
     return next((life for life in reversed(lives) if life.lsn <= lsn), None)
-
-
-class Arrivals:
-    """Calls that wait until records are applied here. Any thread; no lock, as in store/acks.py."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Arrival, None] = {}
-
-    def add(self, arrival: Arrival) -> None:
-        """A call waits; it looks at the store after this."""
-        self._waiting[arrival] = None
-
-    def remove(self, arrival: Arrival) -> None:
-        """The call no longer waits."""
-        self._waiting.pop(arrival, None)
-
-    def tell(self, last: int = _U64_MAX) -> None:
-        """[lock] Records through LSN `last` are applied. Without it: the history has changed, so all calls look."""
-        for arrival in list(self._waiting) if self._waiting else ():
-            if arrival.lsn <= last and self._waiting.pop(arrival, arrival) is None:
-                arrival.told()
-
-
-class Arrival:
-    """A call that waits for an LSN.
-
-    told    called once, [lock], by any thread: look again. Must not fail
-    """
-
-    __slots__ = ("lsn", "told")
-
-    def __init__(self, lsn: int, told: Callable[[], object]) -> None:
-        self.lsn, self.told = lsn, told
 
 
 def first_digits(core: Core) -> str:

@@ -9,6 +9,7 @@ from tidelog.engine.reply import OK, Reply
 from tidelog.server.commands.wait import parse_timeout
 from tidelog.server.session import Session
 from tidelog.store import tokens
+from tidelog.store.commit.arrivals import Arrival
 from tidelog.store.errors import TidelogError
 
 _CHANGED = (
@@ -49,7 +50,7 @@ class _Waiting:
         self._unblocked = session.unblocked()
         self._unblocked.add_done_callback(self._ended)
         self._timer = self._loop.call_later(timeout_ms / 1000, self._late) if timeout_ms else None
-        self._arrival = tokens.Arrival(token.lsn, self._told)
+        self._arrival = Arrival(token.lsn, self._told)
         self._look()
 
     def _told(self) -> None:

@@ -43,13 +43,13 @@ from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Park, Reply
 from tidelog.store.acks import Acks
 from tidelog.store.clock import SYSTEM, Clock
+from tidelog.store.commit.arrivals import Arrivals
 from tidelog.store.commit.attached import Changing, Folding, Leasing, Linking, Receiving
 from tidelog.store.commit.blocked import Waits, Work
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.durability import Durability, Promise
 from tidelog.store.commit.landing import RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreDamaged, TidelogError
-from tidelog.store.tokens import Arrivals
 
 Answer = tuple[Reply, Promise]
 NEW_ID: Final = (XADD, XADD_NODE)

@@ -22,6 +22,7 @@ from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store import tokens
 from tidelog.store.acks import Acks, Awaited, Replicated
+from tidelog.store.commit.arrivals import Arrival
 from tidelog.store.commit.attached import Draining
 from tidelog.store.commit.core import Answer, Core
 from tidelog.store.commit.durability import RELIEF_S, Promise, unheld
@@ -370,7 +371,7 @@ async def _arrived(core: Core, token: tokens.Token) -> bool:
         except RuntimeError:
             pass  # the loop is closed: no task waits any more
 
-    arrival = tokens.Arrival(token.lsn, told)
+    arrival = Arrival(token.lsn, told)
     core.arrivals.add(arrival)
     try:
         if tokens.look(core, token) is tokens.Verdict.HERE:

@@ -1,7 +1,8 @@
-"""An embedded leader, run in a fresh process: one thread adds without pause, and followers are served beside it."""
+"""An embedded leader, run in a fresh process: threads add without pause, and followers are served beside it."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -39,6 +40,26 @@ class Leading:
             added += SLICE
         spent = time.perf_counter() - start
         return {"rate": added / spent, "lsn": self._db.info()["next_lsn"] - 1}
+
+    def confirmed_for(self, seconds: float, threads: int) -> float:
+        """Let threads add entries one by one at the level `replicated`: how many there were in a second."""
+        view, fields = self._db.at("replicated", timeout=60), SMALL.some(1)[0]
+        view.xadd(STREAM, fields)
+        added = [0] * threads
+        start = time.perf_counter()
+        end = start + seconds
+
+        def add(number: int) -> None:
+            while time.perf_counter() < end:
+                view.xadd(STREAM, fields)
+                added[number] += 1
+
+        adding = [threading.Thread(target=add, args=(number,)) for number in range(threads)]
+        for thread in adding:
+            thread.start()
+        for thread in adding:
+            thread.join()
+        return sum(added) / (time.perf_counter() - start)
 
     def close(self) -> None:
         if self._serving is not None:

@@ -42,6 +42,8 @@ FALL = 0.05  # by so much more than redis-server's may the rate fall
 
 EMBEDDED_S, QUICK_EMBEDDED_S = 10.0, 2.0
 EMBEDDED_RUNS, QUICK_EMBEDDED_RUNS = 3, 1
+LEVEL_S, QUICK_LEVEL_S = 5.0, 2.0
+THREADS = ((1, 2_500), (16, 15_000))  # and how many calls a second are wanted
 KEPT_UP_S, QUICK_KEPT_UP_S = 60.0, 4.0
 GROWN_MIB_MAX = 32
 
@@ -73,6 +75,7 @@ def rows(bench: Bench) -> Iterator[Figure]:
         yield from _confirmed(bench, pairs)
         yield from _idle(bench, pairs)
     yield from _embedded(bench)
+    yield from _replicated(bench)
     yield from _catching_up(bench)
     yield from _cut(bench)
     yield from _promotion(bench)
@@ -226,6 +229,24 @@ def _embedded(bench: Bench) -> Iterator[Figure]:
     yield Figure(
         "replication: the follower's lag behind it", "s", median(lags), {}, (Bound(0.5, most=True),)
     )
+
+
+def _replicated(bench: Bench) -> Iterator[Figure]:
+    """Calls of an embedded leader that wait for its follower."""
+    seconds = QUICK_LEVEL_S if bench.quick else LEVEL_S
+    with Fresh(Leading, bench.fresh("embedded") / "store") as leader:
+        port = leader.call("serve")
+        with closing(TidelogServer(bench.fresh("follower"), EVERYSEC)) as follower:
+            attach(follower, port, 1)
+            for threads, target in THREADS:
+                yield Figure(
+                    f'replication: XADD at("replicated"), {threads} thread{"s" * (threads > 1)}',
+                    "/s",
+                    leader.call("confirmed_for", seconds, threads),
+                    {},
+                    (Bound(target),),
+                    "an embedded leader; each call waits until the follower, a process, has its entry",
+                )
 
 
 # --- a follower
