@@ -140,7 +140,7 @@ def test_forks_beside_checkpoints_back_to_back(tmp_path: Path) -> None:
                 pass
 
     try:
-        for _ in range(25):
+        for _ in range(10):
             assert in_child(child) == 0
     finally:
         stop.set()

@@ -97,7 +97,7 @@ def test_a_snapshot_waits_for_another(
 
 def test_scheduled_and_manual_snapshots_do_not_collide(tmp_path: Path) -> None:
     with tidelog.open(tmp_path / "s", snapshot_every=0.05, keep_snapshots=2) as db:
-        for n in range(10):
+        for n in range(5):
             db.xadd("s", {"n": n})
             assert db.snapshot().lsn > n
 

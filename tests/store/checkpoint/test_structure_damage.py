@@ -111,14 +111,14 @@ def test_health_says_it_before_any_checkpoint_is_tried(damaged: Path) -> None:
     db.close()  # a second time it is only closed
 
 
-@pytest.mark.parametrize("count", some_and_all(12, 60))
+@pytest.mark.parametrize("count", some_and_all(6, 60))
 def test_fields_of_pages(made: Path, count: int) -> None:
     counts = series(made, "structure", 0, count)
     assert not counts["wrong"] and not counts["late"] and not counts["killed"]
     assert counts["damaged"] > count // 3
 
 
-@pytest.mark.parametrize("count", some_and_all(6, 30))
+@pytest.mark.parametrize("count", some_and_all(4, 30))
 def test_older_pages(made: Path, count: int) -> None:
     counts = series(made, "older", 0, count)
     assert not counts["wrong"] and not counts["late"] and not counts["killed"]

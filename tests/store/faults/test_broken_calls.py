@@ -113,7 +113,7 @@ def test_raising_at_every_line(
     assert at > 10 and reloads > 5 // every
 
 
-@pytest.mark.parametrize("every", some_and_all(11, 1))
+@pytest.mark.parametrize("every", some_and_all(29, 1))
 @pytest.mark.parametrize("call", [pipelined, piled])
 def test_a_pipeline_tells_what_is_stored_and_what_not(
     tmp_path: Path, call: Call, every: int

@@ -69,7 +69,7 @@ def rounds(directory: Path, policy: str, count: int) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_sigkill_loses_nothing_acknowledged(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path, policy, 4)
+    rounds(tmp_path, policy, 2)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests import inside
+from tests.rounds import some_and_all
 from tests.store.following.leader import batches, following, frames_of, replayed, roles
 from tests.traps import Trap
 
@@ -208,14 +209,16 @@ def with_fault(at: int, code: int) -> str | None:
     return fault.failed
 
 
+@pytest.mark.parametrize("every", some_and_all(3, 1))
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_an_error_at_every_operation(code: int) -> None:
+def test_an_error_at_every_operation(code: int, every: int) -> None:
     at = 0
     failed = set()
     while (operation := with_fault(at, code)) is not None:
         failed.add(operation)
-        at += 1
-    assert at > 25 and {"create", "rename"} <= failed
+        at += every
+    assert at > 25 and failed & {"create", "rename"}
+    assert every > 1 or {"create", "rename"} <= failed
 
 
 PLACES = ("following.py", "roles.py", "role.py", "opening.py", "landing.py", "log.py", "blocked.py")
@@ -228,7 +231,11 @@ def trap_at(at: int) -> Trap:
 
 @pytest.mark.parametrize(
     ("number", "stride"),
-    [(1, 3), (2, 3), (3, 3), (6, 3), (8, 5), (10, 3), pytest.param(8, 1, marks=pytest.mark.slow)],
+    [
+        *((number, 11) for number in (1, 2, 3, 6, 8, 10)),
+        *(pytest.param(n, 3, marks=pytest.mark.slow) for n in (1, 2, 3, 6, 10)),
+        pytest.param(8, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupt_at_lines_of_a_step(number: int, stride: int) -> None:
     at = 0
@@ -252,9 +259,10 @@ def test_an_interrupt_at_lines_of_a_step(number: int, stride: int) -> None:
     assert at > 20
 
 
-def test_histories() -> None:
+@pytest.mark.parametrize("count", some_and_all(6, 40))
+def test_histories(count: int) -> None:
     """Random batches, cuts, interrupts, reopenings and power cuts, while the leader goes on and restarts."""
-    for _ in range(20):
+    for _ in range(count):
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")
         rng = random.Random(seed)
