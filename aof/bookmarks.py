@@ -29,9 +29,9 @@ from tidelog.disk.plain import NotPlain
 BYTES_MAX: Final = 4096
 KEEP_BYTES: Final = 1 << 30  # the default of retain_bookmark_bytes
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 _TEXT: Final = TextFile("tidelog bookmark", 1)
-_LINES: Final = re.compile(r"uuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n")
+_LINES: Final = r"uuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n"
 
 
 class Bookmark(NamedTuple):
@@ -50,7 +50,7 @@ class Unusable(NamedTuple):
 
 def is_name(name: str) -> bool:
     """Whether a bookmark may have this name."""
-    return bool(_NAME.fullmatch(name)) and not name.endswith(recipe.BESIDE)
+    return bool(re.fullmatch(_NAME, name)) and not name.endswith(recipe.BESIDE)
 
 
 def put(disk: Disk, root: Path, uuid: bytes, bookmark: Bookmark) -> None:
@@ -87,7 +87,7 @@ def bookmarks(disk: Disk, root: Path, uuid: bytes) -> tuple[list[Bookmark], list
 def _lsn_of(path: Path, data: bytes, uuid: bytes) -> int | str:
     """The LSN, or why there is none."""
     try:
-        lines = _LINES.fullmatch(_TEXT.parse(path, data))
+        lines = re.fullmatch(_LINES, _TEXT.parse(path, data))
     except (Damage, NewerFormat):
         lines = None
     if lines is None:

@@ -56,17 +56,17 @@ PLACES: Final[tuple[tuple[str, Kind], ...]] = (
 
 def misplaced(disk: Disk, root: Path) -> Iterator[NotPlain]:
     """A NotPlain for each name of the store in `root` that has the wrong kind. Raises OSError."""
-    refused: set[str] = set()  # names of the wrong kind; what is below them is not checked
-    missing: set[str] = set()
+    try:
+        # Most of the names are seldom there, and one listing costs less than a question for each.
+        present = set(disk.listdir(root))
+    except (FileNotFoundError, NotADirectoryError):
+        return
     for name, wanted in PLACES:
-        above = name.rpartition("/")[0]
-        if above in refused or above in missing:
+        if name.partition("/")[0] not in present:
             continue
         kind = disk.kind(root / name)
-        if kind is None:
-            missing.add(name)
-        elif kind is not wanted:
-            refused.add(name)
+        if kind not in (None, wanted):
+            present.discard(name)  # what is below it is not checked
             yield NotPlain(root / name, kind, wanted)
 
 

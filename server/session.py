@@ -42,7 +42,8 @@ from tidelog.store.commit.batch import run_exec
 from tidelog.store.commit.callers import Caller
 from tidelog.store.commit.core import Answer
 from tidelog.store.commit.durability import Promise
-from tidelog.store.commit.following import UNBLOCKED, first_write
+from tidelog.store.commit.following import UNBLOCKED
+from tidelog.store.commit.reads import first_write
 from tidelog.store.errors import StoreDamaged, TidelogError
 from tidelog.store.faces.face import nothing
 

@@ -42,7 +42,7 @@ OLD: Final = f"{identity.RESYNC}/old"
 WAIT_S = 5.0  # readers wait so long for the end of a swap: it moves a few names
 POLL_S: Final = 0.005
 
-_LINES: Final = re.compile(
+_LINES: Final = (
     r"uuid ([0-9a-f]{32})\nlsn ([0-9]{1,20})\n"
     r"aside (resync/old|quarantine/store\.[0-9]{20}\.[0-9a-f]{16})\n"
 )
@@ -83,7 +83,7 @@ def render(swap: Swap) -> bytes:
 
 def parse(path: Path, data: bytes) -> Swap:
     """The content of a SWAP file. Raises Damage, NewerFormat."""
-    lines = _LINES.fullmatch(_TEXT.parse(path, data))
+    lines = re.fullmatch(_LINES, _TEXT.parse(path, data))
     if lines is None:
         raise Damage(path, 0, "the lines do not describe a swap", _ADVICE)
     return Swap(bytes.fromhex(lines[1]), int(lines[2]), lines[3])

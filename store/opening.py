@@ -196,9 +196,13 @@ def _open(disk: Disk, root: Path, options: Options, clock: Clock) -> Core:
         raise CannotOpen(
             f"{root} is a snapshot. Open it with read_only=True, or restore it into a new store: {aof.RESTORE}"
         )
-    elif swap.pending(disk, root) is None:
-        # check before LOCK is created, because the directory may not be a store
-        identity.read(disk, root)
+    else:
+        try:
+            # check before LOCK is created, because the directory may not be a store
+            identity.read(disk, root)
+        except (aof.AofError, OSError):
+            if swap.pending(disk, root) is None:
+                raise
     layout.check(disk, root)
     lock = acquire(disk, root, os.getpid())
     try:

@@ -40,7 +40,7 @@ BYTES_MAX: Final = 64 << 10  # a longer file is damaged
 HOST_BYTES_MAX: Final = 255
 REASON_CHARS_MAX: Final = 1000
 
-_LINES: Final = re.compile(
+_LINES: Final = (
     r"role (leader|follower|handing over)\nid ([0-9a-f]{32})\n"
     r"(?:(leader|heir) ([!-~]{1,255}) ([0-9]{1,5})(?: ([0-9a-f]{32}))?\n)?"
     r"generation ([0-9]{1,10})\nreason (.*)\n"
@@ -124,7 +124,7 @@ def render(role: Role) -> bytes:
 
 def parse(path: Path, data: bytes) -> Role:
     """The role in the text of a REPLICA file. Raises Damage, NewerFormat."""
-    lines = _LINES.fullmatch(_TEXT.parse(path, data))
+    lines = re.fullmatch(_LINES, _TEXT.parse(path, data))
     if lines is None or _OTHER[lines[1]] != (lines[3], lines[6] is not None):
         raise Damage(path, 0, "the lines do not state a role", _ADVICE)
     kind = cast(Kind, lines[1])

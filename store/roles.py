@@ -30,7 +30,6 @@ from tidelog.disk.real import OUT_OF_SPACE
 from tidelog.snapshot.swap import Swap
 from tidelog.snapshot.swap import begin as begin_swap
 from tidelog.store import role
-from tidelog.store.commit import following, held
 from tidelog.store.commit.core import Core
 from tidelog.store.commit.landing import NOTHING, RELOAD, Landing
 from tidelog.store.errors import DataError, NotStored, OutOfSpace, StoreClosed
@@ -105,10 +104,14 @@ class Roles:
         core = self._core()
         if core is None:
             return
-        if self.role.follows and core.following is None:
-            following.follow(core)
-        elif core.following is not None and not self.role.follows:
-            following.lead(core)
+        if self.role.follows != (core.following is not None):
+            # imported here, because most stores never follow
+            from tidelog.store.commit import following
+
+            if self.role.follows:
+                following.follow(core)
+            else:
+                following.lead(core)
         if self._told != self.role:
             self.tell()
 
@@ -195,12 +198,17 @@ class Roles:
                 core.log.flush()
             except BaseException as error:
                 raise core.landing.unreserved(error)
+            # imported here, because most stores never hand over
+            from tidelog.store.commit import held
+
             held.hold(core)
             return core.log.written_lsn
 
     def release(self) -> None:
         """Take writes again, unless the store hands over by now. Raises what `Core.mend` raises."""
         with self._sound() as core:
+            from tidelog.store.commit import held  # here: as in `hold`
+
             held.release(core)
 
     def hand_over(self, heir: bytes, host: str, port: int, reason: str) -> int:

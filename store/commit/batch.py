@@ -36,9 +36,9 @@ from tidelog.engine.fast_path import fast_path
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.blocked import Decide, Takers
 from tidelog.store.commit.core import Answer, Core
-from tidelog.store.commit.following import first_write
 from tidelog.store.commit.gathering import FRAME_BYTES, Gathering
 from tidelog.store.commit.landing import NOTHING
+from tidelog.store.commit.reads import first_write
 from tidelog.store.errors import NotStored, StoreDamaged
 
 FRAME_UNITS = 1000  # a pipeline holds the lock for at most this many units

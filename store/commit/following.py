@@ -27,17 +27,14 @@ from tidelog.engine.api import (
     EPOCH,
     OPCODE,
     Context,
-    Queued,
     Waiter,
     decide,
-    resolve,
-    words_of,
 )
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 from tidelog.store.commit.blocked import Waits
 from tidelog.store.commit.landing import READONLY
-from tidelog.store.commit.reads import reads_only
+from tidelog.store.commit.reads import first_write, reads_only
 from tidelog.store.errors import StoreClosed, from_command
 
 if TYPE_CHECKING:
@@ -50,17 +47,6 @@ UNBLOCKED: Final = (
 )
 decide_read: Final = reads_only(READONLY)
 IN_LOG: Final = "the received frames may be in the log; the next call reads them from there"
-
-
-def first_write(commands: Sequence[Queued]) -> int | None:
-    """The index of the first command that writes; None if all of them only read."""
-    for position, command in enumerate(commands):
-        try:
-            if command.__class__ is tuple or "write" in resolve(words_of(command)).flags:
-                return position
-        except CommandError:
-            pass  # an unknown command; queuing it says so
-    return None
 
 
 class ReadersOnly(Waits):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tidelog.engine.api import Context, decide, resolve
+from tidelog.engine.api import Context, Queued, decide, resolve, words_of
 from tidelog.engine.errors import CommandError
 from tidelog.engine.reply import Reply
 
@@ -21,3 +21,14 @@ def reads_only(refusal: bytes) -> Callable[[Context, list[bytes]], Reply]:
         return reply
 
     return decide_read
+
+
+def first_write(commands: Sequence[Queued]) -> int | None:
+    """The index of the first command that writes; None if all of them only read."""
+    for position, command in enumerate(commands):
+        try:
+            if command.__class__ is tuple or "write" in resolve(words_of(command)).flags:
+                return position
+        except CommandError:
+            pass  # an unknown command; queuing it says so
+    return None

@@ -11,7 +11,13 @@ import pytest
 import tidelog
 
 HEAVY = ("asyncio", "inspect", "ssl", "socket", "concurrent.futures")
-OF_FOLLOWERS = ("json", "tidelog.replication", "tidelog.aof.received", "tidelog.aof.rewind")
+OF_FOLLOWERS = (
+    "json",
+    "tidelog.replication",
+    "tidelog.aof.received",
+    "tidelog.aof.rewind",
+    "tidelog.store.commit.following",
+)
 USE = """
 import tempfile, tidelog
 with tempfile.TemporaryDirectory() as place, tidelog.open(place + "/s") as db:
