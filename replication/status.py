@@ -1,6 +1,6 @@
 """Status: what a store tells of its role, its followers, their lag and its log. `tidelog replica status` prints it.
 
-    role          leader or follower; reason: why
+    role          leader, follower, or handing over (to link.leader); reason: why
     uuid, id      of the store, and of this copy of it; `id` is empty until the store first follows
     generation    of the newest life in the log; life: its number in that generation
     last_lsn      of the newest record; synced_lsn: of the newest record that is certainly on the disk

@@ -59,7 +59,7 @@ class Handing:
         """Hand over to this follower, or to the first that has every record. Raises TidelogError."""
         assert self._handover is None and self._roles is not None
         last = self._roles.hold()
-        self._server.hold_writes(True)
+        self._server.hold_writes(self, True)
         ends_at = self._server.loop.time() + timeout_ms / 1000 if timeout_ms else None
         self._handover = Handover(last, None if target is None else target.id, ends_at, force)
         if ends_at is not None:
@@ -182,7 +182,7 @@ class Handing:
         """Let waiting clients go on."""
         self._handover = None
         self._links = {}
-        self._server.hold_writes(False)
+        self._server.hold_writes(self, False)
         if ask:
             self._dial()
 

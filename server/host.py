@@ -260,8 +260,8 @@ class Host(Protocol[S]):
     def pause(self, milliseconds: int, writes_only: bool) -> None:
         """Delay new commands, or only writes, for `milliseconds`."""
 
-    def hold_writes(self, on: bool) -> None:
-        """Delay writes until this is called again, beside a CLIENT PAUSE: the store hands over to a follower."""
+    def hold_writes(self, holder: object, on: bool) -> None:
+        """Delay writes until no holder does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
 
     def unpause(self) -> None:
         """End the pause and run the delayed commands."""

@@ -17,7 +17,6 @@ from tidelog.server.host import Host
 from tidelog.server.session import Session
 
 LOOK_S: Final = 0.005  # pause between two looks at the followers
-_BEYOND_MS: Final = 60_000  # writes are delayed for longer than the wait may take
 
 _logger = logging.getLogger("tidelog.server")
 
@@ -40,8 +39,7 @@ class Leaving:
         if self.insisted or not seconds or not len(feeding.feeds):
             return
         # Also if no follower lacks anything now: clients would write, and be answered, until they are disconnected.
-        paused = server.paused
-        server.pause(seconds * 1000 + _BEYOND_MS, writes_only=True)
+        server.hold_writes(abort, True)
         # Writes of the owner's threads go on. So the newest record of this moment is what counts.
         lsn = core.log.next_lsn - 1
         if self._lagging(lsn):
@@ -57,8 +55,7 @@ class Leaving:
         ):
             await asyncio.wait((abort,), timeout=LOOK_S)
         if abort.done():
-            if not paused:
-                server.unpause()
+            server.hold_writes(abort, False)
             return
         for link in lagging:
             _logger.warning(

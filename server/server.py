@@ -293,18 +293,19 @@ class Server:
         self._pause.clients = False
         self._go_on()
 
-    def hold_writes(self, on: bool) -> None:
-        """Delay writes until this is called again, beside a CLIENT PAUSE: the store hands over to a follower."""
-        self._pause.handing_over = on
+    def hold_writes(self, holder: object, on: bool) -> None:
+        """Delay writes until no holder does any more, beside a CLIENT PAUSE: a FAILOVER, or a shutdown that waits."""
         if on:
+            self._pause.holders.add(holder)
             self.paused = True
             self._settle_all()
         else:
+            self._pause.holders.discard(holder)
             self._go_on()
 
     def _go_on(self) -> None:
         """A pause has ended: run the delayed commands. Those that another pause holds are delayed again."""
-        self.paused = self._pause.clients or self._pause.handing_over
+        self.paused = self._pause.clients or bool(self._pause.holders)
         self._settle_all()
         postponed, self._pause.postponed = self._pause.postponed, []
         for session, args in postponed:
@@ -474,18 +475,19 @@ class Server:
 
 
 class _Pause:
-    """CLIENT PAUSE, and the pause of a FAILOVER.
+    """CLIENT PAUSE, and the pauses of a FAILOVER and of a shutdown that waits for followers.
 
     clients        CLIENT PAUSE delays commands: only those that write if `writes_only`
     timer          ends that; None = it does not
-    handing_over   FAILOVER delays commands that write
+    holders        each of them delays commands that write
     postponed      commands to run when it ends
     """
 
-    __slots__ = ("clients", "writes_only", "timer", "handing_over", "postponed")
+    __slots__ = ("clients", "writes_only", "timer", "holders", "postponed")
 
     def __init__(self) -> None:
-        self.clients = self.writes_only = self.handing_over = False
+        self.clients = self.writes_only = False
+        self.holders: set[object] = set()
         self.timer: asyncio.TimerHandle | None = None
         self.postponed: list[tuple[Session, list[bytes]]] = []
 

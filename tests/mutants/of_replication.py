@@ -451,18 +451,10 @@ MUTANTS: Final = (
     Mutant(
         "leaving/writes-go-on",
         "server/leaving.py",
-        "        server.pause(seconds * 1000 + _BEYOND_MS, writes_only=True)\n",
-        "        pass\n",
+        "        server.hold_writes(abort, True)\n",
+        "",
         (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
         "While a server waits for its followers, no client is answered for a write.",
-    ),
-    Mutant(
-        "leaving/reads-wait",
-        "server/leaving.py",
-        "_BEYOND_MS, writes_only=True)",
-        "_BEYOND_MS, writes_only=False)",
-        (f"{_SHUTDOWN}::test_shutdown_waits_until_followers_have_all",),
-        "Reads go on while a server waits for its followers.",
     ),
     Mutant(
         "leaving/does-not-wait",
@@ -475,7 +467,7 @@ MUTANTS: Final = (
     Mutant(
         "leaving/abort-keeps-the-pause",
         "server/leaving.py",
-        "            if not paused:\n                server.unpause()\n",
+        "            server.hold_writes(abort, False)\n",
         "",
         (f"{_SHUTDOWN}::test_writes_wait_and_go_on_after_an_abort",),
         "After SHUTDOWN ABORT clients write again.",

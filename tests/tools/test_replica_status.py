@@ -73,6 +73,13 @@ def test_the_files_of_a_follower(run: Run, made: Made) -> None:
     expect("replica-status-follower.txt", done.out, made.root)
 
 
+def test_a_store_that_hands_over(run: Run, made: Made) -> None:
+    told = role.Role("handing over", "ab" * 16, "10.0.0.2", 6379, 0, "by FAILOVER", "cd" * 16)
+    role.publish(RealDisk(), made.root, told)
+    done = run("replica", "status", made.root)
+    assert "role         handing over to 10.0.0.2:6379 (by FAILOVER)\n" in done.out
+
+
 def told(run: Run, url: str) -> Any:
     """The facts that a server gives a program."""
     return json.loads(run("replica", "status", url, "--json").out)

@@ -89,7 +89,7 @@ def show(facts: Facts) -> None:
     link = facts.get("link")
     # fmt: off
     click.echo(f"place        {facts['place']}")
-    leads = "leader" if link is None else f"follower of {link['leader']}"
+    leads = _role(facts["role"], link)
     reason = f" ({facts['reason']})" if facts["reason"] else ""
     click.echo(f"role         {leads}{reason}")
     click.echo(f"store        {facts['uuid']}" + (f", copy {facts['id']}" if facts["id"] else ""))
@@ -114,6 +114,12 @@ def show(facts: Facts) -> None:
     else:
         click.echo(f"furthest     {facts['furthest'] or '-'}\n")
         console.table(HEAD, [row(follower) for follower in facts["followers"]], right=RIGHT)
+
+
+def _role(role: str, link: Facts | None) -> str:
+    if link is None:
+        return role
+    return f"{role} {'of' if role == 'follower' else 'to'} {link['leader']}"
 
 
 def show_link(link: Facts) -> None:
