@@ -60,9 +60,8 @@ class Intake:
         self._acked = Ack(0, 0)
         self._acked_at: float | None = None
         self._asked = False  # a BEAT came since the last ACK
-        self._places: deque[tuple[int, int]] = (
-            deque()
-        )  # (LSN, checksum) that BEATs named, and not compared yet
+        # (LSN, checksum) that BEATs named, and not compared yet
+        self._places: deque[tuple[int, int]] = deque()
 
     @property
     def last_lsn(self) -> int:

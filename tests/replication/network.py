@@ -195,9 +195,8 @@ class Node:
         self.check()
         assert self.all_frames() == before
         self.durable = min(self.durable, self.last)
-        self.hang_up(
-            "rewound"
-        )  # its feeds are at places of another history, and end with their next read
+        # Its feeds are at places of another history, and end with their next read.
+        self.hang_up("rewound")
 
     # --- what is checked
 

@@ -20,7 +20,7 @@ from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.our_server import TidelogServer
 from tidelog.tools.bench.figure import Bound, Figure
 from tidelog.tools.bench.messages import BATCH, SMALL
-from tidelog.tools.bench.processes import confirmed, stream_latency
+from tidelog.tools.bench.processes import confirmed, handing, stream_latency
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.leading import Leading
 from tidelog.tools.bench.processes.opened import BY_HAND
@@ -61,6 +61,8 @@ CUTS, QUICK_CUTS = 5, 2
 POLLED_S = 0.002
 
 PROMOTED = 10_000_000  # entries
+HANDED_OVER, QUICK_HANDED_OVER = 5, 2  # handovers
+WRITERS = 20
 IDLE_S, QUICK_IDLE_S = 20.0, 5.0
 
 
@@ -79,6 +81,7 @@ def rows(bench: Bench) -> Iterator[Figure]:
     yield from _catching_up(bench)
     yield from _cut(bench)
     yield from _promotion(bench)
+    yield from _handover(bench)
 
 
 @contextmanager
@@ -452,3 +455,22 @@ def _promoted_ms(follower: Served) -> float:
     follower.command("REPLICAOF", "NO", "ONE")
     follower.client.xadd(STREAM, {"qty": "7"})
     return (time.perf_counter() - start) * 1000
+
+
+def _handover(bench: Bench) -> Iterator[Figure]:
+    found: dict[str, float] = {}
+    for name, kind in zip((OURS, REDIS), _kinds(), strict=True):
+        try:
+            with Pair(kind, bench.fresh("leader"), bench.fresh("follower"), EVERYSEC) as pair:
+                times = QUICK_HANDED_OVER if bench.quick else HANDED_OVER
+                found[name] = handing.stood_still_s(pair.leader, pair.follower, WRITERS, times)
+        except FileNotFoundError as error:
+            bench.missing[REDIS] = str(error)
+    yield Figure(
+        f"replication: writes stand still in a FAILOVER, {WRITERS} clients",
+        "ms",
+        found.pop(OURS) * 1000,
+        {name: seconds * 1000 for name, seconds in found.items()},
+        (Bound(300, most=True),),
+        "the longest time between two confirmed writes of any client; median of several handovers",
+    )
