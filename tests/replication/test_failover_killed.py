@@ -53,10 +53,11 @@ def led(nodes: tuple[Node, Node]) -> tuple[Node, Node]:
 
 
 def takes_a_write(node: Node) -> bool:
+    """Whether it takes one soon: a leader that waits for its follower lets clients wait, too."""
     try:
-        with node.client() as client:
+        with redis.Redis(port=node.port, socket_timeout=0.3) as client:
             client.xadd("tried", {"n": 1})
-    except (redis.ReadOnlyError, redis.ConnectionError):
+    except (redis.ReadOnlyError, redis.ConnectionError, redis.TimeoutError):
         return False
     return True
 
@@ -102,5 +103,5 @@ def test_a_few_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_twenty_rounds(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path, policy, 20, seed=2)
+def test_eight_rounds(tmp_path: Path, policy: str) -> None:
+    rounds(tmp_path, policy, 8, seed=2)
