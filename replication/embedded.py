@@ -147,6 +147,10 @@ class _LinkThread:
         """See `replication.link.Settings`."""
         return TIMEOUT_S
 
+    def verify_every_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return 0.0
+
     def surplus_s(self) -> float:
         """See `replication.link.Settings`."""
         return SURPLUS_S

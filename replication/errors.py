@@ -40,6 +40,19 @@ class LinkError(ReplicationError):
     """The link to the leader could not be made, or broke. It is tried again."""
 
 
+class Different(LinkError):
+    """The data of leader and follower differ at an LSN, although their logs may be the same. Only a person may decide
+    what comes next."""
+
+    def __init__(self, agreed: int, lsn: int, reason: str) -> None:
+        super().__init__(
+            f"the data here and the leader's differ: something in LSN ({agreed}, {lsn}] was applied or stored wrongly; "
+            f"{reason}. Check both with `tidelog verify`. REPLICAOF host port REPLACE gets a copy of the leader's data "
+            "and keeps this store in quarantine/"
+        )
+        self.agreed, self.lsn = agreed, lsn
+
+
 class NoRoom(LinkError):
     """The disk of this store has no room for a copy of the leader's data. It is tried again, but not soon."""
 

@@ -30,7 +30,14 @@ from typing import Final
 
 from tidelog.aof.errors import AofError, BadFrame
 from tidelog.aof.received import Batch
-from tidelog.replication.errors import LinkError, Parted, ProtocolError, Refused, ReplicationError
+from tidelog.replication.errors import (
+    Different,
+    LinkError,
+    Parted,
+    ProtocolError,
+    Refused,
+    ReplicationError,
+)
 from tidelog.replication.handshake import (
     Behind,
     Continue,
@@ -126,6 +133,11 @@ class Follower:
 
     # --- the handshake
 
+    def check(self) -> None:
+        """Raise Refused if the data differs from the leader's, and nobody has decided what comes next."""
+        if self._roles.differs is not None and not self._roles.consent:
+            raise Refused(str(self._roles.differs))
+
     def hello(self) -> list[bytes]:
         """The words that ask the leader for its frames. A connection begins."""
         self._intake = self._batch = self.parted = self.resyncing = self.heir_leads = None
@@ -136,7 +148,7 @@ class Follower:
         id_, heir = bytes.fromhex(self._role.id), bytes.fromhex(self._role.heir)
         lives = tuple(following.lives())
         host, port = self._announced()
-        copy = bool(lsn) and self._copied == self._role
+        copy = bool(lsn) and (self._copied == self._role or roles.differs is not None)
         asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host, copy, heir)
         return asked.words()
 
@@ -345,8 +357,8 @@ class Follower:
 
     def last_words(self, error: BaseException) -> bytes:
         """The message that tells the leader why this side closes the connection, or b""."""
-        cause = error.__cause__ if isinstance(error, LinkError) else error
-        if isinstance(cause, Parted | BadFrame):
+        cause = error.__cause__ or error
+        if isinstance(cause, Parted | BadFrame | Different):
             return Fault(cause.lsn, str(error)).pack()
         return b""
 

@@ -12,18 +12,20 @@ leader that restarts do not all come at one moment. The host's name is looked up
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import random
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from tidelog.aof.errors import LogPoisoned
 from tidelog.aof.log import FSYNCED, Log
 from tidelog.aof.threads import start
 from tidelog.replication.dial import Address, Replies, greeting, request
-from tidelog.replication.errors import LinkError, NoRoom, Parted, Refused
+from tidelog.replication.errors import Different, LinkError, NoRoom, Parted, Refused
 from tidelog.replication.follower import ERRORS, Follower
 from tidelog.replication.resync import Resyncing
 from tidelog.store.commit.core import Core
@@ -37,6 +39,7 @@ PAUSE_S: Final = 0.1  # between two attempts; jitter takes away up to a half
 PROMPT_S: Final = 2.0  # after so long without a link, the pauses double
 PAUSE_S_MAX: Final = 5.0
 REFUSED_PAUSE_S: Final = 1.0  # before the next attempt after the leader has refused
+VERIFY_S_MAX: Final = 6 * 3600.0  # a comparison that takes longer is given up
 STEADY_S: Final = 1.0  # a link that lasted so long is dialled again at once
 
 # The states of a link, by the names that ROLE shows.
@@ -62,6 +65,9 @@ class Settings(Protocol):
 
     def timeout_s(self) -> float:
         """Seconds of silence after which the link is closed."""
+
+    def verify_every_s(self) -> float:
+        """Seconds between two comparisons of the data with the leader's; 0: none by itself."""
 
     def surplus_s(self) -> float:
         """Seconds of records that are given up without asking, if a leader has lost them with its power."""
@@ -107,6 +113,8 @@ class Link:
         self._wire: _Wire | None = None
         self._resync: asyncio.Future[None] | None = None  # the thread of a resync
         self._said = ""
+        self._verifying: asyncio.Task[int] | None = None
+        self._verified_at = self.loop.time()
         self.ended: asyncio.Task[None] = self.loop.create_task(self._run())
 
     @property
@@ -124,6 +132,8 @@ class Link:
         """End the link. Idempotent."""
         self.state = ENDED
         self.ended.cancel()
+        if self._verifying is not None:
+            self._verifying.cancel()
         self._hang_up("the link was ended")
 
     def redial(self, why: str = "the role of this store has changed") -> None:
@@ -142,6 +152,103 @@ class Link:
             self.follower.resyncing.cancel(LinkError(why))
         if self._wire is not None and not self._wire.promoting:
             self._wire.fail(LinkError(why))
+
+    # --- the data is compared with the leader's
+
+    def verify(self) -> concurrent.futures.Future[int]:
+        """Compare the data with the leader's. The result is the LSN at which they agree. From any thread.
+
+        It fails with Different (and the link ends), another LinkError, or ProtocolError.
+        """
+        return asyncio.run_coroutine_threadsafe(self._verify_once(), self.loop)
+
+    def verify_if_due(self) -> None:
+        """Called some times a second while frames arrive."""
+        every, now = self.settings.verify_every_s(), self.loop.time()
+        if not every or self._verifying is not None:
+            return
+        if now - self._verified_at >= every:
+            self._begin_to_verify().add_done_callback(_seen)
+
+    async def _verify_once(self) -> int:
+        """Begin, or wait for the comparison that is under way."""
+        return await asyncio.shield(self._verifying or self._begin_to_verify())
+
+    def _begin_to_verify(self) -> asyncio.Task[int]:
+        self._verifying = task = self.loop.create_task(self._verify())
+        return task
+
+    async def _verify(self) -> int:
+        roles = self.core.roles
+        assert roles is not None
+        try:
+            async with asyncio.timeout(VERIFY_S_MAX):
+                lsn = await self._compare()
+        except Different as error:
+            roles.differs = error
+            _logger.error("%s: %s", self.core.root, error)
+            if self._wire is not None and not self._wire.promoting:
+                self._wire.fail(error)
+            raise
+        except TimeoutError:
+            raise LinkError(f"the leader did not verify within {VERIFY_S_MAX:g} s") from None
+        finally:
+            self._verifying = None
+            self._verified_at = self.loop.time()
+        roles.agreed = lsn
+        _logger.info("%s and its leader hold the same at LSN %d", self.core.root, lsn)
+        return lsn
+
+    async def _compare(self) -> int:
+        from tidelog.replication.verify import ATTEMPTS, Comparison  # most followers never do this
+
+        what = "compare the data with the leader's"
+        for _ in range(ATTEMPTS):
+            comparison = Comparison(self.core)
+            try:
+                place = await self.in_thread(comparison.begin, what)
+                line = await self._ask(place.words())
+                least = comparison.again_from(line)
+                agreed = None
+                if least is None:
+                    agreed = await self.in_thread(partial(comparison.conclude, line), what)
+            finally:
+                comparison.end()
+            if agreed is not None:
+                return agreed
+            while least is not None and self.core.log.written_lsn < least:
+                await asyncio.sleep(TICK_S)
+        raise LinkError(f"checkpoints overtook the comparison {ATTEMPTS} times")
+
+    async def _ask(self, words: list[bytes]) -> bytes:
+        """The line with which the leader answers a command, over a connection of its own. Raises LinkError."""
+        address, timeout = self.settings.address(), self.settings.timeout_s()
+        try:
+            async with asyncio.timeout(timeout):
+                reader, writer = await asyncio.open_connection(
+                    address.host,
+                    address.port,
+                    ssl=address.tls,
+                    server_hostname=address.host if address.tls else None,
+                )
+        except TimeoutError:
+            raise LinkError(f"{address} did not answer within {timeout:g} s") from None
+        except OSError as error:
+            raise LinkError(f"{address}: {error.strerror or error}") from error
+        replies, greeted = Replies(), False
+        try:
+            writer.write(greeting(address) + request(words))
+            while data := await reader.read(1 << 16):
+                replies.put(data)
+                while (line := replies.take()) is not None:
+                    if greeted or line.startswith(b"-"):
+                        return line
+                    greeted = True
+        except OSError as error:
+            raise LinkError(f"{address}: {error.strerror or error}") from error
+        finally:
+            writer.close()
+        raise LinkError("the leader closed the connection")
 
     def begin_resync(self, wire: _Wire) -> None:
         """The leader sends a copy of its data over this connection."""
@@ -191,7 +298,7 @@ class Link:
                 least = 0.0
                 try:
                     await self._connected()
-                except (Refused, Parted) as error:
+                except (Refused, Parted, Different) as error:
                     self._down(error)
                     least = REFUSED_PAUSE_S
                 except ERRORS as error:
@@ -259,6 +366,7 @@ class Link:
 
     async def _connected(self) -> None:
         """Connect, and raise why the connection ended."""
+        self.follower.check()
         address = self.address = self.settings.address()
         timeout = self.settings.timeout_s()
         self._wire = wire = _Wire(self)
@@ -410,8 +518,10 @@ class _Wire(asyncio.Protocol):
                 self._fetch()
         elif self._follower.overdue(now, timeout) and self._reading:
             self.fail(LinkError(f"the leader was silent for {timeout:g} s"))
-        elif self._working is None:
-            self._work()
+        else:
+            link.verify_if_due()
+            if self._working is None:
+                self._work()
 
     # --- a copy of the leader's data
 

@@ -251,9 +251,11 @@ class Resyncing:
         # Lives alone do not prove that the leader has these records: a cloned machine goes on in the same life.
         asked = self._asked
         proven = roles.uuid == manifest.uuid and asked.same and asked.shared >= self._last
+        proven = proven and roles.differs is None
         more = self._last and not proven
         aside = swap.kept(self._last, secrets.randbits(64)) if more else swap.OLD
         roles.swap(swap.Swap(manifest.uuid, restored.lsn + 1, aside), self._role, self._last)
+        roles.agreed, roles.differs = restored.lsn, None
         _logger.warning(
             "%s holds a copy of the data of its leader %s:%d by now, through LSN %d (%s)%s",
             *(root, self._role.host, self._role.port, restored.lsn, self._asked.reason),

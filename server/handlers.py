@@ -111,6 +111,8 @@ COMMANDS: Final[Commands[Session]] = Commands((
     Own("slaveof", -3, "admin noscript stale no_async_loading", replication.replicaof),
     Own("failover", -1, "admin noscript stale", failover.failover),
     Own("tidelog|follow", -9, "admin noscript loading stale no_multi", follow.follow),
+    Own("tidelog|digest", 4, "noscript loading stale", replication.digest, "admin dangerous"),
+    Own("tidelog|verify", 2, "noscript loading stale", replication.verify, "admin dangerous"),
     Own("tidelog|status", 2, "noscript loading stale", replication.status, "admin dangerous"),
     Own("tidelog|token", 2, "noscript loading stale fast", token.token, "connection"),
     Own("tidelog|waitfor", 4, "noscript loading stale blocking", token.waitfor, "connection"),

@@ -146,11 +146,13 @@ class Replication(Protocol):
     """The server's part in replication (replicating.py).
 
     following    the store is a follower, or hands over
+    digesting    held while a digest of the whole state is computed
     lacking      a leader with fewer good followers than min-replicas-to-write: clients must not write
     """
 
     following: bool
     lacking: bool
+    digesting: asyncio.Lock
 
     @property
     def good(self) -> int:

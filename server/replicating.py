@@ -6,6 +6,7 @@ If the owner's program made the link (`tidelog.follow`), the server leaves it al
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from tidelog.engine.api import Command
@@ -42,6 +43,7 @@ class Replicating:
         self.feeding = Feeding(server)
         self.handing = Handing(server, self.feeding, self._dial)
         self.link: Link | None = None
+        self.digesting = asyncio.Lock()  # at most one digest of the whole state at a time
         self.following = server.core.following is not None
         self._server = server
         self._core = server.core
@@ -170,6 +172,10 @@ class Replicating:
     def timeout_s(self) -> float:
         """See `replication.link.Settings`."""
         return float(self._server.config["repl-timeout"])
+
+    def verify_every_s(self) -> float:
+        """See `replication.link.Settings`."""
+        return float(self._server.config["replica-verify-every"])
 
     def surplus_s(self) -> float:
         """See `replication.link.Settings`."""

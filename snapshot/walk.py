@@ -18,7 +18,6 @@ pending entries are those that are named; the three orders of a group agree.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -45,6 +44,7 @@ from tidelog.engine.keys import keyrow
 from tidelog.engine.streams.frozen_stream import load_stream
 from tidelog.engine.streams.node import highest_live
 from tidelog.engine.streams.pages import ColdPages, Page
+from tidelog.snapshot.child import start_child
 from tidelog.snapshot.errors import CheckpointError, DamagedCheckpoint
 from tidelog.snapshot.rows.environment import ColdRows, Environment, open_environment
 from tidelog.snapshot.rows.meta import Meta
@@ -101,21 +101,7 @@ def walk(disk: Disk, folder: Path, progress: Progress = _silent) -> Iterator[Wal
     disk, folder = place
     path = folder / DATA
     size = recipe.size(disk, path)
-    package = Path(sys.modules["tidelog"].__path__[0])
-    paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    try:
-        child = subprocess.Popen(
-            [sys.executable, *COMMAND, str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONOPTIMIZE": ""},
-        )
-    except BlockingIOError as error:
-        raise CheckpointError(
-            f"cannot start the process that reads {path} ({error}). Raise the limit on threads and processes (ulimit "
-            "-u), or end some of them"
-        ) from error
+    child = start_child((*COMMAND, str(folder)), path)
     with progress("walking", size) as advance:
         yield from _listen(child, path, size, advance)
 

@@ -596,6 +596,12 @@ class Checkpoints:
         environment = self._environment
         return None if environment is None else environment.damage
 
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        """No checkpoint is committed meanwhile. Waits for one under way. Do not hold the store's lock."""
+        with self._one:
+            yield
+
     # --- while the log is rewound, or the store swapped
 
     @contextmanager

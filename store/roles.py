@@ -66,6 +66,8 @@ class Roles:
               holds until the leader has sent frames, or the role changes
     copying   held by the one thread that works in resync/
     declined  how often this store said that it will not be promoted by a leader which had told it to lead
+    agreed    the last LSN at which the data here was compared with the leader's, and was the same; 0 = none yet
+    differs   the data here is not the leader's, and how that was found: it does not follow until a copy replaces it
     rewinds   how often the log was rewound or replaced: a place in it that was found before may be another history's
     """
 
@@ -73,6 +75,8 @@ class Roles:
         self.role: Role = role.ALONE
         self.changed: list[Callable[[], object]] = []
         self.consent = False
+        self.agreed = 0
+        self.differs: Exception | None = None
         self.rewinds = 0
         self.copying = threading.Lock()
         self.declined = 0
@@ -430,6 +434,7 @@ class Roles:
             raise self._unpublished(core, error)
         self.consent = consent
         if turned:
+            self.agreed, self.differs = 0, None
             with self._breakable(core):
                 self.role = new
                 self._logs.replace(landing, log.hand_over(landing.now))

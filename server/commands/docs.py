@@ -255,6 +255,8 @@ swapdb 4.0.0 Exchange two databases
 sync 1.0.0 Answer that tidelog has a replication of its own
 tidelog 0.1.0 What only tidelog has
 tidelog|follow 0.1.0 Ask a leader for its log; followers send it
+tidelog|digest 0.1.0 Get the digest of the state at an LSN; followers ask for it
+tidelog|verify 0.1.0 Compare the data of this follower with its leader's
 tidelog|status 0.1.0 Get role, followers, lag and log as a JSON object
 tidelog|token 0.1.0 The place in the log of what this connection wrote or was shown
 tidelog|waitfor 0.1.0 Wait until this server has applied what a token names

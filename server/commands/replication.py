@@ -1,7 +1,8 @@
-"""REPLICAOF, SLAVEOF and ROLE (spec 16.4), and TIDELOG STATUS. server/replicating.py does the work."""
+"""REPLICAOF, SLAVEOF and ROLE (spec 16.4), and TIDELOG STATUS, DIGEST, VERIFY. server/replicating.py does the work."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 
@@ -10,11 +11,13 @@ from tidelog.engine.api import wrong_arity
 from tidelog.engine.errors import SYNTAX, CommandError
 from tidelog.engine.integers import int64
 from tidelog.engine.reply import OK, Reply, Status
+from tidelog.replication.errors import Different, ProtocolError, ReplicationError
 from tidelog.replication.handover import State
 from tidelog.replication.status import of_open
+from tidelog.replication.verify import answer, parse_place
 from tidelog.server.saving import in_thread
 from tidelog.server.session import Session
-from tidelog.store.errors import DataError
+from tidelog.store.errors import DataError, TidelogError
 
 _BAD_PORT = b"ERR Invalid master port"
 _BAD_HOST = b"ERR Invalid master host"
@@ -87,3 +90,35 @@ def role(session: Session, args: list[bytes]) -> Reply:
         for link in replicating.feeding.feeds
     ]
     return [b"master", core.log.next_lsn - 1, followers]
+
+
+async def digest(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG DIGEST lsn crc: the digest of the state at an LSN (replication/verify.py)."""
+    core = session.core
+    if core.roles is None:
+        raise CommandError(_NO_STATUS)
+    try:
+        place = parse_place(args)
+        async with session.server.replicating.digesting:
+            line = await in_thread(partial(answer, core, place))
+    except ProtocolError as error:
+        raise CommandError(b"ERR %b" % error.reason.encode()) from error
+    except AofError as error:
+        raise CommandError(b"ERR the store cannot be read: %b" % str(error).encode()) from error
+    if line.startswith(b"-"):
+        raise CommandError(line[1:])
+    return Status(line[1:])
+
+
+async def verify(session: Session, args: list[bytes]) -> Reply:
+    """TIDELOG VERIFY: compare the data of this follower with its leader's. +SAME and the LSN, or an error."""
+    link = session.core.link
+    if session.core.following is None or link is None:
+        raise CommandError(b"ERR this store follows no leader")
+    try:
+        lsn = await asyncio.wrap_future(link.verify())
+    except Different as error:
+        raise CommandError(b"DIFFERENT %b" % str(error).encode()) from error
+    except (ReplicationError, TidelogError, AofError, OSError) as error:
+        raise CommandError(b"ERR %b" % " ".join(str(error).split()).encode()) from error
+    return Status(b"SAME %d" % lsn)

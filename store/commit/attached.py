@@ -23,6 +23,8 @@ from tidelog.store.role import Role
 
 if TYPE_CHECKING:
     # a program that never follows does not load this module
+    from concurrent.futures import Future
+
     from tidelog.aof.received import Batch
     from tidelog.snapshot.portable import Snapshot
     from tidelog.snapshot.rows.meta import Meta
@@ -89,6 +91,9 @@ class Folding(Protocol):
     def verify(self) -> list[Finding]:
         """Check everything that is stored. Raises CheckpointFailed."""
 
+    def steady(self) -> AbstractContextManager[None]:
+        """No checkpoint is committed meanwhile."""
+
     def paused(self) -> AbstractContextManager[int]:
         """No checkpoint or snapshot is made meanwhile. Gives the last LSN that one of them covers."""
 
@@ -145,6 +150,9 @@ class Linking(Protocol):
 
     @property
     def follower(self) -> Heard: ...
+
+    def verify(self) -> Future[int]:
+        """Compare the data with the leader's. The result is the LSN at which they agree."""
 
     @property
     def resyncing(self) -> Copying | None:
@@ -204,6 +212,8 @@ class Changing(Protocol):
     consent: bool
     declined: int
     copying: threading.Lock
+    agreed: int
+    differs: Exception | None
     rewinds: int
 
     @property

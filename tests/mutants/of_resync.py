@@ -131,4 +131,33 @@ MUTANTS: Final = (
         ("tests/replication/test_resync.py::test_a_snapshot_is_not_older_than_what_both_have",),
         "A follower never falls back behind what it has in common with its leader.",
     ),
+    # --- compared
+    Mutant(
+        "verify/digests-not-compared",
+        "replication/verify.py",
+        "        if own.digest != found[2].decode():\n",
+        "        if False:\n",
+        ("tests/replication/test_verify.py::test_an_embedded_follower",),
+        "A follower whose data differs from its leader's stops.",
+    ),
+    Mutant(
+        "verify/follows-on",
+        "replication/follower.py",
+        "        if self._roles.differs is not None and not self._roles.consent:\n",
+        "        if False:\n",
+        (
+            "tests/replication/test_verify.py::test_a_difference_stops_the_follower_until_a_copy_replaces_it",
+        ),
+        "A follower whose data differs follows only when a person has decided.",
+    ),
+    Mutant(
+        "verify/old-data-removed",
+        "replication/resync.py",
+        "        proven = proven and roles.differs is None\n",
+        "",
+        (
+            "tests/replication/test_verify.py::test_a_difference_stops_the_follower_until_a_copy_replaces_it",
+        ),
+        "Data that differs from the leader's is kept, although both logs are the same.",
+    ),
 )

@@ -10,6 +10,7 @@ from tidelog.tools.text import examples
 # fmt: off
 REPLICA = {
     "status": ("tidelog.tools.replica.status", "Show role, followers and lag, and which follower to promote."),
+    "verify": ("tidelog.tools.replica.verify", "Compare a follower's data with its leader's."),
 }
 # fmt: on
 

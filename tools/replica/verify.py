@@ -1,0 +1,99 @@
+"""`tidelog replica verify`: whether a follower holds the same data as its leader."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tidelog.replication.verify import Place as Frame
+from tidelog.snapshot.digested import Digesting, NotDigested
+from tidelog.store import role
+from tidelog.tools import exits
+from tidelog.tools.failed import Failed
+from tidelog.tools.logfiles import LogFiles
+from tidelog.tools.replica.client import PORT_DEFAULT, Place, Refused, ask, is_url, place_of
+from tidelog.tools.text import examples
+
+TIMEOUT_S: Final = 6 * 3600.0
+
+
+class Differs(Failed):
+    """The data is not the same."""
+
+    exit_code = exits.VERIFY_AGREEMENT
+
+
+@click.command(
+    help="Compare a follower's data with its leader's.",
+    epilog=examples(
+        "tidelog replica verify redis://:$PASSWORD@10.0.0.2:6379",
+        "tidelog replica verify orders-copy --leader redis://:$PASSWORD@10.0.0.1:6379",
+    ),
+)
+@click.argument("place", metavar="PATH|redis://HOST:PORT")
+@click.option(
+    "--leader",
+    metavar="redis://HOST:PORT",
+    help="Of a PATH: the leader's server [default: the address that the store follows].",
+)
+def command(place: str, leader: str | None) -> None:
+    """A server compares by itself. For a PATH this process reads the files, and asks the leader's server."""
+    if is_url(place):
+        if leader is not None:
+            raise click.UsageError("--leader is for a PATH: a server knows its leader")
+        click.echo(served(place_of(place)))
+    else:
+        click.echo(files(Path(place), None if leader is None else place_of(leader)))
+
+
+def served(place: Place) -> str:
+    """The result of a follower's server. Raises Differs, Unreachable, Refused."""
+    try:
+        reply = ask(place, b"TIDELOG", b"VERIFY", timeout=TIMEOUT_S).decode(errors="replace")
+    except Refused as error:
+        if "refused: DIFFERENT " in str(error):
+            raise Differs(str(error).replace("refused: DIFFERENT ", "says: ")) from None
+        raise
+    found = re.fullmatch("SAME ([0-9]+)", reply)
+    if found is None:
+        raise Refused(f"{place} gave no answer of a tidelog server")
+    return _same(str(place), int(found[1]))
+
+
+def files(path: Path, leader: Place | None) -> str:
+    """Compare the files of a store, which a process may be writing. Raises Differs, Unreachable, Refused."""
+    store = LogFiles(path)
+    store.survey()
+    if leader is None:
+        followed = role.read(store.disk, store.root)
+        if not followed.follows:
+            raise Refused(f"{path} follows no leader; name one with --leader")
+        leader = Place(followed.host, followed.port or PORT_DEFAULT, "", "", False)
+    try:
+        found = Digesting(store.disk, store.root).result()
+    except NotDigested as error:
+        raise Refused(f"{path}: {error}") from None
+    if not found.lsn:
+        raise Refused(f"{path} is empty")
+    try:
+        words = Frame(found.lsn, found.crc).words()
+        reply = ask(leader, *words, timeout=TIMEOUT_S).decode(errors="replace")
+    except Refused as error:
+        if "refused: PARTED " in str(error):
+            raise Differs(f"{path} and {leader} have different logs: {error}") from None
+        if "refused: BEYOND " in str(error):
+            raise Refused(
+                f"{path} ends with LSN {found.lsn}, and {leader} can no longer tell its state there, since its "
+                "checkpoint holds more; let the follower catch up, and repeat the command"
+            ) from None
+        raise
+    if reply != f"DIGEST {found.lsn} {found.digest}":
+        raise Differs(f"{path} and {leader} hold different data at LSN {found.lsn}")
+    return _same(str(path), found.lsn)
+
+
+def _same(name: str, lsn: int) -> str:
+    return f"{name} and its leader hold the same data at LSN {lsn:,}"
