@@ -147,6 +147,10 @@ class _LinkThread:
         """See `replication.link.Settings`."""
         return TIMEOUT_S
 
+    def compress(self) -> bool:
+        """See `replication.link.Settings`."""
+        return False
+
     def verify_every_s(self) -> float:
         """See `replication.link.Settings`."""
         return 0.0

@@ -29,10 +29,12 @@ from tidelog.replication.protocol import (
     Promoted,
     Want,
     message,
+    packed,
 )
 
 BEAT_SECONDS: Final = 1.0
 SEND_BYTES_MAX: Final = 1 << 20
+PACK_BYTES_MAX: Final = 128 << 10  # compressed at a time: some milliseconds
 _PIECE_BYTES_MIN: Final = 1024  # many small pieces would cost more than they carry
 _MARKS_MAX: Final = 1024
 ROOM_BYTES_MIN: Final = BEAT_BYTES + OVERHEAD + _PIECE_BYTES_MIN
@@ -59,9 +61,19 @@ class Feed:
     promoted       its answer, that it leads; None until then
     """
 
-    def __init__(self, source: SourceLike, last: int, now: float, history: int = 0) -> None:
-        """`last` is the leader's last LSN, as its reply to the handshake said it."""
+    def __init__(
+        self,
+        source: SourceLike,
+        last: int,
+        now: float,
+        history: int = 0,
+        *,
+        compress: bool = False,
+    ) -> None:
+        """`last` is the leader's last LSN, as its reply to the handshake said it. `compress`: both sides want it."""
         self.history = history
+        self._message = packed if compress else message
+        self._bytes_max = PACK_BYTES_MAX if compress else SEND_BYTES_MAX
         self.acked_lsn = 0
         self.fsynced_lsn = 0
         self.heard_at = now
@@ -101,12 +113,12 @@ class Feed:
             room -= BEAT_BYTES
             if last[0] > self.acked_lsn:
                 self._mark(now, last[0])
-        nbytes = _log_bytes(room)
+        nbytes = min(_log_bytes(room), self._bytes_max)
         if nbytes >= _PIECE_BYTES_MIN and self.promote is None:
             # One read for all messages: beside a busy thread each system call can wait 5 ms for the interpreter.
             data = self._source.read(nbytes, good)
             for at in range(0, len(data), SLICE_BYTES_MAX):
-                parts.append(message(FRAMES, data[at : at + SLICE_BYTES_MAX]))
+                parts.append(self._message(FRAMES, data[at : at + SLICE_BYTES_MAX]))
         return b"".join(parts)
 
     def at_end(self, good: tuple[int, int]) -> bool:

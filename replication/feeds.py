@@ -207,9 +207,8 @@ class Feeds:
         if not isinstance(reply, Continue):
             return reply.line(), None
         source = through(Source(roles.disk, directory, roles.uuid, found[follow.lsn]))
-        return reply.line(), Feed(
-            _UntilRewound(source, roles, rewinds, directory), last, now, rewinds
-        )
+        shipped = _UntilRewound(source, roles, rewinds, directory)
+        return reply.line(), Feed(shipped, last, now, rewinds, compress=follow.compress)
 
     # --- connections
 

@@ -12,6 +12,7 @@ from tidelog.replication.errors import ProtocolError
 from tidelog.replication.intake import ACK_SECONDS_MAX
 from tidelog.replication.protocol import (
     FROM_LEADER,
+    FROM_LEADER_PACKED,
     MANIFEST_FILE,
     Ack,
     Beat,
@@ -37,13 +38,14 @@ class Fetch:
     received   bytes of files that came in order
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, *, compress: bool = False) -> None:
+        """`compress`: the leader was told that it may."""
         self.snapshot: Snapshot | None = None
         self.last_lsn = 0
         self.bye: str | None = None
         self.heard_at = now
         self.received = 0
-        self._messages = Messages(FROM_LEADER)
+        self._messages = Messages(FROM_LEADER_PACKED if compress else FROM_LEADER)
         self._file = 0  # that was wanted; 0 = none
         self._at = 0  # offset behind what came of it
         self._data = bytearray()  # that came and was not taken: the bytes before `_at`

@@ -90,8 +90,9 @@ class Follower:
         core: Core,
         announced: Callable[[], tuple[str, int]] = lambda: ("", 0),
         surplus_s: Callable[[], float] = lambda: SURPLUS_S,
+        compress: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`surplus_s`: see `rejoin.rejoin`.
+        """`surplus_s`: see `rejoin.rejoin`. `compress`: whether the leader may compress what it sends.
 
         announced   host and port where this store serves clients. "": as the leader sees it; port 0: nowhere
         """
@@ -109,6 +110,7 @@ class Follower:
         assert core.roles is not None  # a store that is open read-only cannot follow
         self._roles = core.roles
         self._announced, self._surplus_s = announced, surplus_s
+        self._may_compress, self._compress = compress, False  # now, and as the leader was told
         self._intake: Intake | None = None
         self._batch: Batch | None = None  # taken, and not applied yet
         self._whole_at = 0.0  # when the last whole message came
@@ -149,7 +151,9 @@ class Follower:
         lives = tuple(following.lives())
         host, port = self._announced()
         copy = bool(lsn) and (self._copied == self._role or roles.differs is not None)
-        asked = Follow(roles.uuid, id_, port, lsn, crc, lives, roles.consent, host, copy, heir)
+        self._compress = compress = self._may_compress()
+        log, consent = (port, lsn, crc, lives), roles.consent
+        asked = Follow(roles.uuid, id_, *log, consent, host, copy, heir, compress)
         return asked.words()
 
     def answered(self, line: bytes, now: float) -> None:
@@ -165,7 +169,8 @@ class Follower:
             )
         if isinstance(reply, Resync):
             role = self._roles.role
-            self.resyncing = Resyncing(self._core, reply, now, f"{role.host}:{role.port}")
+            leader = f"{role.host}:{role.port}"
+            self.resyncing = Resyncing(self._core, reply, now, leader, compress=self._compress)
             if self.target is None:
                 self.target = reply.last
             self.heard_at = now
@@ -187,7 +192,7 @@ class Follower:
         self.heard_at = self._whole_at = now
         self.even_at = self.even_at or now
         self.leader_lsn = max(self.leader_lsn, reply.last)
-        self._intake = Intake(reply.uuid, lsn, crc, now)
+        self._intake = Intake(reply.uuid, lsn, crc, now, compress=self._compress)
         self._came_to(lsn)
 
     def _heir_answered(self, reply: Reply) -> None:

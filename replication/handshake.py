@@ -1,6 +1,6 @@
 """The handshake: the follower's request, and the leader's reply, as words and a line of RESP.
 
-    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE] [COPY] [HEIR <id>]
+    TIDELOG FOLLOW 1 <uuid> <id> <address> <lsn> <crc> <lives> [REPLACE] [COPY] [COMPRESS] [HEIR <id>]
 
     1         version of this protocol
     uuid      of the store, 32 hex digits; an empty store (LSN 0) may name any
@@ -11,6 +11,7 @@
     lives     <number>:<incarnation, 16 hex digits>:<first LSN>, newest first, joined by commas, at most 100; - for none
     REPLACE   a person agrees that the follower's log is set aside where it has parted from the leader's
     COPY      the follower cannot go on from its log, or rewind it: RESYNC instead of CONTINUE and REJOIN
+    COMPRESS  the leader may compress what it sends
     HEIR      the sender has told the copy with this ID to lead, and asks how that ended. It follows only a store of a
               higher generation
 
@@ -42,6 +43,7 @@ from tidelog.replication.protocol import REASON_BYTES_MAX, cut
 
 VERSION: Final = 1
 LIVES_MAX: Final = 100
+OPTIONS: Final = (b"REPLACE", b"COPY", b"COMPRESS")  # each at most once, in this order
 _LSN_MAX: Final = (1 << 64) - 1
 _HOST = re.compile(rb"[!-~]{0,255}")
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,19}", re.ASCII)
@@ -60,6 +62,7 @@ class Follow(NamedTuple):
     host: str = ""  # that the follower announces; "" if none
     copy: bool = False
     heir: bytes = b""  # ID of the copy that was told to lead
+    compress: bool = False
 
     def words(self) -> list[bytes]:
         """The request as the words of a command. Only the newest LIVES_MAX lives are sent."""
@@ -74,8 +77,9 @@ class Follow(NamedTuple):
             ),
             lives or b"-",
         ]
+        asked = zip(OPTIONS, (self.replace, self.copy, self.compress), strict=True)
         heir = [b"HEIR", self.heir.hex().encode()] if self.heir else []
-        return [*words, *[b"REPLACE"] * self.replace, *[b"COPY"] * self.copy, *heir]
+        return [*words, *[word for word, wanted in asked if wanted], *heir]
 
 
 def parse_follow(words: Sequence[bytes]) -> Follow:
@@ -87,10 +91,13 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
             "upgrade the older side (followers first)"
         )
     given = rest[6:]
-    heir = given.pop() if len(given) > 1 and given[-2].upper() == b"HEIR" else None
+    heir: bytes | None = None
+    if len(given) > 1 and given[-2].upper() == b"HEIR":
+        heir = given[-1]
+        del given[-2:]
     options = [word.upper() for word in given]
-    replace, copy = b"REPLACE" in options, b"COPY" in options
-    asked = [b"REPLACE"] * replace + [b"COPY"] * copy + [b"HEIR"] * (heir is not None)
+    replace, copy, compress = (word in options for word in OPTIONS)
+    asked = [word for word in OPTIONS if word in options]
     if len(rest) < 6 or options != asked or version != b"%d" % VERSION:
         raise ProtocolError("TIDELOG FOLLOW needs version, uuid, id, address, lsn, crc and lives")
     uuid, id_, address, lsn, crc, lives = rest[:6]
@@ -108,6 +115,7 @@ def parse_follow(words: Sequence[bytes]) -> Follow:
         host.decode(),
         copy,
         b"" if heir is None else _hex("an id", heir, 16),
+        compress,
     )
     if bool(follow.lsn) != bool(follow.lives) or (
         follow.lives and follow.lives[0].lsn > follow.lsn

@@ -17,6 +17,7 @@ from tidelog.replication import protocol
 from tidelog.replication.errors import Parted, ProtocolError
 from tidelog.replication.protocol import (
     FROM_LEADER,
+    FROM_LEADER_PACKED,
     Ack,
     Beat,
     Bye,
@@ -46,13 +47,16 @@ class Intake:
     lsn, crc    the last frame that was taken, or with which the link began
     """
 
-    def __init__(self, uuid: bytes, lsn: int, crc: int, now: float) -> None:
+    def __init__(
+        self, uuid: bytes, lsn: int, crc: int, now: float, *, compress: bool = False
+    ) -> None:
+        """`compress`: the leader was told that it may."""
         self.beat: Beat | None = None
         self.bye: str | None = None
         self.promote: Promote | None = None
         self.heard_at = now
         self.lsn, self.crc = lsn, crc
-        self._messages = Messages(FROM_LEADER)
+        self._messages = Messages(FROM_LEADER_PACKED if compress else FROM_LEADER)
         self._frames = Frames(uuid, lsn, crc)
         self._part = 0  # bytes in which the newest `take` found no whole frame
         self._beat_at = now  # when `beat` came

@@ -66,6 +66,9 @@ class Settings(Protocol):
     def timeout_s(self) -> float:
         """Seconds of silence after which the link is closed."""
 
+    def compress(self) -> bool:
+        """Whether the leader may compress what it sends."""
+
     def verify_every_s(self) -> float:
         """Seconds between two comparisons of the data with the leader's; 0: none by itself."""
 
@@ -107,7 +110,7 @@ class Link:
         self.core = core
         self.settings = settings
         self.moved = moved
-        self.follower = Follower(core, settings.announced, settings.surplus_s)
+        self.follower = Follower(core, settings.announced, settings.surplus_s, settings.compress)
         self.loop = asyncio.get_running_loop()
         self.down_since: float | None = self.loop.time()
         self._wire: _Wire | None = None

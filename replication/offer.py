@@ -16,7 +16,7 @@ from tidelog.aof import identity
 from tidelog.aof.errors import BeyondEnd, Released
 from tidelog.aof.seek import position_after
 from tidelog.replication.errors import ProtocolError
-from tidelog.replication.feed import BEAT_SECONDS
+from tidelog.replication.feed import BEAT_SECONDS, PACK_BYTES_MAX
 from tidelog.replication.protocol import (
     DATA_FILE,
     FROM_FOLLOWER,
@@ -51,9 +51,12 @@ class Offer:
 
     snapshot   what it was offered; None before
     heard_at   when bytes came last
+    compress   whether to compress the files
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, *, compress: bool = False) -> None:
+        """`compress`: both sides want it."""
+        self.compress = compress
         self.snapshot: Snapshot | None = None
         self.heard_at = now
         self._messages = Messages(FROM_FOLLOWER)
@@ -91,9 +94,11 @@ class Offer:
         if self.snapshot is not None and not self._told:
             parts.append(self.snapshot.pack())
             self._told = True
+        if self.compress:
+            room = min(room, PACK_BYTES_MAX)
         while self._ahead and room > _DATA_OVERHEAD:
             piece = self._ahead[: min(SLICE_BYTES_MAX, room - _DATA_OVERHEAD)]
-            parts.append(Data(self._file, self._at, bytes(piece)).pack())
+            parts.append(Data(self._file, self._at, bytes(piece)).pack(compress=self.compress))
             self._at += len(piece)
             self._ahead = self._ahead[len(piece) :]
             room -= len(piece) + _DATA_OVERHEAD

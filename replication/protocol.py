@@ -16,6 +16,8 @@ From the leader:
     2 BEAT      now u64 (unix ms), last LSN u64, CRC u32 (of the header of the frame that ends with it), good LSN u64
     3 SNAPSHOT  LSN u64, CRC u32 (of its position), manifest bytes u64, data bytes u64, BLAKE2b of the data (32)
     4 DATA      file u8 (1 manifest, 2 data), offset u64, 1 to 65,536 bytes of the file
+   10 PACKED    type u8 (FRAMES or DATA), then the payload of such a message, compressed with zlib. Only if the follower
+                has asked for it
     5 BYE       reason, UTF-8, at most 1,000 bytes. The last message of a leader
     6 PROMOTE   LSN u64, generation u32: lead from now on, if all records through LSN are there, as the first life of
                 this generation or a higher one. The leader has stopped writing, for good unless the follower declines
@@ -34,6 +36,7 @@ The leader has stored "good" records as well as its fsync policy asks for, and s
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -56,6 +59,7 @@ ACK: Final = 16
 WANT: Final = 17
 PROMOTED: Final = 18
 FAULT: Final = 20
+PACKED: Final = 10
 
 MANIFEST_FILE: Final = 1
 DATA_FILE: Final = 2
@@ -115,8 +119,9 @@ class Data(NamedTuple):
     offset: int
     data: bytes
 
-    def pack(self) -> bytes:
-        return message(DATA, _FILE.pack(self.file, self.offset) + self.data)
+    def pack(self, *, compress: bool = False) -> bytes:
+        payload = _FILE.pack(self.file, self.offset) + self.data
+        return packed(DATA, payload) if compress else message(DATA, payload)
 
 
 class Bye(NamedTuple):
@@ -186,6 +191,14 @@ def message(kind: int, payload: bytes) -> bytes:
     return b"".join((head, payload, CRC.pack(crc32c_after(crc32c_of(head), payload))))
 
 
+def packed(kind: int, payload: bytes) -> bytes:
+    """The message PACKED that holds one of type FRAMES or DATA; that message itself if it is no longer so."""
+    small = zlib.compress(payload, 1)
+    if len(small) + 1 >= len(payload):
+        return message(kind, payload)
+    return message(PACKED, bytes((kind,)) + small)
+
+
 def cut(text: str, nbytes_max: int) -> bytes:
     """`text` in UTF-8, cut between two characters."""
     return text.encode(errors="replace")[:nbytes_max].decode(errors="ignore").encode()
@@ -234,11 +247,36 @@ FROM_FOLLOWER: Final[Mapping[int, Kind]] = {
 # fmt: on
 
 
+def _unpacked(payload: bytes) -> Message:
+    """The message in a PACKED. It holds no more than the bounds of its type allow. Raises ProtocolError."""
+    kind = FROM_LEADER.get(payload[0])
+    if payload[0] not in (FRAMES, DATA) or kind is None:
+        raise ProtocolError(f"PACKED holds a message of type {payload[0]}")
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(payload[1:], kind.nbytes_max + 1)
+    except zlib.error as error:
+        raise ProtocolError(f"PACKED cannot be unpacked: {error}") from None
+    if (
+        not unpacker.eof
+        or unpacker.unused_data
+        or not kind.nbytes_min <= len(found) <= kind.nbytes_max
+    ):
+        raise ProtocolError(f"PACKED does not hold one {kind.name} of {_bounds(kind)} bytes")
+    return kind.read(found)
+
+
+FROM_LEADER_PACKED: Final[Mapping[int, Kind]] = {
+    **FROM_LEADER,
+    PACKED: Kind("PACKED", 2, 1 + _FILE.size + SLICE_BYTES_MAX, _unpacked),
+}
+
+
 class Messages:
     """Splits the bytes from one side into messages. Holds at most one unfinished message besides what was put.
 
-    `kinds` are the types that the other side may send: FROM_LEADER or FROM_FOLLOWER. After a ProtocolError the rest
-    is meaningless, so `take` raises it again, however much is put.
+    `kinds` are the types that the other side may send: FROM_LEADER, FROM_LEADER_PACKED or FROM_FOLLOWER. After a
+    ProtocolError the rest is meaningless, so `take` raises it again, however much is put.
     """
 
     def __init__(self, kinds: Mapping[int, Kind]) -> None:
@@ -294,6 +332,8 @@ class Messages:
 
 
 def _stranger(number: int) -> str:
+    if number == PACKED:
+        return "PACKED was not asked for"
     for kinds, side in ((FROM_LEADER, "leader"), (FROM_FOLLOWER, "follower")):
         if number in kinds:
             return f"only a {side} sends {kinds[number].name}"

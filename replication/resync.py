@@ -144,15 +144,17 @@ class Resyncing:
     done     bytes of it that are there: fetched now or before
     """
 
-    def __init__(self, core: Core, asked: Resync, now: float, leader: str) -> None:
-        """`leader` names it in messages."""
+    def __init__(
+        self, core: Core, asked: Resync, now: float, leader: str, *, compress: bool = False
+    ) -> None:
+        """`leader` names it in messages. `compress`: it was told that it may."""
         assert core.roles is not None
         self.phase = WAITING
         self.size = self.done = 0
         # called from any thread: `send` has something
         self.wake: Callable[[], object] = lambda: None
         self._core, self._roles, self._asked = core, core.roles, asked
-        self._fetch = Fetch(now)
+        self._fetch = Fetch(now, compress=compress)
         self._place = LinkPlace(f"the snapshot of {leader}", self._fetch, lambda: self.wake())
         self._cancelled: BaseException | None = None
         with core.lock:

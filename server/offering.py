@@ -108,7 +108,7 @@ class Offering(asyncio.Protocol):
         self._core = core
         self._sink, self._end, self._ended = sink, end, ended
         self._loop = asyncio.get_running_loop()
-        self._offer = Offer(self._loop.time())
+        self._offer = Offer(self._loop.time(), compress=asked.compress)
         self._open = True
         self._reading: asyncio.Future[bytes] | None = None
         self._holding = in_thread(partial(hold, core, least))
@@ -177,6 +177,9 @@ class Offering(asyncio.Protocol):
             if not data:
                 break
             self._sink.write(data)
+            if self._offer.compress:
+                self._loop.call_soon(self.pump)  # the next part when others had their turn
+                break
         need = self._offer.need()
         if need is not None and self._reading is None and self.held is not None:
             file = FILES[need.file]

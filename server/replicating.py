@@ -173,6 +173,10 @@ class Replicating:
         """See `replication.link.Settings`."""
         return float(self._server.config["repl-timeout"])
 
+    def compress(self) -> bool:
+        """See `replication.link.Settings`."""
+        return bool(self._server.config["repl-compression"])
+
     def verify_every_s(self) -> float:
         """See `replication.link.Settings`."""
         return float(self._server.config["replica-verify-every"])

@@ -34,7 +34,7 @@ _READ_ONLY = "this store is open read-only, and its writer ships its log"
 
 
 async def follow(session: Session, args: list[bytes]) -> Reply:
-    """TIDELOG FOLLOW version uuid id port lsn crc lives [REPLACE]"""
+    """TIDELOG FOLLOW version uuid id port lsn crc lives [REPLACE] [COPY] [COMPRESS]"""
     server, connection = session.server, session.connection
     assert isinstance(connection, Connection)
     feeding = server.replicating.feeding
@@ -46,6 +46,7 @@ async def follow(session: Session, args: list[bytes]) -> Reply:
 
     try:
         asked = parse_follow(args)
+        asked = asked._replace(compress=asked.compress and server.config["repl-compression"])
         if session.core.checkpoints is None:
             raise _refused(_READ_ONLY)
         now = server.loop.time()

@@ -153,6 +153,8 @@ _ALL: Final = (
            "Connect to the leader with TLS. tls-ca-cert-file or tls-ca-cert-dir verify its certificate."),
     Option("repl-timeout", Integer(1, INT_MAX), 10, RUN,
            "Seconds of silence after which either side of a replication link closes it."),
+    Option("repl-compression", Boolean(), False, RUN,
+           "Compress what a leader sends to a follower, if both have this option: for slow links."),
     Option("repl-backlog-size", Memory(16 << 10), 1 << 30, RUN,
            "Maximum bytes of the log to keep for a follower that has not synced them yet."),
     Option("repl-backlog-ttl", Integer(0, INT_MAX), 86_400, RUN,

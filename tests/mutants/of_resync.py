@@ -160,4 +160,21 @@ MUTANTS: Final = (
         ),
         "Data that differs from the leader's is kept, although both logs are the same.",
     ),
+    # --- compressed
+    Mutant(
+        "protocol/bomb",
+        "replication/protocol.py",
+        "        found = unpacker.decompress(payload[1:], kind.nbytes_max + 1)\n",
+        "        found = unpacker.decompress(payload[1:])[: kind.nbytes_max]\n",
+        ("tests/replication/test_compression.py::test_what_is_refused",),
+        "A compressed message cannot hold more than its type allows.",
+    ),
+    Mutant(
+        "protocol/compressed-unasked",
+        "replication/intake.py",
+        "FROM_LEADER_PACKED if compress else FROM_LEADER)\n",
+        "FROM_LEADER_PACKED)\n",
+        ("tests/replication/test_compression.py::test_it_must_be_asked_for",),
+        "A leader compresses only if its follower has asked for it.",
+    ),
 )

@@ -16,6 +16,7 @@ from tidelog.replication.errors import ProtocolError
 from tidelog.replication.protocol import (
     FROM_FOLLOWER,
     FROM_LEADER,
+    FROM_LEADER_PACKED,
     OVERHEAD,
     REASON_BYTES_MAX,
     SLICE_BYTES_MAX,
@@ -91,7 +92,7 @@ def test_the_format_document_has_every_message() -> None:
     }
     assert found == {
         (number, kind.name, side, kind.nbytes_min, kind.nbytes_max)
-        for side, kinds in (("leader", FROM_LEADER), ("follower", FROM_FOLLOWER))
+        for side, kinds in (("leader", FROM_LEADER_PACKED), ("follower", FROM_FOLLOWER))
         for number, kind in kinds.items()
     }
 
