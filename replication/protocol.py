@@ -16,11 +16,11 @@ From the leader:
     2 BEAT      now u64 (unix ms), last LSN u64, CRC u32 (of the header of the frame that ends with it), good LSN u64
     3 SNAPSHOT  LSN u64, CRC u32 (of its position), manifest bytes u64, data bytes u64, BLAKE2b of the data (32)
     4 DATA      file u8 (1 manifest, 2 data), offset u64, 1 to 65,536 bytes of the file
-   10 PACKED    type u8 (FRAMES or DATA), then the payload of such a message, compressed with zlib. Only if the follower
-                has asked for it
     5 BYE       reason, UTF-8, at most 1,000 bytes. The last message of a leader
     6 PROMOTE   LSN u64, generation u32: lead from now on, if all records through LSN are there, as the first life of
                 this generation or a higher one. The leader has stopped writing, for good unless the follower declines
+   10 PACKED    type u8 (FRAMES or DATA), then the payload of such a message, compressed with zlib. Only if the follower
+                has asked for it
 
 From the follower:
 
@@ -55,11 +55,11 @@ SNAPSHOT: Final = 3
 DATA: Final = 4
 BYE: Final = 5
 PROMOTE: Final = 6
+PACKED: Final = 10
 ACK: Final = 16
 WANT: Final = 17
 PROMOTED: Final = 18
 FAULT: Final = 20
-PACKED: Final = 10
 
 MANIFEST_FILE: Final = 1
 DATA_FILE: Final = 2
