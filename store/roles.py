@@ -194,6 +194,9 @@ class Roles:
 
         Raises DataError (the store does not lead), NotStored, StorePoisoned.
         """
+        # imported here, because most stores never hand over
+        from tidelog.store.commit import held
+
         with self._sound() as core:
             if self.role.follows:
                 raise DataError("this store follows, so it has nothing to hand over")
@@ -202,17 +205,15 @@ class Roles:
                 core.log.flush()
             except BaseException as error:
                 raise core.landing.unreserved(error)
-            # imported here, because most stores never hand over
-            from tidelog.store.commit import held
-
             held.hold(core)
             return core.log.written_lsn
 
     def release(self) -> None:
         """Take writes again, unless the store hands over by now. Raises what `Core.mend` raises."""
-        with self._sound() as core:
-            from tidelog.store.commit import held  # here: as in `hold`
+        # imported here, because most stores never hand over
+        from tidelog.store.commit import held
 
+        with self._sound() as core:
             held.release(core)
 
     def hand_over(self, heir: bytes, host: str, port: int, reason: str) -> int:

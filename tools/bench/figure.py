@@ -38,8 +38,8 @@ class Bound:
 class Figure:
     """One line of the table.
 
-    unit        "/s" (more is better), or "us", "ms", "s", "B", "MB", "MiB", "%", "reads", "ms/s" of processor time
-                (less is better)
+    unit        "/s" or "MB/s" (more is better), or "us", "ms", "s", "B", "MB", "MiB", "%", "reads", "ms/s" of
+                processor time (less is better)
     baselines   name -> figure in the same unit, the one the ratio is against first
     target      it is met if any of these holds; empty = the figure is for information
     note        what a reader must know to repeat it

@@ -118,7 +118,8 @@ def test_an_embedded_leader_is_followed(tmp_path: Path) -> None:
 def test_the_log_to_catch_up_with_has_these_records(tmp_path: Path, per_frame: int) -> None:
     import tidelog
 
-    subject._write(tmp_path / "store", 1_024, per_frame)
+    subject._write(tmp_path / "store", 1_024, per_frame, tmp_path / "copy")
+    assert subject._replayed(tmp_path / "copy", 1_024) > 0
     with tidelog.open(tmp_path / "store") as db:
         assert db.xlen(STREAM) == db.xlen("returns") == 512
         assert db.info()["next_lsn"] - 1 == 1_025

@@ -6,6 +6,7 @@ cost is told as processor time, too.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,19 +20,29 @@ from tidelog.tools.bench.baselines.redis_server import RedisServer
 from tidelog.tools.bench.bench import EVERYSEC, Bench
 from tidelog.tools.bench.contenders.our_server import TidelogServer
 from tidelog.tools.bench.figure import Bound, Figure
-from tidelog.tools.bench.messages import BATCH, SMALL
+from tidelog.tools.bench.messages import BATCH, RANDOM, SMALL
 from tidelog.tools.bench.processes import confirmed, handing, stream_latency
 from tidelog.tools.bench.processes.fresh import Fresh
 from tidelog.tools.bench.processes.leading import Leading
 from tidelog.tools.bench.processes.opened import BY_HAND
-from tidelog.tools.bench.processes.pair import Kind, Pair, attach, hasten, offset, reached, wait_for
+from tidelog.tools.bench.processes.pair import (
+    Kind,
+    Pair,
+    attach,
+    hasten,
+    offset,
+    reached,
+    replication,
+    wait_for,
+)
 from tidelog.tools.bench.processes.relay import Relay
 from tidelog.tools.bench.processes.served import Served
 from tidelog.tools.bench.redis_benchmark import Load
-from tidelog.tools.bench.wire import STREAM
+from tidelog.tools.bench.wire import STREAM, packed
 
 OURS, REDIS = "tidelog", "redis-server"
 ALONE, REDIS_ALONE = "without", "redis-server without"
+REPLAY = "replay alone"
 MIB = 1 << 20
 
 # load, how much the leader's processor time per XADD may grow by one follower
@@ -49,6 +60,16 @@ GROWN_MIB_MAX = 32
 
 CAUGHT_UP = 1_000_000  # records
 FRAME = 256
+# records per frame, records per second, and the share of the rate at which an open replays the same log: the host of
+# the absolute figure replays 544,000 and 1,070,000
+CATCHING_UP = ((1, 350_000, 0.64), (FRAME, 700_000, 0.65))
+
+COPIED, QUICK_COPIED = 5_000_000, 200_000  # entries
+COPIED_MB_S = 150
+COPIED_S, COPIED_AGAIN_S = 15.0, 8.0
+COPIED_TIMES = 2.5  # as long as redis-server
+SEGMENT_BYTES = 1 << 20  # small, so that the checkpoint releases the beginning of the log
+COPY_POLLED_S = 0.01
 
 RATE = 5_000
 LATENCY_RUNS, QUICK_LATENCY_RUNS = 5, 2
@@ -79,6 +100,7 @@ def rows(bench: Bench) -> Iterator[Figure]:
     yield from _embedded(bench)
     yield from _replicated(bench)
     yield from _catching_up(bench)
+    yield from _resync(bench)
     yield from _cut(bench)
     yield from _promotion(bench)
     yield from _handover(bench)
@@ -258,9 +280,10 @@ def _replicated(bench: Bench) -> Iterator[Figure]:
 def _catching_up(bench: Bench) -> Iterator[Figure]:
     count = bench.scaled(CAUGHT_UP) // FRAME * FRAME
     redis = _redis_sync(bench, count)
-    for per_frame, target in ((1, 350_000), (FRAME, 700_000)):
-        leader, follower = bench.fresh("leader"), bench.fresh("follower")
-        _write(leader / "store", count, per_frame)
+    for per_frame, target, share in CATCHING_UP:
+        leader, follower, alone = (bench.fresh(name) for name in ("leader", "follower", "alone"))
+        _write(leader / "store", count, per_frame, alone / "store")
+        replayed = _replayed(alone / "store", count)
         with (
             closing(TidelogServer(leader, EVERYSEC)) as ours,
             closing(TidelogServer(follower, EVERYSEC)) as copy,
@@ -272,14 +295,14 @@ def _catching_up(bench: Bench) -> Iterator[Figure]:
             f"replication: catching up from disk, frames of {per_frame}",
             "/s",
             count / spent,
-            redis,
-            (Bound(target),),
+            {REPLAY: replayed, **redis},
+            (Bound(target), Bound(share, REPLAY)),
             f"{count:,} records; the leader is idle; redis-server sends an RDB file",
         )
 
 
-def _write(path: Path, count: int, per_frame: int) -> None:
-    """A log of so many records. The log keeps them, because no checkpoint is made."""
+def _write(path: Path, count: int, per_frame: int, copy: Path) -> None:
+    """A log of so many records, and a copy of it without a checkpoint."""
     db: Any = tidelog.open(path, fsync=EVERYSEC, **BY_HAND)
     for _ in range(count // FRAME):
         # Alternate between two streams, because consecutive XADDs to one stream would become one record.
@@ -289,7 +312,20 @@ def _write(path: Path, count: int, per_frame: int) -> None:
             pipeline.xadd("returns", fields)
         if per_frame > 1:
             pipeline.execute()
+    shutil.copytree(path, copy)
     db.close()
+
+
+def _replayed(path: Path, count: int) -> float:
+    """Records per second of an open that replays so many."""
+    start = time.perf_counter()
+    db: Any = tidelog.open(path, fsync=EVERYSEC, **BY_HAND)
+    spent = time.perf_counter() - start
+    found = db.xlen(STREAM) + db.xlen("returns")
+    db.close()
+    if found != count:
+        raise RuntimeError(f"{path}: {found} entries after the replay, but {count} were logged")
+    return count / spent
 
 
 def _redis_sync(bench: Bench, count: int) -> dict[str, float]:
@@ -302,6 +338,84 @@ def _redis_sync(bench: Bench, count: int) -> dict[str, float]:
             hasten(leader)
             feed(leader, adding_to_one(count))
             return {REDIS: count // BATCH * BATCH / attach(replica, leader.port, offset(leader))}
+    except FileNotFoundError as error:
+        bench.missing[REDIS] = str(error)
+        return {}
+
+
+def _resync(bench: Bench) -> Iterator[Figure]:
+    entries = QUICK_COPIED if bench.quick else COPIED
+    redis = _redis_copy(bench, entries)
+    path = bench.fresh("leader")
+    options = {**BY_HAND, "segment_bytes": SEGMENT_BYTES, "retain_bytes": 0}
+    db: Any = tidelog.open(path / "store", fsync=EVERYSEC, **options)
+    messages = RANDOM.some(BATCH)
+    for _ in range(entries // BATCH):
+        db.xadd_many(STREAM, messages)
+    db.checkpoint()
+    db.close()
+    with closing(TidelogServer(path, EVERYSEC)) as leader:
+        first_s, mb_s = _copied(bench, leader, entries)
+        again_s, _ = _copied(bench, leader, entries)
+    note = f"{entries:,} entries of 100 random bytes; the log does not begin with LSN 1"
+    yield Figure(
+        "replication: a copy of the leader's data, on the link",
+        "MB/s",
+        mb_s,
+        {},
+        () if bench.quick else (Bound(COPIED_MB_S),),
+        note,
+    )
+    limits = [COPIED_S, *(COPIED_TIMES * spent for spent in redis.values())]
+    for what, spent, limit in (
+        ("a copy of the leader's data", first_s, min(limits)),
+        ("the same with a snapshot that is there", again_s, COPIED_AGAIN_S),
+    ):
+        yield Figure(
+            f"replication: REPLICAOF to up, {what}",
+            "s",
+            spent,
+            redis,
+            () if bench.quick else (Bound(round(limit, 1), most=True),),
+            f"{note}; redis-server sends an RDB file",
+        )
+
+
+def _copied(bench: Bench, leader: Served, entries: int) -> tuple[float, float]:
+    """Seconds until a new follower has everything by a copy, and the megabytes per second that came meanwhile."""
+    came = 0
+    with closing(TidelogServer(bench.fresh("follower"), EVERYSEC)) as follower:
+        start = began = ended = time.perf_counter()
+        follower.command("REPLICAOF", "127.0.0.1", str(leader.port))
+        while not reached(follower, offset(leader)):
+            nbytes = int(replication(follower).get("master_sync_read_bytes", 0))
+            if nbytes > came:
+                ended, came = time.perf_counter(), nbytes
+            elif not came:
+                began = time.perf_counter()
+            time.sleep(COPY_POLLED_S)
+        spent = time.perf_counter() - start
+        if follower.client.xlen(STREAM) != entries:
+            raise RuntimeError("the follower has not all entries")
+    if not came:
+        raise RuntimeError("the follower got the log and not a copy")
+    return spent, came / 1e6 / (ended - began)
+
+
+def _redis_copy(bench: Bench, entries: int) -> dict[str, float]:
+    """Seconds of a redis-server's full resync of the same entries."""
+    batch = b"".join(
+        packed("XADD", STREAM, "*", *(word for pair in fields.items() for word in pair))
+        for fields in RANDOM.some(BATCH)
+    )
+    try:
+        with (
+            closing(RedisServer(bench.fresh("redis-leader"), EVERYSEC)) as leader,
+            closing(RedisServer(bench.fresh("redis-replica"), EVERYSEC)) as replica,
+        ):
+            hasten(leader)
+            feed(leader, (batch for _ in range(entries // BATCH)))
+            return {REDIS: attach(replica, leader.port, offset(leader))}
     except FileNotFoundError as error:
         bench.missing[REDIS] = str(error)
         return {}
