@@ -28,9 +28,7 @@ from tidelog.store.errors import DataError, TokenLate, TokenLost
 
 TIMEOUT_S: Final = 10.0  # how long a call waits for a token unless it says so
 
-_FORM: Final = re.compile(
-    r"([0-9a-f]{8})-(0|[1-9a-f][0-9a-f]{0,15})-([0-9a-f]{16})-(0|[1-9][0-9]{0,19})"
-)
+_FORM: Final = r"([0-9a-f]{8})-(0|[1-9a-f][0-9a-f]{0,15})-([0-9a-f]{16})-(0|[1-9][0-9]{0,19})"
 _U64_MAX: Final = (1 << 64) - 1
 
 
@@ -58,7 +56,7 @@ def parse(text: str | bytes) -> Token:
     """The token in a text. Raises DataError."""
     if isinstance(text, bytes):
         text = text.decode("ascii", "replace")
-    form = _FORM.fullmatch(text) if isinstance(text, str) else None
+    form = re.fullmatch(_FORM, text) if isinstance(text, str) else None
     if form is None or int(form[4]) > _U64_MAX:
         raise DataError(
             "invalid token: pass the text of receipt.token, or of the reply to TIDELOG TOKEN, unchanged"
