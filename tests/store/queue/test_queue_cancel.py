@@ -185,7 +185,7 @@ def interrupted(work: Work, at: int, seen: set[str] | None = None) -> str:
     return trap.where
 
 
-@pytest.mark.parametrize("work", rest_slow(WORKS, 5))
+@pytest.mark.parametrize("work", rest_slow(WORKS, 2))
 def test_an_interrupt_in_every_line(work: Work) -> None:
     """Each line once, when it is first come to."""
     places = set[str]()

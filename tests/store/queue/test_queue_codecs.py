@@ -12,10 +12,11 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from tests.rounds import more
 
 import tidelog
 from tidelog import testing
@@ -77,6 +78,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@settings(max_examples=30, deadline=None)
 @given(VALUES)
 @example((1, (2,)))
 @example(Odd(a=1))
@@ -84,6 +86,9 @@ VALUES = st.recursive(
 def test_json_is_what_the_library_makes(value: Any) -> None:
     wanted = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     assert codec_of("json").encode(value) == wanted.encode()
+
+
+test_more_json_is_what_the_library_makes = more(test_json_is_what_the_library_makes, 200)
 
 
 def test_json_where_the_library_is_in_python_alone(monkeypatch: pytest.MonkeyPatch) -> None:

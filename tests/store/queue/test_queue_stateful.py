@@ -649,7 +649,7 @@ def run(machine: type[Machine], examples: int, steps: int, *more: Phase) -> None
 @pytest.mark.parametrize("machine", [Machine, JumpyMachine])
 def test_the_queue_beside_its_model(machine: type[Machine]) -> None:
     """Without shrinking, which takes minutes: what fails here is found again, and made small, by the slow one."""
-    run(machine, 25, 50)
+    run(machine, 12, 50)
 
 
 @pytest.mark.slow
