@@ -26,6 +26,14 @@ def rest_slow(values: Iterable[object], first: int) -> list[object]:
     ]
 
 
+def slow_and_soak(slow: object, soak: object) -> list[object]:
+    """Two values of one parameter: how much `make test-slow` tries, and how much `make test-soak` tries."""
+    return [
+        pytest.param(slow, marks=pytest.mark.slow, id="slow"),
+        pytest.param(soak, marks=pytest.mark.soak, id="soak"),
+    ]
+
+
 def more(test: Any, examples: int) -> Any:
     """A test of hypothesis again, with more examples: a slow test."""
     told = test.hypothesis

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.aof.world import Life, Past, random_step, read_back
+from tests.rounds import slow_and_soak
 
 from tidelog.aof.errors import NotAStore
 from tidelog.aof.log import FSYNCED
@@ -125,14 +126,14 @@ def test_every_power_cut_leaves_what_was_promised() -> None:
     assert seed > 10, "too few workloads"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_more_power_cuts() -> None:
+@pytest.mark.parametrize("count", slow_and_soak(150, 600))
+def test_many_more_power_cuts(count: int) -> None:
     watch = Watch(seed=random.randrange(1 << 32))
     first = random.randrange(1 << 32)
-    for seed in range(first, first + 600):
+    for seed in range(first, first + count):
         run(watch, seed, steps=30)
-    assert watch.images > 100_000
+    assert watch.images > 100 * count
 
 
 def test_a_life_after_the_cut_goes_on() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
 from tests.aof.test_power_loss import CHANGES, SYNCS, fingerprint
 from tests.aof.world import ROOT, UUID, Life, Past, open_store, pack, unit
-from tests.rounds import new_seeds
+from tests.rounds import new_seeds, slow_and_soak
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import BadFrame, FollowerLog, LeaderLog, LogClosed, LogPoisoned, NoSpace
@@ -275,11 +275,11 @@ def test_every_power_cut_leaves_what_was_promised(policy: Policy) -> None:
     assert len(cuts.seen) > 100
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", slow_and_soak(20, 60))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_many_more_power_cuts(policy: Policy) -> None:
-    seeds = new_seeds(60)
+def test_many_more_power_cuts(policy: Policy, count: int) -> None:
+    seeds = new_seeds(count)
     cuts = Cuts(seeds[0])
     for seed in seeds:
         run(cuts, policy, seed)

@@ -10,7 +10,7 @@ import pytest
 from tests.aof.shipping import AOF, Follower, Leader, batches, frames_in
 from tests.aof.test_power_loss import CHANGES, SYNCS, new_images
 from tests.aof.world import ROOT, UUID, Life, Past, open_store
-from tests.rounds import new_seeds
+from tests.rounds import new_seeds, slow_and_soak
 
 from tidelog.aof import durable, segment
 from tidelog.aof.errors import CorruptFrame, NoFrameEnds, NoSpace
@@ -237,8 +237,8 @@ def test_every_power_cut_leaves_a_store_that_opens() -> None:
     assert sum(cut_at_every_operation(seed, images=4) for seed in range(3)) > 50
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_more_power_cuts() -> None:
-    for seed in new_seeds(200):
+@pytest.mark.parametrize("count", slow_and_soak(60, 200))
+def test_many_more_power_cuts(count: int) -> None:
+    for seed in new_seeds(count):
         cut_at_every_operation(seed, images=8)

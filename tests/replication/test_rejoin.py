@@ -12,7 +12,7 @@ from tests.aof.test_power_loss import CHANGES, SYNCS, new_images
 from tests.replication.network import ROOT, Network, Node
 from tests.replication.processes import Node as Process
 from tests.replication.processes import caught_up, ended
-from tests.rounds import new_seeds
+from tests.rounds import new_seeds, slow_and_soak
 from tests.until import until
 
 from tidelog.aof import identity
@@ -122,10 +122,10 @@ def test_every_power_cut_leaves_all_of_it() -> None:
     assert cut_at_every_operation(0, images=1) > 10
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_more_power_cuts() -> None:
-    for seed in new_seeds(40):
+@pytest.mark.parametrize("count", slow_and_soak(15, 40))
+def test_many_more_power_cuts(count: int) -> None:
+    for seed in new_seeds(count):
         cut_at_every_operation(seed, images=4)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.replication.processes import Node, caught_up, ended
 from tests.replication.stores import frames
-from tests.rounds import rest_slow
+from tests.rounds import rest_slow, slow_and_soak
 from tests.server.durability.load import Load, check
 from tests.until import until
 
@@ -53,10 +53,11 @@ def test_both_are_equal_afterwards(tmp_path: Path) -> None:
     rounds(tmp_path, "everysec", 2, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", slow_and_soak(12, 30))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_thirty_rounds(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path, policy, 30, seed=2)
+def test_many_rounds(tmp_path: Path, policy: str, count: int) -> None:
+    rounds(tmp_path, policy, count, seed=2)
 
 
 def test_what_wait_confirmed_is_there_after_a_promotion(tmp_path: Path) -> None:

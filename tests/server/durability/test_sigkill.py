@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.rounds import slow_and_soak
 from tests.server.durability.load import Load, check
 
 import tidelog
@@ -45,7 +46,8 @@ def test_what_was_answered_is_there(tmp_path: Path, policy: str) -> None:
     rounds(tmp_path / "store", policy, 2, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", slow_and_soak(25, 50))
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_fifty_rounds(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path / "store", policy, 50, seed=2)
+def test_many_rounds(tmp_path: Path, policy: str, count: int) -> None:
+    rounds(tmp_path / "store", policy, count, seed=2)

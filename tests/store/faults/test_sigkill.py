@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.rounds import slow_and_soak
 from tests.store.faults.killed import run_and_kill
 
 import tidelog
@@ -72,7 +73,8 @@ def test_sigkill_loses_nothing_acknowledged(tmp_path: Path, policy: str) -> None
     rounds(tmp_path, policy, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", slow_and_soak(70, 200))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_two_hundred_sigkills_lose_nothing_acknowledged(tmp_path: Path, policy: str) -> None:
-    rounds(tmp_path, policy, 200)
+def test_many_sigkills_lose_nothing_acknowledged(tmp_path: Path, policy: str, count: int) -> None:
+    rounds(tmp_path, policy, count)

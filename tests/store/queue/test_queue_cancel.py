@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests import inside
-from tests.rounds import rest_slow, some_and_all
+from tests.rounds import rest_slow, slow_and_soak, some_and_all
 from tests.store.queue.interrupts import QueueTrap
 
 import tidelog
@@ -195,14 +195,14 @@ def test_an_interrupt_in_every_line(work: Work) -> None:
     print(f"{len(places)} lines")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("every", slow_and_soak(3, 1))
 @pytest.mark.parametrize("work", WORKS)
-def test_an_interrupt_at_every_line(work: Work) -> None:
+def test_an_interrupt_at_every_line(work: Work, every: int) -> None:
     """Each line, as often as it is come to."""
     at = 0
     while interrupted(work, at):
-        at += 1
+        at += every
     assert at > 50
     print(f"{at} interrupts")
 
