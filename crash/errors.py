@@ -1,0 +1,19 @@
+"""Errors of the crash bench. A finding is no error: it is a result (crash/explore.py)."""
+
+from __future__ import annotations
+
+
+class CrashError(Exception):
+    """The base of the errors below."""
+
+
+class BadTrace(CrashError):
+    """A file is not a whole trace of this version. The text says which file, what is wrong, and what to do."""
+
+
+class BadFinding(CrashError):
+    """A directory does not hold a finding that can be replayed."""
+
+
+class BenchError(CrashError):
+    """The bench itself, or a workload without any crash, does not do what it must. Nothing was proven."""
