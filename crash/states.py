@@ -266,6 +266,19 @@ class Disk:
             if node in self.files:
                 self.removed.appendleft(self.files[node].medium)
 
+    def numbers(self) -> dict[str, int]:
+        """The number of each path that exists now."""
+        found: dict[str, int] = {"": ROOT}
+
+        def walk(directory: int, path: str) -> None:
+            for name, node in self.names[directory].items():
+                found[path + name] = node
+                if node in self.names:
+                    walk(node, f"{path}{name}/")
+
+        walk(ROOT, "")
+        return found
+
     def cut(self) -> Cut:
         """The states in which power may leave the disk now."""
         return Cut(self)
@@ -508,13 +521,53 @@ def _old_blocks(file: _File, sector: int, removed: Sequence[bytes]) -> Iterator[
         yield block, f"stale, of the file removed {number}. to last"
 
 
-def cuts(trace: Trace) -> Iterator[Cut]:
-    """The moment after each operation of a trace, and the one before the first. Use one before you take the next."""
+def joined(first: Trace, time: int, second: Trace) -> Trace:
+    """The first `time` operations of one trace, then those of another that began with what the process left then.
+
+    The process ended, and the page cache stayed: what was not synced before is not synced now.
+    """
+    disk = Disk(first.base)
+    for operation in first.operations[:time]:
+        disk.step(operation)
+    there = disk.numbers()
+    nodes = {ROOT: ROOT}
+    for (number, *_), path in zip(numbered(second.base), second.base, strict=True):
+        nodes[number] = there[path]
+    beyond = 1 + max(disk.paths)
+    syncs = 1 + max(
+        (o.sync for o in first.operations[:time] if isinstance(o, SyncBegin)), default=-1
+    )
+
+    def of(number: int) -> int:
+        return nodes.setdefault(number, beyond + number)
+
+    operations: list[Operation] = list(first.operations[:time])
+    for operation in second.operations:
+        match operation:
+            case Create(node, parent, _) | Mkdir(node, parent, _) | Unlink(node, parent, _):
+                operations.append(operation._replace(node=of(node), parent=of(parent)))
+            case Write(node) | Size(node):
+                operations.append(operation._replace(node=of(node)))
+            case Rename(node, parent, _, new_parent):
+                operations.append(
+                    operation._replace(node=of(node), parent=of(parent), new_parent=of(new_parent))
+                )
+            case SyncBegin(sync, node):
+                operations.append(operation._replace(sync=syncs + sync, node=of(node)))
+            case SyncEnd(sync):
+                operations.append(SyncEnd(syncs + sync))
+            case Promised():
+                operations.append(operation)
+    return Trace(second.about, first.base, second.units, operations)
+
+
+def cuts(trace: Trace, after: int = 0) -> Iterator[Cut]:
+    """The moment after each operation of a trace but the first `after`. Use one before you take the next."""
     disk = Disk(trace.base)
-    yield disk.cut()
     for operation in trace.operations:
         disk.step(operation)
-        yield disk.cut()
+        if disk.time > after:
+            yield disk.cut()
 
 
 def cut_at(trace: Trace, time: int) -> Cut:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutants import (
     of_checkpoint,
+    of_crash,
     of_engine,
     of_exports,
     of_log,
@@ -27,4 +28,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *of_spark_streams.MUTANTS,
     *of_replication.MUTANTS,
     *of_resync.MUTANTS,
+    *of_crash.MUTANTS,
 )

@@ -1,0 +1,241 @@
+"""Exploring: tries the states of a trace, and has the oracle judge what a store makes of each.
+
+Two layers of it. `store` loses power at every operation of a recorded life. `double` loses it once more, at every
+operation of the recovery from some of the states that the first cut left, and of the life after it: what was served
+once must stay, recovering twice is recovering once, and a new write is taken and survives.
+
+A state whose image was seen before is not opened again. Its outcome is judged again, though, because more may have been
+promised since.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
+
+from tidelog.crash.commits import commits_noted
+from tidelog.crash.oracle import Fault, Kind, Oracle, Served
+from tidelog.crash.record import RecordingDisk
+from tidelog.crash.served import Stage, contents_of, open_on, serve
+from tidelog.crash.states import Cut, State, cut_at, cuts, fingerprint, joined
+from tidelog.crash.trace import SyncBegin, Trace, Tree, Unit, pack, versions
+
+PROBE: Final = b"probe"  # the stream of the write that is taken after a crash
+
+
+@dataclass
+class Counts:
+    """What was tried, and what was found.
+
+    there      legal states, equal images counted again at each operation
+    tried      of these
+    distinct   different images among those tried; each was opened
+    refused, lost, wrong   states with such a fault
+    """
+
+    there: int = 0
+    tried: int = 0
+    distinct: int = 0
+    refused: int = 0
+    lost: int = 0
+    wrong: int = 0
+
+    def add(self, other: Counts) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    @property
+    def faults(self) -> int:
+        return self.refused + self.lost + self.wrong
+
+
+class Finding(NamedTuple):
+    """A state after which a store broke a promise. It can be tried again alone, from nothing but this.
+
+    layer   in which it was found
+    trace   as the content of a file
+    time    how many of its operations were done
+    state   the state, as crash/states.py numbers it
+    power   the power was cut; if not, only the process ended
+    """
+
+    layer: str
+    trace: bytes
+    time: int
+    state: State
+    power: bool
+    kind: str
+    words: str
+
+
+class Effort(NamedTuple):
+    """How many states to try.
+
+    drawn          at each operation that has too many states to try all
+    exhaustive     so many states are few enough
+    double         of the distinct images, the share whose recovery loses power too
+    killed         of the ends of the process, the share whose recovery loses power
+    double_drawn   states at each operation of such a recovery
+    findings       stop the exploration of a trace after so many
+    """
+
+    drawn: int = 6
+    exhaustive: int = 64
+    double: float = 0.03
+    killed: float = 0.03
+    double_drawn: int = 3
+    findings: int = 1
+
+
+STORE: Final = "store"
+DOUBLE: Final = "double"
+
+
+@dataclass
+class Report:
+    """Counts of each layer, and what was found."""
+
+    counts: dict[str, Counts] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def of(self, layer: str) -> Counts:
+        return self.counts.setdefault(layer, Counts())
+
+    def add(self, other: Report) -> None:
+        for layer, counts in other.counts.items():
+            self.of(layer).add(counts)
+        self.findings += other.findings
+
+
+class Explorer:
+    """Explores traces on one stage.
+
+    layer      the name of the first layer in the report; that of double crashes is DOUBLE
+    stopping   called between states; true ends the exploration
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        rng: random.Random,
+        effort: Effort,
+        layer: str = STORE,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.report = Report()
+        self._stage = stage
+        self._rng = rng
+        self._effort = effort
+        self._layer = layer
+        self._stopping = stopping
+
+    def explore(self, trace: Trace) -> None:
+        """Try the states of a trace, and those of some recoveries."""
+        self._explore(trace, self._layer, self._effort.drawn, self._effort.exhaustive)
+
+    def _explore(
+        self, trace: Trace, layer: str, drawn: int, exhaustive: int, after: int = 0
+    ) -> None:
+        counts = self.report.of(layer)
+        oracle = Oracle(trace.units)
+        outcomes: dict[bytes, Served] = {}
+        most = len(self.report.findings) + self._effort.findings
+        for cut in cuts(trace, after):
+            if isinstance(trace.operations[cut.time - 1], SyncBegin):
+                continue  # nothing changed
+            counts.there += cut.count
+            for state in cut.states(self._rng, drawn, exhaustive):
+                if self._stopping():
+                    return
+                counts.tried += 1
+                image = cut.image(state)
+                name = fingerprint(image)
+                power = state != cut.whole
+                served = outcomes.get(name)
+                if served is None:
+                    served = outcomes[name] = serve(self._stage, image)
+                    counts.distinct += 1
+                    share = self._effort.double if power else self._effort.killed
+                    if layer != DOUBLE and self._rng.random() < share:
+                        self._double(trace, cut, image, oracle, served, power=power)
+                fault = oracle.judge(served, cut.promised, power=power)
+                if fault is not None:
+                    self._found(layer, trace, cut, state, power, fault)
+                    if len(self.report.findings) >= most:
+                        return
+
+    def _found(
+        self, layer: str, trace: Trace, cut: Cut, state: State, power: bool, fault: Fault
+    ) -> None:
+        counts = self.report.of(layer)
+        setattr(counts, fault.kind.value, getattr(counts, fault.kind.value) + 1)
+        self.report.findings.append(
+            Finding(layer, pack(trace), cut.time, state, power, fault.kind.value, fault.words)
+        )
+
+    def _double(
+        self, trace: Trace, cut: Cut, image: Tree, oracle: Oracle, served: Served, *, power: bool
+    ) -> None:
+        """Record the recovery from an image and the life after it, and lose power in them.
+
+        If the image is that of a process that ended, its page cache is still there when the recovery begins.
+        """
+        if served.contents is None:
+            return  # a finding already
+        promised = cut.promised if power else cut.promised._replace(fsynced=cut.promised.written)
+        units = oracle.units_in(served.contents, promised.issued)
+        if units is None or units < promised.fsynced:
+            return
+        least = cut.promised.fsynced
+        second, fault = record_recovery(self._stage, image, trace.units[:units], least)
+        after = 0
+        if not power:
+            second, after = joined(trace, cut.time, second), cut.time
+        if fault is not None:
+            end = cut_at(second, len(second.operations))
+            self._found(DOUBLE, second, end, end.whole, False, fault)
+            return
+        self._explore(second, DOUBLE, self._effort.double_drawn, 0, after)
+
+
+def record_recovery(
+    stage: Stage, image: Tree, units: list[Unit], fsynced: int
+) -> tuple[Trace, Fault | None]:
+    """Open a store twice, write to it and close it, all recorded. Also the fault that this showed without a crash.
+
+    units     those that the store showed before
+    fsynced   so many of them were acknowledged as such before
+    """
+    inner, root = stage.lay(image)
+    disk = RecordingDisk(inner, root)
+    count = len(units)
+    disk.promise(fsynced, fsynced, count)
+    asked: list[Unit] = list(units)
+    fault = None
+    try:
+        with commits_noted():
+            with open_on(disk, root, "always") as db:
+                first = contents_of(db)
+                disk.promise(count, count, count)
+            with open_on(disk, root, "always") as db:
+                second = contents_of(db)
+                if first != second:
+                    fault = Fault(Kind.WRONG, "a second recovery showed other contents")
+                disk.promise(count, count, count + 1)
+                entry_id = db.xadd(PROBE, {b"taken": b"1"})
+                asked.append([["add", PROBE, entry_id, [b"taken", b"1"]]])
+                disk.promise(count + 1, count + 1, count + 1)
+    except Exception as error:  # whatever it is, a legal crash must not cause it
+        fault = Fault(Kind.REFUSED, f"{type(error).__name__}: {error}")
+    about: dict[str, Any] = {"workload": "recovery", **versions()}
+    return disk.trace(about, asked), fault
+
+
+def try_again(stage: Stage, trace: Trace, finding: Finding) -> tuple[Fault | None, list[str]]:
+    """The fault of one state again, and the state in words."""
+    cut = cut_at(trace, finding.time)
+    served = serve(stage, cut.image(finding.state))
+    fault = Oracle(trace.units).judge(served, cut.promised, power=finding.power)
+    return fault, cut.words(finding.state)

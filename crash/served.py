@@ -1,0 +1,124 @@
+"""Served: open what a crash left with the real engine, and read everything that it serves.
+
+A stage is where such disks are laid out: in memory, where a store has no checkpoints, or in a directory of the
+operating system, where LMDB opens its file. A directory on tmpfs is best, since a sync costs nothing there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tidelog.crash.oracle import Contents, Served
+from tidelog.crash.trace import Tree, lay
+from tidelog.disk import recipe
+from tidelog.disk.interface import Disk
+from tidelog.disk.plain import NotPlain
+from tidelog.disk.real import RealDisk
+from tidelog.disk.simulated import SimulatedDisk
+from tidelog.store.faces.sync import Store
+from tidelog.store.opening import open_store
+
+STORE: Final = "store"  # the directory of the store below that of a trace
+SEGMENT_BYTES: Final = 8192  # so that a short life has several segments
+PENDING_MAX: Final = 1 << 30
+
+
+class Stage(Protocol):
+    """A place for disks. Each `lay` forgets the one before."""
+
+    def lay(self, tree: Tree) -> tuple[Disk, Path]:
+        """A disk that holds `tree`, and the directory in which it lies."""
+        ...
+
+    def clear(self) -> None: ...
+
+
+class Memory:
+    """Disks in memory. A store on them has no checkpoints."""
+
+    def lay(self, tree: Tree) -> tuple[Disk, Path]:
+        return SimulatedDisk.of({f"/{name}": content for name, content in tree.items()}), Path("/")
+
+    def clear(self) -> None:
+        pass
+
+
+class Files:
+    """Disks in directories below `scratch`, which exists."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._disk = RealDisk()
+        self._scratch = scratch
+        self._number = 0
+
+    def lay(self, tree: Tree) -> tuple[Disk, Path]:
+        self.clear()
+        self._number += 1
+        root = self._root
+        self._disk.mkdir(root)
+        lay(self._disk, root, tree)
+        return self._disk, root
+
+    @property
+    def _root(self) -> Path:
+        return self._scratch / str(self._number)
+
+    def clear(self) -> None:
+        try:
+            recipe.remove_tree(self._disk, self._root)
+        except NotPlain as error:
+            raise OSError(str(error)) from error
+
+
+def open_on(disk: Disk, root: Path, policy: str) -> Store:
+    """Open the store in a trace's directory. It makes no checkpoint by itself, and keeps no released segment."""
+    return open_store(
+        root / STORE,
+        fsync=policy,
+        segment_bytes=SEGMENT_BYTES,
+        checkpoint_bytes=0,
+        save=(),
+        retain_bytes=0,
+        disk=disk,
+    )
+
+
+def contents_of(db: Store) -> Contents:
+    """Everything that a store serves, in the form of the model (crash/oracle.py)."""
+    found: Contents = {}
+    for key in db.keys():
+        assert isinstance(key, bytes)
+        if db.type(key) == b"string":
+            found[key] = db.get(key)
+            continue
+        info: dict[str, Any] = db.xinfo_stream(key)
+        entries = tuple(
+            (entry_id, tuple(part for pair in fields.items() for part in pair))
+            for entry_id, fields in db.xrange(key)
+        )
+        groups = tuple(sorted(_group(db, key, each) for each in db.xinfo_groups(key)))
+        found[key] = entries, info["last-generated-id"], info["entries-added"], groups
+    return found
+
+
+def _group(db: Store, key: bytes, info: dict[str, Any]) -> tuple[Any, ...]:
+    name = info["name"]
+    pending = db.xpending_range(key, name, min="-", max="+", count=PENDING_MAX)
+    consumers = sorted(each["name"] for each in db.xinfo_consumers(key, name))
+    return (
+        name,
+        info["last-delivered-id"],
+        tuple(consumers),
+        tuple((each["message_id"], each["consumer"], each["times_delivered"]) for each in pending),
+    )
+
+
+def serve(stage: Stage, image: Tree) -> Served:
+    """Open the store that a crash left, read it, and close it."""
+    disk, root = stage.lay(image)
+    try:
+        with open_on(disk, root, "no") as db:
+            return Served(contents_of(db))
+    except Exception as error:  # whatever it is, a legal crash must not cause it
+        return Served(None, f"{type(error).__name__}: {error}")
